@@ -1,0 +1,67 @@
+// Command farlog is the command line of farlog: streams, appends, status, and the tools that read rings and stores.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a mistake in the command line itself: exit code 2 instead of 1.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// usageErrorf makes a usageError. The text is one line: the thing, its value, and what was expected.
+func usageErrorf(format string, args ...any) error {
+	return &usageError{text: fmt.Sprintf(format, args...)}
+}
+
+// exitError ends the program with a code and no message, for results that were already printed on stdout.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code. It is main without the process, for tests.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRootCommand(env)
+	root.SetArgs(args)
+	return exitCode(root.ExecuteContext(ctx), stderr)
+}
+
+// exitCode prints err as one line and maps it to the exit code.
+func exitCode(err error, stderr io.Writer) int {
+	var usage *usageError
+	var exit *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "farlog: %s\n", oneLine(err))
+		return exitUsage
+	default:
+		fmt.Fprintf(stderr, "farlog: %s\n", oneLine(err))
+		return exitFailure
+	}
+}
