@@ -1,0 +1,197 @@
+// Package config reads the settings of a program. One setting has one name in three spellings: `flush.timeout` in
+// the YAML file, FARLOG_FLUSH_TIMEOUT in the environment, --flush-timeout on the command line. The command line wins
+// over the environment, the environment over the file, the file over the default. Everything is validated before
+// anything is opened, and every error is one line that names the setting, where it came from, its value and what was
+// expected.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// environmentPrefix starts the environment spelling of every setting.
+const environmentPrefix = "FARLOG_"
+
+// Error is a setting that cannot be used: a mistake of the user, not of the world.
+type Error struct{ text string }
+
+func (e *Error) Error() string { return e.text }
+
+func errorf(format string, args ...any) error { return &Error{text: fmt.Sprintf(format, args...)} }
+
+// Set is the settings of one program, each bound to a flag. Use: declare all of them, let pflag parse the command
+// line, then call Load once.
+type Set struct {
+	flags    *pflag.FlagSet
+	settings map[string]*setting // by dotted name
+}
+
+type setting struct {
+	name  string // dotted
+	flag  *pflag.Flag
+	check func() error
+}
+
+// New makes an empty Set whose settings become flags of flags.
+func New(flags *pflag.FlagSet) *Set {
+	return &Set{flags: flags, settings: make(map[string]*setting)}
+}
+
+// String declares a text setting. checks run after every source has been read.
+func (s *Set) String(target *string, name, value, usage string, checks ...func(string) error) {
+	s.flags.StringVar(target, FlagName(name), value, usage)
+	s.add(name, func() error { return runChecks(*target, checks) })
+}
+
+// Strings declares a comma separated list.
+func (s *Set) Strings(target *[]string, name string, value []string, usage string, checks ...func([]string) error) {
+	s.flags.StringSliceVar(target, FlagName(name), value, usage)
+	s.add(name, func() error { return runChecks(*target, checks) })
+}
+
+// Bool declares a yes or no.
+func (s *Set) Bool(target *bool, name string, value bool, usage string) {
+	s.flags.BoolVar(target, FlagName(name), value, usage)
+	s.add(name, func() error { return nil })
+}
+
+// Duration declares a length of time with its unit: 250us, 5s.
+func (s *Set) Duration(target *time.Duration, name string, value time.Duration, usage string,
+	checks ...func(time.Duration) error) {
+	*target = value
+	s.flags.Var((*DurationValue)(target), FlagName(name), usage)
+	s.add(name, func() error { return runChecks(*target, checks) })
+}
+
+// Size declares a number of bytes: 64MiB, 4096.
+func (s *Set) Size(target *uint64, name string, value uint64, usage string, checks ...func(uint64) error) {
+	*target = value
+	s.flags.Var((*SizeValue)(target), FlagName(name), usage)
+	s.add(name, func() error { return runChecks(*target, checks) })
+}
+
+// Load reads the environment and the file (path "" = none) into the settings that the command line left alone, then
+// validates all of them. lookup is os.LookupEnv outside tests.
+func (s *Set) Load(path string, lookup func(string) (string, bool)) error {
+	file, err := s.readFile(path)
+	if err != nil {
+		return err
+	}
+	for _, name := range s.names() {
+		source, err := s.resolve(s.settings[name], path, file, lookup)
+		if err != nil {
+			return err
+		}
+		if err := s.settings[name].check(); err != nil {
+			return errorf("%s: %s", source, err)
+		}
+	}
+	return nil
+}
+
+// FlagName is the command line spelling of a dotted name, without the dashes.
+func FlagName(name string) string { return strings.ReplaceAll(name, ".", "-") }
+
+// EnvironmentName is the environment spelling of a dotted name.
+func EnvironmentName(name string) string {
+	return environmentPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name))
+}
+
+func (s *Set) add(name string, check func() error) {
+	flag := s.flags.Lookup(FlagName(name))
+	flag.Usage += " (" + EnvironmentName(name) + ")"
+	s.settings[name] = &setting{name: name, flag: flag, check: check}
+}
+
+func (s *Set) names() []string {
+	names := make([]string, 0, len(s.settings))
+	for name := range s.settings {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// resolve takes the value of one setting from the strongest source and returns how to call that source in an error.
+func (s *Set) resolve(one *setting, path string, file map[string]string, lookup func(string) (string, bool)) (string, error) {
+	if one.flag.Changed {
+		return fmt.Sprintf("--%s %q", one.flag.Name, one.flag.Value), nil
+	}
+	if value, ok := lookup(EnvironmentName(one.name)); ok {
+		return s.assign(one, EnvironmentName(one.name), value)
+	}
+	if value, ok := file[one.name]; ok {
+		return s.assign(one, path+": "+one.name, value)
+	}
+	return fmt.Sprintf("--%s %q", one.flag.Name, one.flag.Value), nil
+}
+
+func (s *Set) assign(one *setting, source, value string) (string, error) {
+	source = fmt.Sprintf("%s %q", source, value)
+	if err := one.flag.Value.Set(value); err != nil {
+		return source, errorf("%s: %s", source, err)
+	}
+	return source, nil
+}
+
+// readFile flattens a YAML file into dotted names. An unknown key is an error that names the nearest known one: a
+// setting that is silently ignored is worse than a program that does not start.
+func (s *Set) readFile(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errorf("configuration file %q: %s", path, errors.Unwrap(err))
+	}
+	var tree map[string]any
+	if err := yaml.UnmarshalStrict(raw, &tree); err != nil {
+		return nil, errorf("%s: expected YAML of settings: %s", path, err)
+	}
+	values := make(map[string]string)
+	flatten("", tree, values)
+	for name := range values {
+		if _, ok := s.settings[name]; !ok {
+			return nil, errorf("%s: unknown setting %q%s", path, name, didYouMean(name, s.names()))
+		}
+	}
+	return values, nil
+}
+
+func flatten(prefix string, tree map[string]any, values map[string]string) {
+	for key, value := range tree {
+		name := prefix + key
+		switch typed := value.(type) {
+		case map[string]any:
+			flatten(name+".", typed, values)
+		case []any:
+			parts := make([]string, len(typed))
+			for i, part := range typed {
+				parts[i] = fmt.Sprint(part)
+			}
+			values[name] = strings.Join(parts, ",")
+		case float64:
+			// YAML numbers arrive as JSON numbers; %v would write 67108864 as 6.7108864e+07.
+			values[name] = strings.TrimSuffix(fmt.Sprintf("%.6f", typed), ".000000")
+		default:
+			values[name] = fmt.Sprint(value)
+		}
+	}
+}
+
+func runChecks[T any](value T, checks []func(T) error) error {
+	for _, check := range checks {
+		if err := check(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
