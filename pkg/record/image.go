@@ -1,0 +1,192 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrLost tells that acknowledged records are gone: the log ends below the durable hint (docs/format.md section 4, step 3).
+var ErrLost = errors.New("acknowledged records are gone from the ring")
+
+// Image is a region with one ring, read without changing it: a file that was copied from a region, or the region's own file.
+type Image struct {
+	Superblock     Superblock
+	Head           HeadSlot
+	CreditLSN      uint64
+	TailHintLSN    uint64
+	DurableHintLSN uint64
+	EpochMin       uint32
+
+	src io.ReaderAt
+}
+
+// OpenImage reads the metadata of a ring from a region of size bytes: the valid superblock with the highest generation, the
+// valid head slot with the highest head_lsn. Errors: ErrSuperblock, ErrHeadSlot, ErrShort (the region is smaller than its ring
+// says), and those of src.
+func OpenImage(src io.ReaderAt, size int64) (*Image, error) {
+	meta := make([]byte, DataOffset)
+	if size < DataOffset {
+		return nil, fmt.Errorf("%w: region of %d bytes, expected at least %d", ErrShort, size, DataOffset)
+	}
+	if n, err := src.ReadAt(meta, 0); n < len(meta) {
+		return nil, fmt.Errorf("read region metadata: %w", err)
+	}
+	im := &Image{src: src}
+	var err error
+	if im.Superblock, err = newestSuperblock(meta); err != nil {
+		return nil, err
+	}
+	if im.Head, err = newestHead(meta, im.Superblock.Salt); err != nil {
+		return nil, err
+	}
+	if uint64(size-DataOffset) < im.Superblock.Capacity {
+		return nil, fmt.Errorf("%w: region of %d bytes, its superblock says %d", ErrShort, size, im.Superblock.Capacity+DataOffset)
+	}
+	if im.Head.HeadLSN%uint64(im.Superblock.Align) != 0 {
+		return nil, fmt.Errorf("%w: head_lsn %d, expected a multiple of %d", ErrHeadSlot, im.Head.HeadLSN, im.Superblock.Align)
+	}
+	im.CreditLSN = binary.LittleEndian.Uint64(meta[CreditOffset:])
+	im.TailHintLSN = binary.LittleEndian.Uint64(meta[TailHintOffset:])
+	im.DurableHintLSN = binary.LittleEndian.Uint64(meta[DurableHintOffset:])
+	im.EpochMin = uint32(binary.LittleEndian.Uint64(meta[FenceOffset:]))
+	return im, nil
+}
+
+func newestSuperblock(meta []byte) (Superblock, error) {
+	a, errA := DecodeSuperblock(meta[SuperblockAOffset:])
+	b, errB := DecodeSuperblock(meta[SuperblockBOffset:])
+	switch {
+	case errA != nil && errB != nil:
+		return Superblock{}, fmt.Errorf("superblock A: %w; superblock B: %w", errA, errB)
+	case errA != nil || (errB == nil && b.Generation > a.Generation):
+		return b, nil
+	}
+	return a, nil
+}
+
+func newestHead(meta []byte, salt uint64) (HeadSlot, error) {
+	a, errA := DecodeHeadSlot(meta[HeadSlotAOffset:], salt)
+	b, errB := DecodeHeadSlot(meta[HeadSlotBOffset:], salt)
+	switch {
+	case errA != nil && errB != nil:
+		return HeadSlot{}, fmt.Errorf("head slot A: %w; head slot B: %w", errA, errB)
+	case errA != nil || (errB == nil && b.HeadLSN > a.HeadLSN):
+		return b, nil
+	}
+	return a, nil
+}
+
+// Walker goes along the undrained records of an image, oldest first.
+type Walker struct {
+	im     *Image
+	cursor Cursor
+	start  uint64
+	buf    []byte
+	chunk  []byte // unread part of buf, beginning at cursor.LSN
+	reason error
+}
+
+// Walk begins at the head.
+func (im *Image) Walk() *Walker {
+	return &Walker{im: im, start: im.Head.HeadLSN, cursor: Cursor{
+		LSN: im.Head.HeadLSN, Seq: im.Head.HeadSeq, Epoch: im.Head.LastEpoch, EpochMax: im.Superblock.WriterEpoch,
+	}}
+}
+
+// Next gives the next valid record, whose bytes stay good until the call after. io.EOF at the tail; ErrLost when the tail
+// lies below the durable hint; otherwise the error of a failed read. Memory: one buffer, at most record_len_max or 256 KiB.
+func (w *Walker) Next() (Record, error) {
+	if w.reason != nil {
+		return Record{}, w.end()
+	}
+	rec, err := w.decode()
+	if err == nil {
+		w.cursor.Advance(rec.Header, w.im.Superblock.Align)
+		w.chunk = w.chunk[min(uint64(len(w.chunk)), rec.Extent(w.im.Superblock.Align)):]
+		return rec, nil
+	}
+	var read *readError
+	if errors.As(err, &read) {
+		return Record{}, err
+	}
+	w.reason = err
+	return Record{}, w.end()
+}
+
+// Tail is where the walk stands: after Next gave io.EOF or ErrLost, the ring's tail.
+func (w *Walker) Tail() Cursor { return w.cursor }
+
+// Reason tells, after the end of the walk, why there is no record at the tail. ErrNothing is the ordinary one.
+func (w *Walker) Reason() error { return w.reason }
+
+func (w *Walker) end() error {
+	if w.cursor.LSN < w.im.DurableHintLSN {
+		return fmt.Errorf("%w: the log ends at lsn %d (%w), records up to lsn %d were acknowledged",
+			ErrLost, w.cursor.LSN, w.reason, w.im.DurableHintLSN)
+	}
+	return io.EOF
+}
+
+type readError struct{ err error }
+
+func (e *readError) Error() string { return "read ring: " + e.err.Error() }
+func (e *readError) Unwrap() error { return e.err }
+
+// decode checks the record at the cursor: bytes, place in the ring, place in the log.
+func (w *Walker) decode() (Record, error) {
+	capacity := w.im.Superblock.Capacity
+	switch {
+	case w.cursor.LSN-w.start >= capacity:
+		return Record{}, fmt.Errorf("%w: the ring is full", ErrNothing)
+	case w.cursor.EpochMax == 0:
+		return Record{}, fmt.Errorf("%w: the ring was never written to", ErrNothing)
+	}
+	left := capacity - w.cursor.LSN%capacity
+	if err := w.fill(HeaderLen, left); err != nil {
+		return Record{}, err
+	}
+	header, err := ParseHeader(w.chunk)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := w.cursor.Check(header); err != nil {
+		return Record{}, err
+	}
+	id := w.im.Superblock.Identity()
+	extent := header.Extent(id.Align)
+	if extent > left || (header.Flags.IsPad() && extent != left) {
+		return Record{}, fmt.Errorf("%w: extent %d, %d bytes before the end of the ring", ErrLength, extent, left)
+	}
+	if err := header.checkLength(id); err != nil {
+		return Record{}, err
+	}
+	if err := w.fill(header.StoredLen(id.Align), left); err != nil {
+		return Record{}, err
+	}
+	return Decode(w.chunk, id)
+}
+
+const walkChunkLen = 256 << 10
+
+// fill makes the chunk hold at least need bytes from the cursor on; left = bytes before the end of the ring.
+func (w *Walker) fill(need, left uint64) error {
+	if uint64(len(w.chunk)) >= need {
+		return nil
+	}
+	if need > left {
+		return fmt.Errorf("%w: %d bytes before the end of the ring", ErrLength, left)
+	}
+	want := min(max(need, walkChunkLen), left)
+	if uint64(len(w.buf)) < want {
+		w.buf = make([]byte, want)
+	}
+	w.chunk = w.buf[:want]
+	off := DataOffset + int64(w.cursor.LSN%w.im.Superblock.Capacity)
+	if n, err := w.im.src.ReadAt(w.chunk, off); n < len(w.chunk) {
+		w.chunk = nil
+		return &readError{err: fmt.Errorf("%d bytes at offset %d: %w", want, off, err)}
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Offsets and sizes of a region with one ring (docs/format.md section 3).
+const (
+	SuperblockAOffset  = 0x0000
+	SuperblockBOffset  = 0x1000
+	HeadSlotAOffset    = 0x2000
+	HeadSlotBOffset    = 0x2040
+	CreditOffset       = 0x2080
+	TailHintOffset     = 0x20C0
+	DurableHintOffset  = 0x20C8
+	FenceOffset        = 0x2100
+	DataOffset         = 0x3000
+	SuperblockLen      = 512
+	SuperblockMagic    = "FARLOGSB"
+	HeadSlotLen        = 32
+	StreamNameLen      = 64
+	WriterIDLen        = 128
+	capacityUnit       = 4096
+	superblockCRC      = 508
+	headSlotCRC        = 28
+	capacityRecordsMin = 4 // a ring holds at least this many records of the largest size
+)
+
+// What can be wrong with the metadata of a ring.
+var (
+	ErrSuperblock = errors.New("no valid superblock")
+	ErrHeadSlot   = errors.New("no valid head slot")
+)
+
+// UUID is the identity of a ring or a store.
+type UUID [16]byte
+
+// String writes the identity in the usual form of five groups.
+func (u UUID) String() string {
+	text := hex.EncodeToString(u[:])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
+}
+
+// ParseUUID reads the form that String writes.
+func ParseUUID(text string) (UUID, error) {
+	var u UUID
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(raw) != len(u) {
+		return u, fmt.Errorf("uuid %q: expected 32 hexadecimal digits, with or without dashes", text)
+	}
+	copy(u[:], raw)
+	return u, nil
+}
+
+// Superblock names a ring and its writer's epoch.
+type Superblock struct {
+	RingUUID      UUID
+	Salt          uint64
+	Capacity      uint64
+	Align         uint32
+	RecordLenMax  uint32
+	Generation    uint64
+	StreamID      uint32
+	WriterEpoch   uint32 // 0 = never written to
+	EpochStartLSN uint64
+	EpochStartSeq uint64
+	CreatedNS     uint64
+	EpochOpenedNS uint64
+	StreamName    string
+	WriterID      string
+}
+
+// Identity is what the records of this ring are checked against.
+func (s Superblock) Identity() Identity {
+	return Identity{Salt: s.Salt, Align: s.Align, RecordLenMax: s.RecordLenMax}
+}
+
+// DecodeSuperblock reads and checks the first 512 bytes of a superblock. Errors: ErrShort, ErrSuperblock with what was found.
+func DecodeSuperblock(raw []byte) (Superblock, error) {
+	if len(raw) < SuperblockLen {
+		return Superblock{}, fmt.Errorf("%w: %d bytes, expected %d", ErrShort, len(raw), SuperblockLen)
+	}
+	raw = raw[:SuperblockLen]
+	if err := checkSuperblockFrame(raw); err != nil {
+		return Superblock{}, err
+	}
+	s := Superblock{
+		RingUUID:      UUID(raw[16:32]),
+		Salt:          binary.LittleEndian.Uint64(raw[32:]),
+		Capacity:      binary.LittleEndian.Uint64(raw[40:]),
+		Align:         binary.LittleEndian.Uint32(raw[48:]),
+		RecordLenMax:  binary.LittleEndian.Uint32(raw[52:]),
+		Generation:    binary.LittleEndian.Uint64(raw[56:]),
+		StreamID:      binary.LittleEndian.Uint32(raw[64:]),
+		WriterEpoch:   binary.LittleEndian.Uint32(raw[68:]),
+		EpochStartLSN: binary.LittleEndian.Uint64(raw[72:]),
+		EpochStartSeq: binary.LittleEndian.Uint64(raw[80:]),
+		CreatedNS:     binary.LittleEndian.Uint64(raw[88:]),
+		EpochOpenedNS: binary.LittleEndian.Uint64(raw[96:]),
+		StreamName:    unpad(raw[128:192]),
+		WriterID:      unpad(raw[192:320]),
+	}
+	return s, s.checkRanges()
+}
+
+func checkSuperblockFrame(raw []byte) error {
+	version, length := binary.LittleEndian.Uint32(raw[8:]), binary.LittleEndian.Uint32(raw[12:])
+	switch {
+	case string(raw[:8]) != SuperblockMagic:
+		return fmt.Errorf("%w: magic %q, expected %q", ErrSuperblock, raw[:8], SuperblockMagic)
+	case version != Version:
+		return fmt.Errorf("%w: version %d, expected %d", ErrSuperblock, version, Version)
+	case length != SuperblockLen:
+		return fmt.Errorf("%w: length %d, expected %d", ErrSuperblock, length, SuperblockLen)
+	}
+	said, crc := binary.LittleEndian.Uint32(raw[superblockCRC:]), CRC32C(0, raw[:superblockCRC])
+	if said != crc {
+		return fmt.Errorf("%w: CRC %#08x, bytes give %#08x", ErrSuperblock, said, crc)
+	}
+	return nil
+}
+
+func (s Superblock) checkRanges() error {
+	if err := s.Identity().Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrSuperblock, err)
+	}
+	switch {
+	case s.Capacity == 0 || s.Capacity%capacityUnit != 0:
+		return fmt.Errorf("%w: capacity %d, expected a multiple of %d", ErrSuperblock, s.Capacity, capacityUnit)
+	case s.RecordLenMax < AlignMin || uint64(s.RecordLenMax)*capacityRecordsMin > s.Capacity:
+		return fmt.Errorf("%w: record_len_max %d, expected from %d to a quarter of capacity %d",
+			ErrSuperblock, s.RecordLenMax, AlignMin, s.Capacity)
+	}
+	return nil
+}
+
+// Encode makes the 512 bytes of the superblock. StreamName and WriterID are cut at their field's length.
+func (s Superblock) Encode() []byte {
+	raw := make([]byte, SuperblockLen)
+	copy(raw, SuperblockMagic)
+	binary.LittleEndian.PutUint32(raw[8:], Version)
+	binary.LittleEndian.PutUint32(raw[12:], SuperblockLen)
+	copy(raw[16:32], s.RingUUID[:])
+	binary.LittleEndian.PutUint64(raw[32:], s.Salt)
+	binary.LittleEndian.PutUint64(raw[40:], s.Capacity)
+	binary.LittleEndian.PutUint32(raw[48:], s.Align)
+	binary.LittleEndian.PutUint32(raw[52:], s.RecordLenMax)
+	binary.LittleEndian.PutUint64(raw[56:], s.Generation)
+	binary.LittleEndian.PutUint32(raw[64:], s.StreamID)
+	binary.LittleEndian.PutUint32(raw[68:], s.WriterEpoch)
+	binary.LittleEndian.PutUint64(raw[72:], s.EpochStartLSN)
+	binary.LittleEndian.PutUint64(raw[80:], s.EpochStartSeq)
+	binary.LittleEndian.PutUint64(raw[88:], s.CreatedNS)
+	binary.LittleEndian.PutUint64(raw[96:], s.EpochOpenedNS)
+	copy(raw[128:192], s.StreamName)
+	copy(raw[192:320], s.WriterID)
+	binary.LittleEndian.PutUint32(raw[superblockCRC:], CRC32C(0, raw[:superblockCRC]))
+	return raw
+}
+
+func unpad(raw []byte) string {
+	if end := bytes.IndexByte(raw, 0); end >= 0 {
+		raw = raw[:end]
+	}
+	return string(raw)
+}
+
+// HeadSlot is the drain's word on what is stored.
+type HeadSlot struct {
+	HeadLSN   uint64 // first LSN that is not yet in the store
+	HeadSeq   uint64 // seq of the record that begins there
+	LastEpoch uint32 // of the last record below HeadLSN; 0 = none
+}
+
+// DecodeHeadSlot reads and checks the first 32 bytes of a head slot. Errors: ErrShort, ErrHeadSlot.
+func DecodeHeadSlot(raw []byte, salt uint64) (HeadSlot, error) {
+	if len(raw) < HeadSlotLen {
+		return HeadSlot{}, fmt.Errorf("%w: %d bytes, expected %d", ErrShort, len(raw), HeadSlotLen)
+	}
+	if isZero(raw[:HeadSlotLen]) {
+		return HeadSlot{}, fmt.Errorf("%w: blank", ErrHeadSlot)
+	}
+	said, crc := binary.LittleEndian.Uint32(raw[headSlotCRC:]), CRC32C(uint32(salt), raw[:headSlotCRC])
+	if said != crc {
+		return HeadSlot{}, fmt.Errorf("%w: CRC %#08x, bytes give %#08x", ErrHeadSlot, said, crc)
+	}
+	return HeadSlot{
+		HeadLSN:   binary.LittleEndian.Uint64(raw),
+		HeadSeq:   binary.LittleEndian.Uint64(raw[8:]),
+		LastEpoch: binary.LittleEndian.Uint32(raw[16:]),
+	}, nil
+}
+
+// Encode makes the first 32 bytes of the slot.
+func (h HeadSlot) Encode(salt uint64) []byte {
+	raw := make([]byte, HeadSlotLen)
+	binary.LittleEndian.PutUint64(raw, h.HeadLSN)
+	binary.LittleEndian.PutUint64(raw[8:], h.HeadSeq)
+	binary.LittleEndian.PutUint32(raw[16:], h.LastEpoch)
+	binary.LittleEndian.PutUint32(raw[headSlotCRC:], CRC32C(uint32(salt), raw[:headSlotCRC]))
+	return raw
+}
