@@ -1,0 +1,102 @@
+package farlog
+
+/*
+#include <stdlib.h>
+#include "farlog/farlog.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Reader reads a ring from outside; with ReaderOptions.Drain it is the ring's one drain. One goroutine at a time.
+type Reader struct {
+	handle *C.farlog_reader
+}
+
+// OpenReader opens a ring for reading. Errors: ErrNotFound, ErrNotARing, ErrHeld, ErrOverrun (the LSN is below the head),
+// ErrCorrupt, ErrIO.
+//
+// Implements: int farlog_reader_open(const char *, const struct farlog_reader_config *, farlog_reader **, struct farlog_error *)
+func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
+	config := C.struct_farlog_reader_config{
+		start:     C.uint32_t(options.Start),
+		lsn:       C.uint64_t(options.LSN),
+		ring_uuid: uuidPointer(options.RingUUID),
+	}
+	defer C.free(unsafe.Pointer(config.ring_uuid))
+	if options.Drain {
+		config.is_drain = 1
+	}
+	r := new(Reader)
+	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_reader_open(text, &config, &r.handle, failure)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Read copies whole, checked records into buf. ErrNotYet: nothing new. *TooLargeError: buf is smaller than the next
+// record. ErrOverrun: the writer has reused the bytes; open again at the head. ErrCorrupt: the record at Batch.FirstLSN is
+// unreadable although it was acknowledged.
+//
+// Implements: int farlog_reader_read(farlog_reader *, void *, size_t, struct farlog_batch *)
+func (r *Reader) Read(buf []byte) (Batch, error) {
+	if r.handle == nil {
+		return Batch{}, ErrClosed
+	}
+	var c C.struct_farlog_batch
+	result := C.farlog_reader_read(r.handle, bytesPointer(buf), C.size_t(len(buf)), &c)
+	if result == C.FARLOG_TOO_LARGE {
+		return Batch{}, &TooLargeError{Need: int(c.len)}
+	}
+	batch := Batch{
+		FirstLSN:      uint64(c.first_lsn),
+		NextLSN:       uint64(c.next_lsn),
+		NextSeq:       uint64(c.next_seq),
+		RecordCount:   uint64(c.record_count),
+		LastEpoch:     uint32(c.last_epoch),
+		Rewound:       c.is_rewound != 0,
+		Bytes:         buf[:int(c.len)],
+		LastTimestamp: timeOf(c.last_ts_ns),
+	}
+	return batch, hotError(result)
+}
+
+// Release is the drain's last step: everything below headLSN is synced in the store. The head is persisted, then the
+// writer gets the space. The arguments are NextLSN, NextSeq and LastEpoch of a batch that was read.
+//
+// Implements: int farlog_reader_release(farlog_reader *, uint64_t, uint64_t, uint32_t)
+func (r *Reader) Release(headLSN, headSeq uint64, lastEpoch uint32) error {
+	if r.handle == nil {
+		return ErrClosed
+	}
+	return hotError(C.farlog_reader_release(r.handle, C.uint64_t(headLSN), C.uint64_t(headSeq), C.uint32_t(lastEpoch)))
+}
+
+// Status is Inspect without a scan, for metrics.
+//
+// Implements: int farlog_reader_status(farlog_reader *, struct farlog_ring_status *)
+func (r *Reader) Status() (Status, error) {
+	if r.handle == nil {
+		return Status{}, ErrClosed
+	}
+	var status C.struct_farlog_ring_status
+	if err := hotError(C.farlog_reader_status(r.handle, &status)); err != nil {
+		return Status{}, err
+	}
+	return statusOf(&status), nil
+}
+
+// Close gives the drain lock back. A second Close returns ErrClosed.
+//
+// Implements: void farlog_reader_close(farlog_reader *)
+func (r *Reader) Close() error {
+	if r.handle == nil {
+		return ErrClosed
+	}
+	C.farlog_reader_close(r.handle)
+	r.handle = nil
+	return nil
+}

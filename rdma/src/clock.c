@@ -1,0 +1,258 @@
+/* clock.c -- the sampler and its readers. */
+#include "clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ptp_clock.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/timex.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "atomics.h"
+
+#define SAMPLE_INTERVAL_NS 100000000
+#define FIRST_INTERVAL_NS 2000000
+#define ERROR_UNKNOWN UINT32_MAX
+#define READ_TRIES 5
+
+struct clock_anchor clock_anchor;
+
+static struct {
+	pthread_mutex_t mutex; /* guards the counter of users and the thread's start and stop; never on the append path */
+	pthread_cond_t stop;
+	pthread_t thread;
+	unsigned user_count;
+	bool is_stopping;
+	int phc_fd;
+} sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .stop = PTHREAD_COND_INITIALIZER, .phc_fd = -1};
+
+static uint64_t timespec_ns(const struct timespec *time)
+{
+	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
+}
+
+uint64_t clock_monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return timespec_ns(&now);
+}
+
+/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. */
+static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t *width_ticks)
+{
+	*width_ticks = UINT64_MAX;
+	for (int i = 0; i < READ_TRIES; i++) {
+		struct timespec now;
+		uint64_t before = clock_ticks();
+		uint64_t after;
+
+		clock_gettime(id, &now);
+		after = clock_ticks();
+		if (after - before < *width_ticks) {
+			*width_ticks = after - before;
+			*ticks = before + (after - before) / 2;
+			*time_ns = timespec_ns(&now);
+		}
+	}
+}
+
+/* phc_offset_ns -- |system clock - hardware clock|. A PHC runs on TAI when ptp4l disciplines it; the kernel knows the offset. */
+static bool phc_offset_ns(int tai_offset_s, uint64_t *offset_ns)
+{
+	struct ptp_sys_offset sample = {.n_samples = 3};
+	int64_t best_ns = INT64_MAX;
+
+	if (sampler.phc_fd < 0 || ioctl(sampler.phc_fd, PTP_SYS_OFFSET, &sample) != 0)
+		return false;
+	for (unsigned i = 0; i < sample.n_samples; i++) {
+		struct ptp_clock_time *before = &sample.ts[2 * i];
+		struct ptp_clock_time *device = &sample.ts[2 * i + 1];
+		struct ptp_clock_time *after = &sample.ts[2 * i + 2];
+		int64_t system_ns = (before->sec * 1000000000 + before->nsec + after->sec * 1000000000 + after->nsec) / 2;
+		int64_t off_ns = llabs(system_ns - (device->sec * 1000000000 + device->nsec));
+		int64_t off_tai_ns = llabs(system_ns + tai_offset_s * 1000000000LL - (device->sec * 1000000000 + device->nsec));
+
+		off_ns = off_tai_ns < off_ns ? off_tai_ns : off_ns;
+		best_ns = off_ns < best_ns ? off_ns : best_ns;
+	}
+	*offset_ns = (uint64_t)best_ns;
+	return true;
+}
+
+/* discipline_error_ns -- what the kernel's clock discipline admits to; unknown when nothing disciplines it. */
+static uint64_t discipline_error_ns(void)
+{
+	struct timex state = {.modes = 0};
+	uint64_t phc_ns;
+	int status = adjtimex(&state);
+
+	if (phc_offset_ns(state.tai, &phc_ns))
+		return phc_ns;
+	if (status < 0 || status == TIME_ERROR || (state.status & STA_UNSYNC))
+		return ERROR_UNKNOWN;
+	return (uint64_t)state.maxerror * 1000;
+}
+
+static void publish(uint64_t ticks, uint64_t utc_ns, uint64_t rate_q32, uint64_t error_ns)
+{
+	uint64_t version = atomic_load_relaxed(&clock_anchor.version);
+
+	/* Readers that see an odd or changed version read again: acquire and release keep the five words together. */
+	atomic_store_relaxed(&clock_anchor.version, version + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	atomic_store_relaxed(&clock_anchor.ticks, ticks);
+	atomic_store_relaxed(&clock_anchor.utc_ns, utc_ns);
+	atomic_store_relaxed(&clock_anchor.ns_per_tick_q32, rate_q32);
+	atomic_store_relaxed(&clock_anchor.error_ns, error_ns < ERROR_UNKNOWN ? error_ns : ERROR_UNKNOWN);
+	atomic_store_release(&clock_anchor.version, version + 2);
+}
+
+/* The counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two samples. */
+struct rate_base {
+	uint64_t ticks;
+	uint64_t raw_ns;
+};
+
+static uint64_t rate_since(const struct rate_base *base, struct rate_base *now)
+{
+	uint64_t width;
+
+	read_pair(CLOCK_MONOTONIC, &now->ticks, &now->raw_ns, &width);
+	return (uint64_t)(((unsigned __int128)(now->raw_ns - base->raw_ns) << 32) / (now->ticks - base->ticks));
+}
+
+static void sample(uint64_t rate_q32, bool is_first)
+{
+	struct clock_reading predicted;
+	uint64_t ticks;
+	uint64_t utc_ns;
+	uint64_t width_ticks;
+	uint64_t error_ns = discipline_error_ns();
+	uint64_t drift_ns = 0;
+
+	read_pair(CLOCK_REALTIME, &ticks, &utc_ns, &width_ticks);
+	if (!is_first) {
+		clock_read(ticks, &predicted);
+		drift_ns = predicted.utc_ns > utc_ns ? predicted.utc_ns - utc_ns : utc_ns - predicted.utc_ns;
+	}
+	if (error_ns != ERROR_UNKNOWN)
+		error_ns += drift_ns + ((width_ticks * (rate_q32 >> 1)) >> 32);
+	publish(ticks, utc_ns, rate_q32, error_ns);
+}
+
+static void sleep_ns(long duration_ns)
+{
+	struct timespec duration = {0, duration_ns};
+
+	nanosleep(&duration, NULL);
+}
+
+static void *sample_loop(void *context)
+{
+	struct rate_base base = *(struct rate_base *)context;
+	struct rate_base now;
+
+	free(context);
+	pthread_mutex_lock(&sampler.mutex);
+	while (!sampler.is_stopping) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += SAMPLE_INTERVAL_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) == ETIMEDOUT) {
+			sample(rate_since(&base, &now), false);
+			base = now;
+		}
+	}
+	pthread_mutex_unlock(&sampler.mutex);
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	const char *phc = getenv("FARLOG_CLOCK_PHC");
+	struct rate_base *base = malloc(sizeof(*base));
+	struct rate_base now;
+	uint64_t width;
+	int failure;
+
+	if (base == NULL)
+		return ENOMEM;
+	if (phc != NULL)
+		sampler.phc_fd = open(phc, O_RDONLY | O_CLOEXEC);
+	read_pair(CLOCK_MONOTONIC, &base->ticks, &base->raw_ns, &width);
+	sleep_ns(FIRST_INTERVAL_NS);
+	sample(rate_since(base, &now), true);
+	sampler.is_stopping = false;
+	failure = pthread_create(&sampler.thread, NULL, sample_loop, base);
+	if (failure != 0)
+		free(base);
+	return failure;
+}
+
+int clock_start(void)
+{
+	int failure = 0;
+
+	pthread_mutex_lock(&sampler.mutex);
+	if (sampler.user_count == 0)
+		failure = start_thread();
+	if (failure == 0)
+		sampler.user_count++;
+	pthread_mutex_unlock(&sampler.mutex);
+	return failure;
+}
+
+void clock_stop(void)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&sampler.mutex);
+	is_last = --sampler.user_count == 0;
+	if (is_last) {
+		sampler.is_stopping = true;
+		pthread_cond_signal(&sampler.stop);
+	}
+	pthread_mutex_unlock(&sampler.mutex);
+	if (!is_last)
+		return;
+	pthread_join(sampler.thread, NULL);
+	if (sampler.phc_fd >= 0)
+		close(sampler.phc_fd);
+	sampler.phc_fd = -1;
+}
+
+void clock_read(uint64_t ticks, struct clock_reading *reading)
+{
+	uint64_t version;
+	uint64_t anchor_ticks;
+	uint64_t utc_ns;
+	uint64_t rate_q32;
+	uint64_t error_ns;
+	int64_t elapsed;
+
+	do {
+		version = atomic_load_acquire(&clock_anchor.version);
+		anchor_ticks = atomic_load_relaxed(&clock_anchor.ticks);
+		utc_ns = atomic_load_relaxed(&clock_anchor.utc_ns);
+		rate_q32 = atomic_load_relaxed(&clock_anchor.ns_per_tick_q32);
+		error_ns = atomic_load_relaxed(&clock_anchor.error_ns);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE); /* the loads above are done before the version is looked at again */
+	} while ((version & 1) || version != atomic_load_relaxed(&clock_anchor.version));
+	elapsed = (int64_t)(ticks - anchor_ticks);
+	reading->utc_ns = utc_ns + (uint64_t)(((__int128)elapsed * (int64_t)rate_q32) >> 32);
+	reading->error_ns = (uint32_t)error_ns;
+}
+
+uint64_t clock_elapsed_ns(uint64_t ticks)
+{
+	return (uint64_t)(((unsigned __int128)ticks * atomic_load_relaxed(&clock_anchor.ns_per_tick_q32)) >> 32);
+}

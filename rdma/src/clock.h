@@ -1,0 +1,59 @@
+/* clock.h -- time without a system call: the processor's counter, anchored to UTC by a background thread.
+ *
+ * Every 100 ms the thread reads counter and CLOCK_REALTIME together, asks the kernel's clock discipline for its error bound
+ * (adjtimex(2) maxerror; with FARLOG_CLOCK_PHC=/dev/ptpN the offset from that clock as well) and publishes. Between two
+ * anchors time is the anchor plus the counter's progress at the measured rate; how far that was off at the last
+ * anchor is added to the bound. A step of the clock is seen at the next anchor. */
+#ifndef FARLOG_CLOCK_H
+#define FARLOG_CLOCK_H
+
+#include <stdint.h>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+/* One set of anchor values; a reader takes it whole by the sequence counter around it. */
+struct clock_anchor {
+	uint64_t version; /* odd while the sampler writes */
+	uint64_t ticks;
+	uint64_t utc_ns;
+	uint64_t ns_per_tick_q32; /* 32.32 fixed point */
+	uint64_t error_ns;        /* UINT32_MAX = unknown */
+};
+
+extern struct clock_anchor clock_anchor;
+
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	return __rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+#error "no processor counter known for this architecture"
+#endif
+}
+
+/* clock_start, clock_stop -- one sampler a process, counted. clock_start returns after the first anchor; 0 or errno. */
+int clock_start(void);
+void clock_stop(void);
+
+struct clock_reading {
+	uint64_t utc_ns;
+	uint32_t error_ns; /* bound on |utc_ns - UTC|; UINT32_MAX = unknown */
+};
+
+/* clock_read -- UTC at `ticks`. Wait-free in practice: retries only while the sampler is in the middle of its five stores. */
+void clock_read(uint64_t ticks, struct clock_reading *reading);
+
+/* clock_elapsed_ns -- ticks to nanoseconds by the present rate. */
+uint64_t clock_elapsed_ns(uint64_t ticks);
+
+/* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
+uint64_t clock_monotonic_ns(void);
+
+#endif

@@ -1,0 +1,72 @@
+/* layout.h -- where things lie in a region with one ring (docs/format.md section 3). */
+#ifndef FARLOG_LAYOUT_H
+#define FARLOG_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "farlog/farlog.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the format on media is little endian; this machine is not, and conversions are not written"
+#endif
+
+#define LAYOUT_SUPERBLOCK_A_OFF 0x0000u
+#define LAYOUT_SUPERBLOCK_B_OFF 0x1000u
+#define LAYOUT_HEAD_A_OFF 0x2000u
+#define LAYOUT_HEAD_B_OFF 0x2040u
+#define LAYOUT_CREDIT_OFF 0x2080u
+#define LAYOUT_TAIL_HINT_OFF 0x20C0u
+#define LAYOUT_DURABLE_HINT_OFF 0x20C8u
+#define LAYOUT_FENCE_OFF 0x2100u
+#define LAYOUT_DATA_OFF 0x3000u
+
+#define LAYOUT_BLOCK_LEN 4096u
+#define LAYOUT_LINE_LEN 64u
+#define LAYOUT_SUPERBLOCK_MAGIC 0x4253474F4C524146ull /* "FARLOGSB" */
+#define LAYOUT_VERSION 1u
+
+struct superblock {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t superblock_len;
+	uint8_t ring_uuid[16];
+	uint64_t salt;
+	uint64_t capacity;
+	uint32_t align;
+	uint32_t record_len_max;
+	uint64_t generation;
+	uint32_t stream_id;
+	uint32_t writer_epoch;
+	uint64_t epoch_start_lsn;
+	uint64_t epoch_start_seq;
+	uint64_t created_ns;
+	uint64_t epoch_opened_ns;
+	uint8_t reserved_a[24];
+	char stream_name[FARLOG_STREAM_NAME_LEN];
+	char writer_id[FARLOG_WRITER_ID_LEN];
+	uint8_t reserved_b[188];
+	uint32_t crc32c;
+};
+
+struct head_slot {
+	uint64_t head_lsn;
+	uint64_t head_seq;
+	uint32_t last_epoch;
+	uint32_t reserved_a;
+	uint32_t reserved_b;
+	uint32_t crc32c;
+	uint8_t reserved_c[32];
+};
+
+_Static_assert(sizeof(struct superblock) == 512, "superblock is 512 bytes");
+_Static_assert(offsetof(struct superblock, align) == 48, "superblock.align");
+_Static_assert(offsetof(struct superblock, generation) == 56, "superblock.generation");
+_Static_assert(offsetof(struct superblock, epoch_start_lsn) == 72, "superblock.epoch_start_lsn");
+_Static_assert(offsetof(struct superblock, stream_name) == 128, "superblock.stream_name");
+_Static_assert(offsetof(struct superblock, writer_id) == 192, "superblock.writer_id");
+_Static_assert(offsetof(struct superblock, crc32c) == 508, "superblock.crc32c");
+_Static_assert(sizeof(struct head_slot) == LAYOUT_LINE_LEN, "a head slot has a line of its own");
+_Static_assert(offsetof(struct head_slot, crc32c) == 28, "head_slot.crc32c");
+
+#endif

@@ -1,0 +1,27 @@
+/* mutant.h -- named faults of our own, compiled only into the test build, each of which the crash tests must catch.
+ *
+ * A crash test that passes proves something only if it fails when the protocol is broken. Without
+ * FARLOG_FAULT every MUTANT(x) is the constant 0 and the compiler removes it. */
+#ifndef FARLOG_MUTANT_H
+#define FARLOG_MUTANT_H
+
+enum farlog_mutant {
+	MUTANT_NONE = 0,
+	MUTANT_NO_LSN_CHECK = 1,
+	MUTANT_CRC_HEADER_ONLY = 2,
+	MUTANT_FLUSH_LAST_ONLY = 3,
+	MUTANT_CREDIT_BEFORE_HEAD = 4,
+	MUTANT_HEAD_BEFORE_STORE = 5, /* acted out by the drain, not by the C core */
+	MUTANT_EPOCH_NOT_PERSISTED = 6,
+	MUTANT_EPOCH_ORDER_UNCHECKED = 7,
+	MUTANT_RECOVERY_NO_FLUSH = 8,
+};
+
+#ifdef FARLOG_FAULT
+extern int farlog_mutant;
+#define MUTANT(name) (farlog_mutant == MUTANT_##name)
+#else
+#define MUTANT(name) 0
+#endif
+
+#endif

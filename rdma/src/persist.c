@@ -1,0 +1,222 @@
+/* persist.c -- flush instructions, chosen by CPUID and by measurement. */
+#include "persist.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define LINE_LEN 64
+
+static void copy_plain(void *dst, const void *src, size_t len)
+{
+	memcpy(dst, src, len);
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define CPUID_7_EBX_CLFLUSHOPT (1u << 23)
+#define CPUID_7_EBX_CLWB (1u << 24)
+
+static bool has_leaf7(unsigned bit)
+{
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit);
+}
+
+__attribute__((target("clwb"))) static void copy_clwb(void *dst, const void *src, size_t len)
+{
+	char *line = dst;
+
+	memcpy(dst, src, len);
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		_mm_clwb(line + off);
+}
+
+__attribute__((target("clflushopt"))) static void copy_clflushopt(void *dst, const void *src, size_t len)
+{
+	char *line = dst;
+
+	memcpy(dst, src, len);
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		_mm_clflushopt(line + off);
+}
+
+/* Four 16-byte stores fill a line's write-combining buffer, which then leaves as one burst. */
+static void copy_nt(void *dst, const void *src, size_t len)
+{
+	const __m128i *from = src;
+	__m128i *to = dst;
+
+	for (size_t left = len; left > 0; left -= LINE_LEN, from += 4, to += 4) {
+		__m128i a = _mm_load_si128(from);
+		__m128i b = _mm_load_si128(from + 1);
+		__m128i c = _mm_load_si128(from + 2);
+		__m128i d = _mm_load_si128(from + 3);
+
+		_mm_stream_si128(to, a);
+		_mm_stream_si128(to + 1, b);
+		_mm_stream_si128(to + 2, c);
+		_mm_stream_si128(to + 3, d);
+	}
+}
+#elif defined(__aarch64__)
+static void copy_cvap(void *dst, const void *src, size_t len)
+{
+	char *line = dst;
+
+	memcpy(dst, src, len);
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line + off) : "memory"); /* dc cvap */
+}
+#endif
+
+bool persist_is_supported(enum farlog_flush_method method)
+{
+	switch (method) {
+	case FARLOG_FLUSH_NONE:
+	case FARLOG_FLUSH_MSYNC: return true;
+#if defined(__x86_64__)
+	case FARLOG_FLUSH_NT_STORE: return true;
+	case FARLOG_FLUSH_CLWB: return has_leaf7(CPUID_7_EBX_CLWB);
+	case FARLOG_FLUSH_CLFLUSHOPT: return has_leaf7(CPUID_7_EBX_CLFLUSHOPT);
+#elif defined(__aarch64__)
+	case FARLOG_FLUSH_CVAP: return true;
+#endif
+	default: return false;
+	}
+}
+
+persist_copy_fn persist_copy(enum farlog_flush_method method)
+{
+	if (!persist_is_supported(method))
+		return NULL;
+	switch (method) {
+#if defined(__x86_64__)
+	case FARLOG_FLUSH_NT_STORE: return copy_nt;
+	case FARLOG_FLUSH_CLWB: return copy_clwb;
+	case FARLOG_FLUSH_CLFLUSHOPT: return copy_clflushopt;
+#elif defined(__aarch64__)
+	case FARLOG_FLUSH_CVAP: return copy_cvap;
+#endif
+	default: return copy_plain;
+	}
+}
+
+/* persist_range -- see persist.h. Falls back to clflush, which every x86-64 has. */
+void persist_range(const void *start, size_t len)
+{
+	const char *line = start;
+
+#if defined(__x86_64__)
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		_mm_clflush(line + off);
+#elif defined(__aarch64__)
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line + off) : "memory"); /* dc cvap */
+#endif
+	persist_fence();
+}
+
+static const struct {
+	const char *name;
+	enum farlog_flush_method method;
+} method_names[] = {
+	{"none", FARLOG_FLUSH_NONE}, {"clwb", FARLOG_FLUSH_CLWB}, {"clflushopt", FARLOG_FLUSH_CLFLUSHOPT},
+	{"nt", FARLOG_FLUSH_NT_STORE}, {"cvap", FARLOG_FLUSH_CVAP}, {"msync", FARLOG_FLUSH_MSYNC},
+	{"fault", FARLOG_FLUSH_FAULT},
+};
+
+bool persist_method_named(const char *name, enum farlog_flush_method *method)
+{
+	if (strcmp(name, "auto") == 0) {
+		*method = persist_fastest();
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(method_names) / sizeof(method_names[0]); i++) {
+		if (strcmp(name, method_names[i].name) == 0) {
+			*method = method_names[i].method;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *persist_method_name(enum farlog_flush_method method)
+{
+	for (size_t i = 0; i < sizeof(method_names) / sizeof(method_names[0]); i++)
+		if (method_names[i].method == method)
+			return method_names[i].name;
+	return "?";
+}
+
+#define MEASURE_RECORD_LEN 256u
+#define MEASURE_RECORD_COUNT 1024u
+#define MEASURE_LEN (MEASURE_RECORD_LEN * MEASURE_RECORD_COUNT)
+#define MEASURE_ROUNDS 3u
+#define MEASURE_CANDIDATES 4u
+#define MEASURE_SCRATCH_LEN ((size_t)MEASURE_LEN * MEASURE_ROUNDS * MEASURE_CANDIDATES)
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t measure(enum farlog_flush_method method, uint8_t *scratch)
+{
+	static const uint8_t record[MEASURE_RECORD_LEN] __attribute__((aligned(LINE_LEN)));
+	persist_copy_fn copy = persist_copy(method);
+	uint64_t start = now_ns();
+
+	for (unsigned i = 0; i < MEASURE_RECORD_COUNT; i++) {
+		copy(scratch + (size_t)i * MEASURE_RECORD_LEN, record, MEASURE_RECORD_LEN);
+		persist_fence();
+	}
+	return now_ns() - start;
+}
+
+static enum farlog_flush_method fastest = FARLOG_FLUSH_NONE;
+
+/* Each round writes to lines that no round wrote before, as a ring's next records lie on lines that left the cache
+ * a lap ago; the least of the rounds counts, because noise only adds. */
+static void find_fastest(void)
+{
+	static const enum farlog_flush_method candidates[MEASURE_CANDIDATES] = {
+		FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CVAP};
+	uint64_t best_ns = UINT64_MAX;
+	uint8_t *scratch = mmap(NULL, MEASURE_SCRATCH_LEN, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint8_t *next = scratch;
+
+	for (unsigned i = 0; i < MEASURE_CANDIDATES; i++) {
+		if (!persist_is_supported(candidates[i]))
+			continue;
+		if (fastest == FARLOG_FLUSH_NONE)
+			fastest = candidates[i];
+		for (unsigned round = 0; scratch != MAP_FAILED && round < MEASURE_ROUNDS; round++, next += MEASURE_LEN) {
+			uint64_t took_ns = measure(candidates[i], next);
+
+			if (took_ns < best_ns) {
+				best_ns = took_ns;
+				fastest = candidates[i];
+			}
+		}
+	}
+	if (scratch != MAP_FAILED)
+		munmap(scratch, MEASURE_SCRATCH_LEN);
+}
+
+enum farlog_flush_method persist_fastest(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, find_fastest);
+	return fastest;
+}

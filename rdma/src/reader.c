@@ -1,0 +1,422 @@
+/* reader.c -- reading a ring from outside, and releasing what the store has.
+ *
+ * The reader copies first and checks the copy, because the writer may be in the middle of the bytes. What the writer's
+ * tail hint covers is copied in large pieces; beyond it record by record, and those are copied twice with a pause
+ * between, so that a half-landed record must keep a colliding CRC for 10 us to be believed (research on live readers at the
+ * tip: 2^-32 a record is not enough at a billion polls a day). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "err.h"
+#include "mutant.h"
+#include "record.h"
+#include "region.h"
+#include "superblock.h"
+
+#define TIP_PAUSE_NS 10000u
+#define FORGET_LEN (8u << 20)
+
+struct farlog_reader {
+	struct region *region;
+	struct superblock superblock;
+	struct record_identity identity;
+	struct record_cursor cursor;
+	struct head_slot released; /* what release last stored */
+	uint64_t forgotten_lsn;
+	bool is_drain;
+	bool is_resync_needed;
+	bool is_rewound;
+};
+
+/* One pass over the ring into the caller's buffer. */
+struct pass {
+	uint8_t *buf;
+	size_t buf_len;
+	size_t used;
+	size_t tentative_from; /* bytes of buf from here lie beyond the tail hint */
+	uint64_t tentative_lsn;
+	struct record_cursor tentative_cursor;
+	uint64_t tentative_count;
+	uint64_t record_count;
+	uint64_t last_ts_ns;
+	uint64_t need; /* bytes the next record takes when it did not fit */
+};
+
+static uint64_t data_off(const struct farlog_reader *reader, uint64_t lsn)
+{
+	return LAYOUT_DATA_OFF + lsn % reader->identity.capacity;
+}
+
+static uint64_t present_generation(const struct farlog_reader *reader)
+{
+	const uint64_t field = offsetof(struct superblock, generation);
+	uint64_t a = region_load_word(reader->region, LAYOUT_SUPERBLOCK_A_OFF + field);
+	uint64_t b = region_load_word(reader->region, LAYOUT_SUPERBLOCK_B_OFF + field);
+
+	return a > b ? a : b;
+}
+
+/* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position. */
+static void refresh_epoch(struct farlog_reader *reader)
+{
+	struct superblock seen;
+
+	if (present_generation(reader) == reader->superblock.generation)
+		return;
+	if (superblock_load(reader->region, "", &seen, NULL) != FARLOG_OK || seen.generation == reader->superblock.generation)
+		return; /* half written: look again at the next poll */
+	reader->superblock = seen;
+	reader->cursor.epoch_max = seen.writer_epoch;
+	reader->is_resync_needed = true;
+}
+
+/* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone records that
+ * were visible but not acknowledged, and a newer epoch then begins below our position. Returns false to wait. */
+static bool resync(struct farlog_reader *reader)
+{
+	struct record_cursor walk;
+	struct record_found found;
+	struct head_slot head;
+	const uint8_t *base = reader->region->base;
+
+	if (!head_load(reader->region, &reader->superblock, &head))
+		return false;
+	if (head.head_lsn >= reader->cursor.lsn) {
+		reader->is_resync_needed = false;
+		return true;
+	}
+	walk = (struct record_cursor){
+		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
+	while (walk.lsn < reader->cursor.lsn) {
+		uint64_t off = walk.lsn % reader->identity.capacity;
+
+		if (record_check(&reader->identity, &walk, base + LAYOUT_DATA_OFF + off, reader->identity.capacity - off, &found) !=
+			RECORD_VALID)
+			return false; /* the new epoch's first record is still to come */
+		if (found.epoch > reader->cursor.epoch) {
+			reader->is_rewound = true;
+			walk.epoch_max = reader->superblock.writer_epoch;
+			reader->cursor = walk;
+			break;
+		}
+		record_advance(&walk, &found);
+	}
+	reader->is_resync_needed = false;
+	return true;
+}
+
+/* piece_len -- how much to copy at once: all that the hint covers, else one record, whose length is not known before its header. */
+static uint64_t piece_len(const struct farlog_reader *reader, const struct pass *pass, uint64_t hint_lsn)
+{
+	uint64_t lsn = reader->cursor.lsn;
+	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
+	uint64_t len = pass->buf_len - pass->used;
+
+	if (len > left_in_ring)
+		len = left_in_ring;
+	if (hint_lsn > lsn)
+		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
+	return len < RECORD_PAD_STORED_LEN ? len : RECORD_PAD_STORED_LEN;
+}
+
+static void accept(struct farlog_reader *reader, struct pass *pass, const struct record_found *found)
+{
+	record_advance(&reader->cursor, found);
+	pass->used += found->stored_len;
+	if (found->flags & RECORD_FLAG_PAD)
+		return;
+	pass->record_count++;
+	pass->last_ts_ns = found->ts_ns;
+}
+
+/* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or no room). */
+static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t len)
+{
+	uint8_t *start = pass->buf + pass->used;
+	uint64_t walked = 0;
+	struct record_found found;
+	enum record_verdict verdict;
+
+	if (len < RECORD_PAD_STORED_LEN)
+		return false;
+	reader->region->ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
+	while (walked < len) {
+		verdict = record_check(&reader->identity, &reader->cursor, start + walked, len - walked, &found);
+		if (verdict == RECORD_VALID) {
+			walked += found.stored_len;
+			accept(reader, pass, &found);
+			if (found.flags & RECORD_FLAG_PAD)
+				return true; /* the ring's end: what was copied behind it is old */
+			continue;
+		}
+		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
+			return verdict == RECORD_CUT && walked > 0;
+		pass->need = found.stored_len;
+		if (pass->need > pass->buf_len - pass->used)
+			return false;
+		/* The piece ended inside this record: copy it whole. */
+		start += walked;
+		len = pass->need;
+		walked = 0;
+		reader->region->ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
+		if (record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
+			return false;
+		accept(reader, pass, &found);
+		return true;
+	}
+	return true;
+}
+
+static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
+{
+	pass->tentative_from = pass->used;
+	pass->tentative_lsn = reader->cursor.lsn;
+	pass->tentative_cursor = reader->cursor;
+	pass->tentative_count = pass->record_count;
+}
+
+/* confirm_tip -- the second look. If one byte differs, everything beyond the hint is left for the next poll. */
+static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
+{
+	uint64_t lsn = pass->tentative_lsn;
+	uint64_t until_ns = clock_monotonic_ns() + TIP_PAUSE_NS;
+
+	while (clock_monotonic_ns() < until_ns)
+		cpu_relax();
+	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* the second loads come after the pause */
+	for (size_t at = pass->tentative_from; at < pass->used;) {
+		struct record_header header;
+		uint64_t stored_len;
+		bool is_pad;
+
+		memcpy(&header, pass->buf + at, sizeof(header));
+		is_pad = header.flags & RECORD_FLAG_PAD;
+		stored_len = is_pad ? RECORD_PAD_STORED_LEN
+							: record_extent(reader->identity.align, header.key_len, header.payload_len);
+		if (memcmp(reader->region->base + data_off(reader, lsn), pass->buf + at, stored_len) != 0) {
+			reader->cursor = pass->tentative_cursor;
+			pass->used = pass->tentative_from;
+			pass->record_count = pass->tentative_count;
+			return;
+		}
+		at += stored_len;
+		lsn += is_pad ? (uint64_t)header.payload_len + RECORD_PAD_STORED_LEN : stored_len;
+	}
+}
+
+static int nothing_read(const struct farlog_reader *reader, const struct pass *pass, struct farlog_batch *batch)
+{
+	uint64_t lsn = reader->cursor.lsn;
+
+	if (pass->need > pass->buf_len) {
+		batch->len = pass->need;
+		return FARLOG_TOO_LARGE;
+	}
+	if (!reader->is_drain && region_load_word(reader->region, LAYOUT_CREDIT_OFF) > lsn)
+		return FARLOG_OVERRUN;
+	if (region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF) > lsn)
+		return FARLOG_CORRUPT;
+	return FARLOG_NOT_YET;
+}
+
+static void fill_batch(struct farlog_reader *reader, const struct pass *pass, struct farlog_batch *batch)
+{
+	batch->next_lsn = reader->cursor.lsn;
+	batch->next_seq = reader->cursor.seq;
+	batch->last_epoch = reader->cursor.epoch;
+	batch->record_count = pass->record_count;
+	batch->len = pass->used;
+	batch->last_ts_ns = pass->last_ts_ns;
+	batch->is_rewound = reader->is_rewound;
+	reader->is_rewound = false;
+}
+
+int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
+{
+	struct pass pass = {.buf = buf, .buf_len = buf_len};
+	uint64_t hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
+	bool is_tentative = false;
+
+	memset(batch, 0, sizeof(*batch));
+	refresh_epoch(reader);
+	if (reader->is_resync_needed && !resync(reader))
+		return FARLOG_NOT_YET;
+	batch->first_lsn = reader->cursor.lsn;
+	for (;;) {
+		if (!is_tentative && reader->cursor.lsn >= hint_lsn) {
+			is_tentative = true;
+			begin_tentative(reader, &pass);
+		}
+		if (!read_piece(reader, &pass, piece_len(reader, &pass, hint_lsn)))
+			break;
+	}
+	if (is_tentative && pass.used > pass.tentative_from)
+		confirm_tip(reader, &pass);
+	if (pass.used == 0)
+		return nothing_read(reader, &pass, batch);
+	fill_batch(reader, &pass, batch);
+	return FARLOG_OK;
+}
+
+static void forget(struct farlog_reader *reader, uint64_t lsn)
+{
+	uint64_t capacity = reader->identity.capacity;
+
+	while (lsn - reader->forgotten_lsn >= FORGET_LEN) {
+		uint64_t off = reader->forgotten_lsn % capacity;
+		uint64_t len = capacity - off < FORGET_LEN ? capacity - off : FORGET_LEN;
+
+		reader->region->ops->forget(reader->region, LAYOUT_DATA_OFF + off, len);
+		reader->forgotten_lsn += len;
+	}
+}
+
+int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
+{
+	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
+	int result;
+
+	if (!reader->is_drain || head_lsn < reader->released.head_lsn || head_seq < reader->released.head_seq ||
+		head_lsn > reader->cursor.lsn || last_epoch < reader->released.last_epoch)
+		return FARLOG_INVALID;
+	if (head_lsn == reader->released.head_lsn)
+		return FARLOG_OK;
+	if (MUTANT(CREDIT_BEFORE_HEAD))
+		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
+	result = head_store(reader->region, &reader->superblock, &slot);
+	if (result != FARLOG_OK)
+		return FARLOG_IO;
+	reader->released = slot;
+	/* Only now may the writer have the space: a crash cannot bring the old head back. */
+	reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
+	forget(reader, head_lsn);
+	return FARLOG_OK;
+}
+
+int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status)
+{
+	struct farlog_counters counters;
+	struct head_slot head = {0};
+
+	refresh_epoch(reader);
+	memset(status, 0, sizeof(*status));
+	if (!head_load(reader->region, &reader->superblock, &head))
+		return FARLOG_CORRUPT;
+	memcpy(status->ring_uuid, reader->superblock.ring_uuid, sizeof(status->ring_uuid));
+	memcpy(status->stream_name, reader->superblock.stream_name, sizeof(status->stream_name));
+	memcpy(status->writer_id, reader->superblock.writer_id, sizeof(status->writer_id));
+	status->salt = reader->superblock.salt;
+	status->capacity_bytes = reader->identity.capacity;
+	status->align = reader->identity.align;
+	status->record_len_max = reader->identity.record_len_max;
+	status->stream_id = reader->identity.stream_id;
+	status->writer_epoch = reader->superblock.writer_epoch;
+	status->epoch_start_lsn = reader->superblock.epoch_start_lsn;
+	status->epoch_start_seq = reader->superblock.epoch_start_seq;
+	status->epoch_opened_ns = reader->superblock.epoch_opened_ns;
+	status->created_ns = reader->superblock.created_ns;
+	status->epoch_min = (uint32_t)region_load_word(reader->region, LAYOUT_FENCE_OFF);
+	status->head_lsn = head.head_lsn;
+	status->head_seq = head.head_seq;
+	status->last_epoch = head.last_epoch;
+	status->credit_lsn = region_load_word(reader->region, LAYOUT_CREDIT_OFF);
+	status->is_writer_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_WRITER) > 0;
+	status->is_drain_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_DRAIN) > 0;
+	status->contract = reader->region->contract;
+	status->appended_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
+	status->durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
+	if (farlog_counters_read(NULL, reader->superblock.ring_uuid, &counters, NULL) == FARLOG_OK &&
+		counters.epoch == reader->superblock.writer_epoch) {
+		status->appended_lsn = counters.appended_lsn;
+		status->durable_lsn = counters.durable_lsn;
+	}
+	if (status->appended_lsn < reader->cursor.lsn)
+		status->appended_lsn = reader->cursor.lsn;
+	status->lag_bytes = status->appended_lsn - status->head_lsn;
+	return FARLOG_OK;
+}
+
+/* seek -- walk from the head to where reading starts. */
+static int seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
+	struct farlog_error *error)
+{
+	struct record_found found;
+
+	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
+		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
+			config->lsn, reader->cursor.lsn);
+	while (config->start != FARLOG_START_HEAD &&
+		(config->start == FARLOG_START_TAIL || reader->cursor.lsn < config->lsn)) {
+		uint64_t off = reader->cursor.lsn % reader->identity.capacity;
+
+		if (record_check(&reader->identity, &reader->cursor, reader->region->base + LAYOUT_DATA_OFF + off,
+				reader->identity.capacity - off, &found) != RECORD_VALID)
+			break;
+		record_advance(&reader->cursor, &found);
+	}
+	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu", uri,
+			config->lsn, reader->cursor.lsn);
+	return FARLOG_OK;
+}
+
+static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
+	struct farlog_error *error)
+{
+	struct head_slot head;
+	int result = superblock_load(reader->region, uri, &reader->superblock, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (config->ring_uuid != NULL && memcmp(config->ring_uuid, reader->superblock.ring_uuid, 16) != 0)
+		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds another ring than the one asked for", uri);
+	if (config->is_drain && reader->region->ops->lock(reader->region, REGION_ROLE_DRAIN) != FARLOG_OK)
+		return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is already being drained by a living process", uri);
+	/* A head that a dead drain stored may still lie in a cache: make it durable before anything is built on it. */
+	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) &&
+		reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "flush header of ring \"%s\"", uri);
+	if (!head_load(reader->region, &reader->superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
+	reader->identity = superblock_identity(&reader->superblock);
+	reader->is_drain = config->is_drain;
+	reader->released = head;
+	reader->forgotten_lsn = head.head_lsn;
+	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
+		.epoch_max = reader->superblock.writer_epoch};
+	if (reader->is_drain)
+		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
+	return seek(reader, uri, config, error);
+}
+
+int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
+	struct farlog_error *error)
+{
+	static const struct farlog_reader_config defaults;
+	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
+	struct farlog_reader *reader = calloc(1, sizeof(*reader));
+	int result;
+
+	*opened = NULL;
+	if (reader == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
+	result = region_open(uri, config->is_drain ? REGION_WRITE : REGION_READ, 0, &reader->region, error);
+	if (result == FARLOG_OK)
+		result = open_steps(reader, uri, config, error);
+	if (result != FARLOG_OK) {
+		farlog_reader_close(reader);
+		return result;
+	}
+	*opened = reader;
+	return FARLOG_OK;
+}
+
+void farlog_reader_close(farlog_reader *reader)
+{
+	if (reader == NULL)
+		return;
+	if (reader->region != NULL)
+		reader->region->ops->close(reader->region);
+	free(reader);
+}

@@ -1,0 +1,82 @@
+/* region.h -- the seam to media: a byte range with a persistence contract. Knows bytes and durability, not records.
+ *
+ * The product and the crash tests come in by this same seam. Rules of the seam:
+ *   write    queues whole lines (64-byte aligned, multiple of 64). Nothing is durable yet.
+ *   persist  starts making the given spans durable: every byte written to them before the call. At most one is under
+ *            way. When it is complete, poll gives its tag.
+ *   flush    makes whatever is there durable, whoever stored it: what a dead process wrote may lie in a cache and must
+ *            not be built upon before this. Blocks; for opening and recovery.
+ *   seal     orders this thread's writes before anything another thread does after it has seen them published; only
+ *            several threads that write side by side need it, because a flush by one core says nothing about another's.
+ *   word     8 aligned bytes, stored whole; durable only by a persist over them. */
+#ifndef FARLOG_REGION_H
+#define FARLOG_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "atomics.h"
+#include "farlog/farlog.h"
+
+struct region;
+
+struct region_span {
+	uint64_t off;
+	uint64_t len;
+};
+
+enum region_role {
+	REGION_ROLE_WRITER = 0,
+	REGION_ROLE_DRAIN = 1,
+	REGION_ROLE_FORMAT = 2,
+};
+
+struct region_ops {
+	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
+	/* 0: started or already complete; poll tells. Negative: enum farlog_result. Never blocks longer than a fence. */
+	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag);
+	/* 0 and *tag = the last completed; negative: the persist under way failed and *tag stays. */
+	int (*poll)(struct region *region, uint64_t *tag);
+	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
+	void (*wait)(struct region *region, uint64_t timeout_ns);
+	int (*flush)(struct region *region, uint64_t off, uint64_t len);
+	void (*seal)(struct region *region);
+	void (*read)(struct region *region, uint64_t off, void *dst, size_t len);
+	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
+	/* These bytes will not be read again soon: the pages that map them may go. */
+	void (*forget)(struct region *region, uint64_t off, uint64_t len);
+	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. */
+	int (*lock)(struct region *region, enum region_role role);
+	int (*is_locked)(struct region *region, enum region_role role);
+	void (*close)(struct region *region);
+};
+
+struct region {
+	const struct region_ops *ops;
+	struct farlog_contract contract;
+	uint64_t tag;        /* of the last persist that was started; each takes the next */
+	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
+	const uint8_t *base; /* where the bytes can be loaded directly */
+	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
+	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
+};
+
+enum region_access {
+	REGION_READ = 0,
+	REGION_WRITE = 1,
+	REGION_CREATE = 2, /* and make the file when it is missing, size_bytes long */
+};
+
+/* region_open -- open by URI. size_bytes: only for REGION_CREATE. The errors' texts name the URI. */
+int region_open(const char *uri, enum region_access access, uint64_t size_bytes, struct region **region,
+	struct farlog_error *error);
+
+/* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
+int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);
+
+static inline uint64_t region_load_word(const struct region *region, uint64_t off)
+{
+	return atomic_load_acquire((const uint64_t *)(region->base + off));
+}
+
+#endif

@@ -1,0 +1,433 @@
+/* region_fault.c -- adversarial memory. See region_fault.h. */
+#include "region_fault.h"
+
+#ifdef FARLOG_FAULT
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "mutant.h"
+
+#define ROLE_COUNT 3
+#define SPAN_COUNT_MAX 2
+
+int farlog_mutant;
+
+/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. */
+struct pending_store {
+	uint64_t word;
+	uint64_t value;
+	uint64_t order;
+};
+
+struct fault_memory {
+	struct fault_memory *next;
+	char name[64];
+	uint64_t size_bytes;
+	uint64_t *visible;
+	uint64_t *durable;
+	uint8_t *is_stopped; /* scratch of a crash: a later store to this word is lost too */
+	struct pending_store *pending;
+	uint64_t pending_count;
+	uint64_t pending_room;
+	uint64_t order;
+	uint64_t generation; /* handles of older ones are dead */
+	uint64_t armed;
+	uint64_t random;
+	bool is_dead;
+	bool is_locked[ROLE_COUNT];
+};
+
+struct region_fault {
+	struct region region;
+	struct fault_memory *memory;
+	uint64_t generation;
+	uint64_t tag_asked;
+	uint64_t tag_done;
+	uint64_t order_asked;
+	unsigned span_count;
+	struct region_span spans[SPAN_COUNT_MAX];
+	bool is_locked[ROLE_COUNT];
+};
+
+/* Readers, writers and the crash come from several threads in the tests of the drain. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct fault_memory *memories;
+
+/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016. */
+static uint64_t draw(struct fault_memory *memory)
+{
+	memory->random ^= memory->random >> 12;
+	memory->random ^= memory->random << 25;
+	memory->random ^= memory->random >> 27;
+	return memory->random * 0x2545F4914F6CDD1Dull;
+}
+
+static struct fault_memory *find(const char *name)
+{
+	struct fault_memory *memory = memories;
+
+	while (memory != NULL && strcmp(memory->name, name) != 0)
+		memory = memory->next;
+	return memory;
+}
+
+static struct region_fault *fault_of(struct region *region)
+{
+	return (struct region_fault *)region;
+}
+
+static bool is_gone(const struct region_fault *fault)
+{
+	return fault->memory->is_dead || fault->generation != fault->memory->generation;
+}
+
+/* strike -- count down to the armed death. True: it happens in this operation. */
+static bool strike(struct fault_memory *memory)
+{
+	if (memory->armed == UINT64_MAX || memory->armed-- != 0)
+		return false;
+	memory->is_dead = true;
+	memory->armed = UINT64_MAX;
+	return true;
+}
+
+static void put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count)
+{
+	if (memory->pending_count + word_count > memory->pending_room) {
+		memory->pending_room = (memory->pending_count + word_count) * 2;
+		memory->pending = realloc(memory->pending, memory->pending_room * sizeof(memory->pending[0]));
+		if (memory->pending == NULL)
+			abort();
+	}
+	for (uint64_t i = 0; i < word_count; i++) {
+		struct pending_store *store = &memory->pending[memory->pending_count++];
+
+		store->word = off / 8 + i;
+		store->order = memory->order++;
+		memcpy(&store->value, (const uint8_t *)src + 8 * i, 8);
+		atomic_store_release(&memory->visible[store->word], store->value);
+	}
+}
+
+static void store(struct region *region, uint64_t off, const void *src, uint64_t len)
+{
+	struct region_fault *fault = fault_of(region);
+	uint64_t word_count = len / 8;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault)) {
+		if (strike(fault->memory))
+			word_count = draw(fault->memory) % (word_count + 1);
+		put_words(fault->memory, off, src, word_count);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+static void fault_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	store(region, off, src, len);
+}
+
+static void fault_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	store(region, off, &value, sizeof(value));
+}
+
+static bool is_covered(const struct region_span *spans, unsigned span_count, uint64_t word)
+{
+	for (unsigned i = 0; i < span_count; i++)
+		if (word * 8 >= spans[i].off && word * 8 < spans[i].off + spans[i].len)
+			return true;
+	return false;
+}
+
+/* make_durable -- the stores of the spans that came before `order` reach the media; all others stay pending. */
+static void make_durable(struct fault_memory *memory, const struct region_span *spans, unsigned span_count, uint64_t order)
+{
+	uint64_t kept = 0;
+
+	for (uint64_t i = 0; i < memory->pending_count; i++) {
+		struct pending_store *store = &memory->pending[i];
+
+		if (store->order < order && is_covered(spans, span_count, store->word))
+			memory->durable[store->word] = store->value;
+		else
+			memory->pending[kept++] = *store;
+	}
+	memory->pending_count = kept;
+}
+
+static int fault_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct region_fault *fault = fault_of(region);
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault) && !strike(fault->memory)) {
+		memcpy(fault->spans, spans, span_count * sizeof(spans[0]));
+		fault->span_count = span_count;
+		fault->order_asked = fault->memory->order;
+		fault->tag_asked = tag;
+		result = FARLOG_OK;
+	}
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+/* A flush takes a while: every second poll, by lot, finds it done. */
+static int fault_poll(struct region *region, uint64_t *tag)
+{
+	struct region_fault *fault = fault_of(region);
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault) && !strike(fault->memory)) {
+		if (fault->tag_done != fault->tag_asked && draw(fault->memory) % 2 == 0) {
+			make_durable(fault->memory, fault->spans, fault->span_count, fault->order_asked);
+			fault->tag_done = fault->tag_asked;
+		}
+		*tag = fault->tag_done;
+		result = FARLOG_OK;
+	}
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+static int fault_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_fault *fault = fault_of(region);
+	struct region_span span = {off, len};
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault) && !strike(fault->memory)) {
+		make_durable(fault->memory, &span, 1, UINT64_MAX);
+		result = FARLOG_OK;
+	}
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+static void fault_seal(struct region *region)
+{
+	(void)region; /* sealed is not durable here: the leader's flush must do it */
+}
+
+static void fault_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	memcpy(dst, region->base + off, len);
+}
+
+static void fault_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region;
+	(void)off;
+	(void)len;
+}
+
+static int fault_lock(struct region *region, enum region_role role)
+{
+	struct region_fault *fault = fault_of(region);
+	int result = FARLOG_HELD;
+
+	pthread_mutex_lock(&mutex);
+	if (is_gone(fault))
+		result = FARLOG_IO;
+	else if (!fault->memory->is_locked[role]) {
+		fault->memory->is_locked[role] = true;
+		fault->is_locked[role] = true;
+		result = FARLOG_OK;
+	}
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+static int fault_is_locked(struct region *region, enum region_role role)
+{
+	return fault_of(region)->memory->is_locked[role];
+}
+
+static void fault_close(struct region *region)
+{
+	struct region_fault *fault = fault_of(region);
+
+	pthread_mutex_lock(&mutex);
+	for (int role = 0; role < ROLE_COUNT; role++)
+		if (fault->is_locked[role] && fault->generation == fault->memory->generation)
+			fault->memory->is_locked[role] = false;
+	pthread_mutex_unlock(&mutex);
+	free(fault);
+}
+
+static const struct region_ops fault_ops = {
+	.write = fault_write, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
+	.read = fault_read, .store_word = fault_store_word, .forget = fault_forget, .lock = fault_lock,
+	.is_locked = fault_is_locked, .close = fault_close,
+};
+
+static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_bytes)
+{
+	struct fault_memory *memory = calloc(1, sizeof(*memory));
+
+	if (memory == NULL)
+		return NULL;
+	snprintf(memory->name, sizeof(memory->name), "%.60s", uri->path);
+	memory->size_bytes = size_bytes;
+	memory->visible = aligned_alloc(4096, size_bytes);
+	memory->durable = calloc(1, size_bytes);
+	memory->is_stopped = calloc(1, size_bytes / 8);
+	if (memory->visible == NULL || memory->durable == NULL || memory->is_stopped == NULL)
+		abort();
+	memset(memory->visible, 0, size_bytes);
+	memory->armed = UINT64_MAX;
+	memory->random = uri->seed != 0 ? uri->seed : 1;
+	memory->next = memories;
+	memories = memory;
+	return memory;
+}
+
+int region_fault_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
+	struct region **region, struct farlog_error *error)
+{
+	struct region_fault *fault = calloc(1, sizeof(*fault));
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(uri->path);
+	if (memory == NULL && access == REGION_CREATE && size_bytes > 0 && size_bytes % 4096 == 0)
+		memory = make_memory(uri, size_bytes);
+	pthread_mutex_unlock(&mutex);
+	if (memory == NULL || fault == NULL) {
+		free(fault);
+		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial memory", text);
+	}
+	fault->memory = memory;
+	fault->generation = memory->generation;
+	fault->region.ops = &fault_ops;
+	fault->region.base = (const uint8_t *)memory->visible;
+	fault->region.contract = (struct farlog_contract){
+		.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FAULT, .level = FARLOG_LEVEL_PERSISTENT, .granularity = 64,
+		.atomic_unit = 8, .size_bytes = memory->size_bytes, .deadline_default_ns = 1000000000u,
+		.kind_name = "fault", .flush_name = "fault", .probe = "adversarial memory of the tests"};
+	*region = &fault->region;
+	return FARLOG_OK;
+}
+
+void farlog_fault_reseed(const char *name, uint64_t seed)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL)
+		memory->random = seed != 0 ? seed : 1;
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_drop(const char *name)
+{
+	struct fault_memory **link = &memories;
+
+	pthread_mutex_lock(&mutex);
+	while (*link != NULL && strcmp((*link)->name, name) != 0)
+		link = &(*link)->next;
+	if (*link != NULL) {
+		struct fault_memory *memory = *link;
+
+		*link = memory->next;
+		free(memory->visible);
+		free(memory->durable);
+		free(memory->is_stopped);
+		free(memory->pending);
+		free(memory);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_arm(const char *name, uint64_t operation_count)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL && operation_count == 0)
+		memory->is_dead = true;
+	if (memory != NULL)
+		memory->armed = operation_count == 0 ? UINT64_MAX : operation_count;
+	pthread_mutex_unlock(&mutex);
+}
+
+int farlog_fault_is_dead(const char *name)
+{
+	struct fault_memory *memory;
+	int is_dead;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	is_dead = memory != NULL && memory->is_dead;
+	pthread_mutex_unlock(&mutex);
+	return is_dead;
+}
+
+static void revive(struct fault_memory *memory)
+{
+	memory->generation++;
+	memory->is_dead = false;
+	memory->armed = UINT64_MAX;
+	memset(memory->is_locked, 0, sizeof(memory->is_locked));
+}
+
+/* lose -- keep, of the stores to each word, a prefix of random length. How much survives in all differs from crash to crash, from
+ * nearly nothing to nearly everything. */
+static void lose(struct fault_memory *memory)
+{
+	uint64_t keep_of_256 = draw(memory) % 257;
+
+	for (uint64_t i = 0; i < memory->pending_count; i++) {
+		struct pending_store *store = &memory->pending[i];
+
+		if (!memory->is_stopped[store->word] && draw(memory) % 256 < keep_of_256)
+			memory->durable[store->word] = store->value;
+		else
+			memory->is_stopped[store->word] = 1;
+	}
+	for (uint64_t i = 0; i < memory->pending_count; i++)
+		memory->is_stopped[memory->pending[i].word] = 0;
+	memory->pending_count = 0;
+	memcpy(memory->visible, memory->durable, memory->size_bytes);
+}
+
+void farlog_fault_crash(const char *name)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL) {
+		lose(memory);
+		revive(memory);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_kill(const char *name)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL)
+		revive(memory);
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_set_mutant(int mutant)
+{
+	farlog_mutant = mutant;
+}
+
+#endif

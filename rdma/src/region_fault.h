@@ -1,0 +1,35 @@
+/* region_fault.h -- adversarial memory, for the crash tests (built only with FARLOG_FAULT).
+ *
+ * Every store stays pending until a flush covers it. At a crash an arbitrary subset of the pending 8-byte words is kept
+ * (of several stores to one word, any prefix), all else is forgotten, and every handle that was open is dead. */
+#ifndef FARLOG_REGION_FAULT_H
+#define FARLOG_REGION_FAULT_H
+
+#include "region.h"
+#include "uri.h"
+
+#ifdef FARLOG_FAULT
+
+int region_fault_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
+	struct region **region, struct farlog_error *error);
+
+/* fault_reseed -- seed of the choices of the named memory; creates nothing. fault_drop forgets the memory. */
+FARLOG_API void farlog_fault_reseed(const char *name, uint64_t seed);
+FARLOG_API void farlog_fault_drop(const char *name);
+
+/* farlog_fault_arm -- die in the middle of the operation that comes after `operation_count` more: its write is cut at a random
+ * word, and nothing after it has any effect. 0 = now. UINT64_MAX = never. */
+FARLOG_API void farlog_fault_arm(const char *name, uint64_t operation_count);
+FARLOG_API int farlog_fault_is_dead(const char *name);
+
+/* farlog_fault_crash -- the power cut: choose what survives, kill all handles, make the memory usable again. */
+FARLOG_API void farlog_fault_crash(const char *name);
+
+/* farlog_fault_kill -- the death of the processes alone: handles die and locks are freed, stores stay visible and pending. */
+FARLOG_API void farlog_fault_kill(const char *name);
+
+/* farlog_fault_set_mutant -- break the protocol in one way (mutant.h); 0 mends it. */
+FARLOG_API void farlog_fault_set_mutant(int mutant);
+
+#endif
+#endif

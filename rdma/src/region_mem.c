@@ -1,0 +1,373 @@
+/* region_mem.c -- memory that this processor can map: PCI BAR, devdax, fsdax, tmpfs, plain file. */
+#include "region_mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "err.h"
+#include "layout.h"
+#include "persist.h"
+
+#define SPAN_COUNT_MAX 2
+#define PAGE_LEN 4096u
+#define DEVDAX_ALIGN (2u << 20) /* the usual alignment of a DAX device's mapping */
+
+/* The helper that calls msync, so that no append waits past its deadline for a disk. `asked` and `done` are tags;
+ * asked is stored by the writer, done by the helper. */
+struct msync_helper {
+	pthread_t thread;
+	bool is_running;
+	uint64_t asked;
+	uint64_t done;
+	uint64_t is_failed;
+	uint64_t is_stopping;
+	uint32_t bell; /* futex word of the helper; raised by the writer */
+	uint32_t echo; /* futex word of the waiting writer; raised by the helper */
+	unsigned span_count;
+	struct region_span spans[SPAN_COUNT_MAX];
+};
+
+struct region_mem {
+	struct region region;
+	uint8_t *map;
+	uint64_t map_len;
+	int fd;
+	persist_copy_fn copy;
+	uint64_t tag_done;
+	struct msync_helper helper;
+};
+
+static struct region_mem *mem_of(struct region *region)
+{
+	return (struct region_mem *)region;
+}
+
+static void futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
+}
+
+static void futex_ring(uint32_t *word)
+{
+	__atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static int msync_span(struct region_mem *mem, uint64_t off, uint64_t len)
+{
+	uint64_t start = off & ~(uint64_t)(PAGE_LEN - 1);
+
+	return msync(mem->map + start, off + len - start, MS_SYNC);
+}
+
+static void *msync_loop(void *context)
+{
+	struct region_mem *mem = context;
+	struct msync_helper *helper = &mem->helper;
+
+	for (;;) {
+		uint32_t seen = __atomic_load_n(&helper->bell, __ATOMIC_ACQUIRE);
+		uint64_t asked = atomic_load_acquire(&helper->asked);
+
+		if (asked != helper->done) {
+			for (unsigned i = 0; i < helper->span_count; i++)
+				if (msync_span(mem, helper->spans[i].off, helper->spans[i].len) != 0)
+					atomic_store_release(&helper->is_failed, 1);
+			atomic_store_release(&helper->done, asked);
+			futex_ring(&helper->echo);
+		} else if (atomic_load_acquire(&helper->is_stopping)) {
+			return NULL;
+		} else {
+			futex_wait(&helper->bell, seen, UINT64_MAX);
+		}
+	}
+}
+
+static void mem_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct region_mem *mem = mem_of(region);
+
+	mem->copy(mem->map + off, src, len);
+}
+
+static int mem_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct region_mem *mem = mem_of(region);
+
+	(void)spans;
+	(void)span_count;
+	persist_fence();
+	mem->tag_done = tag;
+	return FARLOG_OK;
+}
+
+/* A read from the device pushes the posted writes before it (PCI Express Base Specification, transaction ordering: a read
+ * completion may not pass a posted write). The word read is the one that the writer wants to know anyway. */
+static int bar_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	mem_persist(region, spans, span_count, tag);
+	region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+	return FARLOG_OK;
+}
+
+static int mem_poll(struct region *region, uint64_t *tag)
+{
+	*tag = mem_of(region)->tag_done;
+	return FARLOG_OK;
+}
+
+static int msync_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct msync_helper *helper = &mem_of(region)->helper;
+
+	if (atomic_load_acquire(&helper->is_failed))
+		return FARLOG_IO;
+	memcpy(helper->spans, spans, span_count * sizeof(spans[0]));
+	helper->span_count = span_count;
+	atomic_store_release(&helper->asked, tag);
+	futex_ring(&helper->bell);
+	return FARLOG_OK;
+}
+
+static int msync_poll(struct region *region, uint64_t *tag)
+{
+	struct msync_helper *helper = &mem_of(region)->helper;
+	uint64_t done = atomic_load_acquire(&helper->done);
+
+	if (atomic_load_acquire(&helper->is_failed))
+		return FARLOG_IO;
+	*tag = done;
+	return FARLOG_OK;
+}
+
+static void msync_wait(struct region *region, uint64_t timeout_ns)
+{
+	struct msync_helper *helper = &mem_of(region)->helper;
+	uint32_t seen = __atomic_load_n(&helper->echo, __ATOMIC_ACQUIRE);
+
+	if (atomic_load_acquire(&helper->done) != atomic_load_relaxed(&helper->asked))
+		futex_wait(&helper->echo, seen, timeout_ns);
+}
+
+static int mem_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_mem *mem = mem_of(region);
+
+	persist_range(mem->map + off, len);
+	if (mem->region.contract.is_read_back)
+		region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+	return FARLOG_OK;
+}
+
+/* After a failed write-back the kernel calls the pages clean although the disk never got them; a store to each makes
+ * them dirty again. Nobody else stores here meanwhile: the caller holds the writer's lock, or is the drain at its own slots. */
+static int msync_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_mem *mem = mem_of(region);
+
+	for (uint64_t page = off & ~(uint64_t)(PAGE_LEN - 1); page < off + len; page += PAGE_LEN)
+		__atomic_fetch_or((uint64_t *)(mem->map + page), 0, __ATOMIC_RELAXED);
+	return msync_span(mem, off, len) == 0 ? FARLOG_OK : FARLOG_IO;
+}
+
+static void mem_seal(struct region *region)
+{
+	persist_fence();
+	if (region->is_load_slow)
+		region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+}
+
+static void mem_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	memcpy(dst, mem_of(region)->map + off, len);
+}
+
+static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	atomic_store_release((uint64_t *)(mem_of(region)->map + off), value);
+}
+
+static void mem_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	uint64_t start = (off + PAGE_LEN - 1) & ~(uint64_t)(PAGE_LEN - 1);
+	uint64_t end = (off + len) & ~(uint64_t)(PAGE_LEN - 1);
+
+	/* The mapping is shared: dropping its pages from this process loses no byte. */
+	if (start < end && region->contract.kind != FARLOG_REGION_BAR && region->contract.kind != FARLOG_REGION_DEVDAX)
+		madvise(mem_of(region)->map + start, end - start, MADV_DONTNEED);
+}
+
+static struct flock lock_of(enum region_role role)
+{
+	/* Locks lie far beyond the end of any region: they are names, not bytes. */
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - 16 + (off_t)role, .l_len = 1};
+
+	return lock;
+}
+
+static int mem_lock(struct region *region, enum region_role role)
+{
+	struct flock lock = lock_of(role);
+
+	if (fcntl(mem_of(region)->fd, F_OFD_SETLK, &lock) == 0)
+		return FARLOG_OK;
+	return errno == EAGAIN || errno == EACCES ? FARLOG_HELD : FARLOG_IO;
+}
+
+static int mem_is_locked(struct region *region, enum region_role role)
+{
+	struct flock lock = lock_of(role);
+
+	if (fcntl(mem_of(region)->fd, F_OFD_GETLK, &lock) != 0)
+		return FARLOG_IO;
+	return lock.l_type != F_UNLCK;
+}
+
+static void mem_close(struct region *region)
+{
+	struct region_mem *mem = mem_of(region);
+
+	if (mem->helper.is_running) {
+		atomic_store_release(&mem->helper.is_stopping, 1);
+		futex_ring(&mem->helper.bell);
+		pthread_join(mem->helper.thread, NULL);
+	}
+	if (mem->map != NULL)
+		munmap(mem->map, mem->map_len);
+	if (mem->fd >= 0)
+		close(mem->fd);
+	free(mem);
+}
+
+#define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
+	{                                                                                                 \
+		.write = mem_write, .persist = persist_op, .poll = poll_op, .wait = wait_op, .flush = flush_op, \
+		.seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .forget = mem_forget,       \
+		.lock = mem_lock, .is_locked = mem_is_locked, .close = mem_close                              \
+	}
+
+static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);
+static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
+static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
+
+static int sync_directory(const char *path)
+{
+	char directory[URI_PATH_LEN_MAX];
+	int fd;
+	int result;
+
+	strcpy(directory, path);
+	fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	result = fsync(fd);
+	close(fd);
+	return result;
+}
+
+/* open_file -- open, and for CREATE give the file its size: allocated, so that a full disk shows now and not as a
+ * SIGBUS in the middle of an append. */
+static int open_file(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes, int *fd,
+	struct farlog_error *error)
+{
+	int flags = access == REGION_READ ? O_RDONLY : O_RDWR;
+	struct stat info;
+	int failure;
+
+	*fd = open(uri->path, flags | O_CLOEXEC | (access == REGION_CREATE ? O_CREAT : 0), 0640);
+	if (*fd < 0)
+		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
+	if (access != REGION_CREATE || fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
+		return FARLOG_OK;
+	failure = posix_fallocate(*fd, 0, (off_t)size_bytes);
+	if (failure == 0 && (fsync(*fd) != 0 || sync_directory(uri->path) != 0))
+		failure = errno;
+	if (failure == 0)
+		return FARLOG_OK;
+	close(*fd);
+	unlink(uri->path);
+	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
+}
+
+static int map_region(const char *text, struct region_mem *mem, enum region_access access, struct farlog_error *error)
+{
+	struct farlog_contract *contract = &mem->region.contract;
+	int protection = access == REGION_READ ? PROT_READ : PROT_READ | PROT_WRITE;
+	int flags = MAP_SHARED;
+	uint64_t size = contract->size_bytes;
+
+	if (size == 0 || size % LAYOUT_BLOCK_LEN != 0)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes", text,
+			size, LAYOUT_BLOCK_LEN);
+	if (contract->kind == FARLOG_REGION_DEVDAX)
+		size = size / DEVDAX_ALIGN * DEVDAX_ALIGN;
+	if (contract->kind == FARLOG_REGION_FSDAX)
+		flags = MAP_SHARED_VALIDATE | MAP_SYNC;
+	mem->map = mmap(NULL, size, protection, flags, mem->fd, 0);
+	if (mem->map == MAP_FAILED) {
+		mem->map = NULL;
+		return error_set(error, FARLOG_IO, errno, "map %lu bytes of region \"%s\"", size, text);
+	}
+	mem->map_len = size;
+	contract->size_bytes = size;
+	mem->region.base = mem->map;
+	mem->region.is_load_slow = contract->is_read_back;
+	return FARLOG_OK;
+}
+
+static int start_helper(const char *text, struct region_mem *mem, struct farlog_error *error)
+{
+	int failure = pthread_create(&mem->helper.thread, NULL, msync_loop, mem);
+
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "start msync thread of region \"%s\"", text);
+	mem->helper.is_running = true;
+	return FARLOG_OK;
+}
+
+int region_mem_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
+	struct region **region, struct farlog_error *error)
+{
+	struct region_mem *mem = calloc(1, sizeof(*mem));
+	struct farlog_contract *contract;
+	int result;
+
+	if (mem == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
+	mem->fd = -1;
+	contract = &mem->region.contract;
+	result = open_file(text, uri, access, size_bytes, &mem->fd, error);
+	if (result == FARLOG_OK)
+		result = region_mem_probe(text, uri, contract, error);
+	if (result == FARLOG_OK)
+		result = map_region(text, mem, access, error);
+	if (result == FARLOG_OK) {
+		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
+
+		mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
+		mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
+		mem->region.is_seal_durable = !is_msync;
+		if (is_msync && access != REGION_READ)
+			result = start_helper(text, mem, error);
+	}
+	if (result != FARLOG_OK) {
+		mem_close(&mem->region);
+		return result;
+	}
+	*region = &mem->region;
+	return FARLOG_OK;
+}

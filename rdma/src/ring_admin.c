@@ -1,0 +1,284 @@
+/* ring_admin.c -- formatting, inspecting and fencing a ring: cold calls, no writer's state. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "clock.h"
+#include "err.h"
+#include "recover.h"
+#include "superblock.h"
+
+#include <time.h>
+
+#define ALIGN_DEFAULT 64u
+#define RECORD_LEN_DEFAULT (1u << 20)
+#define ZERO_CHUNK_LEN (64u << 10)
+
+static uint64_t utc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int check_config(const char *uri, const struct farlog_ring_config *config, uint64_t size, struct farlog_error *error)
+{
+	uint32_t align = config->align != 0 ? config->align : ALIGN_DEFAULT;
+
+	if (size % LAYOUT_BLOCK_LEN != 0 || size < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": size %lu is not a multiple of %u of at least %u bytes", uri, size,
+			LAYOUT_BLOCK_LEN, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
+	if ((align & (align - 1)) != 0 || align < LAYOUT_LINE_LEN || align > LAYOUT_BLOCK_LEN)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": align %u is not a power of two from 64 to 4096", uri, align);
+	if (config->record_len_max % align != 0 || config->record_len_max > (size - LAYOUT_DATA_OFF) / 4)
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": record_len_max %u is not a multiple of %u, or above a quarter of the ring (%lu bytes)", uri,
+			config->record_len_max, align, (size - LAYOUT_DATA_OFF) / 4);
+	if (config->stream_name != NULL && strlen(config->stream_name) >= FARLOG_STREAM_NAME_LEN)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": stream name \"%s\" is longer than %d bytes", uri,
+			config->stream_name, FARLOG_STREAM_NAME_LEN - 1);
+	if (config->salt != 0 && (uint32_t)config->salt == 0)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": salt has a zero low half", uri);
+	return FARLOG_OK;
+}
+
+static bool is_blank(const struct region *region)
+{
+	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off += 8)
+		if (region_load_word(region, off) != 0)
+			return false;
+	return true;
+}
+
+static int check_present(struct region *region, const char *uri, const struct farlog_ring_config *config,
+	struct farlog_error *error)
+{
+	struct superblock present;
+
+	if (region->ops->lock(region, REGION_ROLE_WRITER) != FARLOG_OK ||
+		region->ops->lock(region, REGION_ROLE_DRAIN) != FARLOG_OK)
+		return error_set(error, FARLOG_HELD, 0, "region \"%s\" is in use by a writer or a drain; stop it first", uri);
+	if (config->is_forced || is_blank(region))
+		return FARLOG_OK;
+	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
+		return error_set(error, FARLOG_EXISTS, 0,
+			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; force it if that is meant", uri,
+			FARLOG_STREAM_NAME_LEN, present.stream_name, present.writer_epoch);
+	return error_set(error, FARLOG_EXISTS, 0,
+		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; force it if that is meant", uri);
+}
+
+/* wipe -- header first, so that a crash in the middle leaves no ring rather than a damaged one; then the data: with a salt that was
+ * used here before, old records would prove themselves again. */
+static int wipe(struct region *region)
+{
+	uint8_t *zeros = aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN);
+	struct region_span header = {0, LAYOUT_DATA_OFF};
+	struct region_span data = {LAYOUT_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF};
+	int result;
+
+	if (zeros == NULL)
+		return FARLOG_NO_MEMORY;
+	memset(zeros, 0, ZERO_CHUNK_LEN);
+	region->ops->write(region, 0, zeros, LAYOUT_DATA_OFF);
+	result = region_persist_wait(region, &header, 1);
+	for (uint64_t done = 0; done < data.len; done += ZERO_CHUNK_LEN) {
+		uint64_t left = data.len - done;
+
+		region->ops->write(region, data.off + done, zeros, left < ZERO_CHUNK_LEN ? left : ZERO_CHUNK_LEN);
+	}
+	if (result == FARLOG_OK)
+		result = region_persist_wait(region, &data, 1);
+	free(zeros);
+	return result;
+}
+
+static int fill_random(void *bytes, size_t len)
+{
+	return getrandom(bytes, len, 0) == (ssize_t)len ? FARLOG_OK : FARLOG_IO;
+}
+
+static int make_superblock(const struct farlog_ring_config *config, uint64_t size, struct superblock *superblock)
+{
+	uint64_t quarter = (size - LAYOUT_DATA_OFF) / 4;
+
+	memset(superblock, 0, sizeof(*superblock));
+	superblock->magic = LAYOUT_SUPERBLOCK_MAGIC;
+	superblock->version = LAYOUT_VERSION;
+	superblock->superblock_len = sizeof(*superblock);
+	superblock->capacity = size - LAYOUT_DATA_OFF;
+	superblock->align = config->align != 0 ? config->align : ALIGN_DEFAULT;
+	superblock->record_len_max = config->record_len_max;
+	if (superblock->record_len_max == 0)
+		superblock->record_len_max = (uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) &
+			~(superblock->align - 1);
+	superblock->stream_id = config->stream_id;
+	superblock->created_ns = utc_now_ns();
+	superblock->salt = config->salt;
+	if (config->stream_name != NULL)
+		strcpy(superblock->stream_name, config->stream_name);
+	while ((uint32_t)superblock->salt == 0)
+		if (fill_random(&superblock->salt, sizeof(superblock->salt)) != FARLOG_OK)
+			return FARLOG_IO;
+	return fill_random(superblock->ring_uuid, sizeof(superblock->ring_uuid));
+}
+
+static int format_region(struct region *region, const char *uri, const struct farlog_ring_config *config,
+	struct farlog_error *error)
+{
+	struct superblock superblock;
+	struct head_slot head = {0};
+	int result = check_config(uri, config, region->contract.size_bytes, error);
+
+	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)
+		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" has %lu bytes, not the %lu asked for", uri,
+			region->contract.size_bytes, config->size_bytes);
+	if (result == FARLOG_OK)
+		result = check_present(region, uri, config, error);
+	if (result != FARLOG_OK)
+		return result;
+	if (wipe(region) != FARLOG_OK || make_superblock(config, region->contract.size_bytes, &superblock) != FARLOG_OK ||
+		head_store(region, &superblock, &head) != FARLOG_OK || superblock_store(region, &superblock, true) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "write new ring to region \"%s\"", uri);
+	return FARLOG_OK;
+}
+
+int farlog_ring_format(const char *uri, const struct farlog_ring_config *asked, struct farlog_error *error)
+{
+	static const struct farlog_ring_config defaults;
+	const struct farlog_ring_config *config = asked != NULL ? asked : &defaults;
+	struct farlog_contract contract;
+	struct region *region;
+	int result = FARLOG_OK;
+
+	/* Everything is checked before a file is made. */
+	if (config->size_bytes != 0)
+		result = check_config(uri, config, config->size_bytes, error);
+	else if (farlog_region_probe(uri, &contract, error) == FARLOG_OK && contract.size_bytes == 0)
+		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", uri);
+	if (result == FARLOG_OK)
+		result = region_open(uri, REGION_CREATE, config->size_bytes, &region, error);
+	if (result != FARLOG_OK)
+		return result;
+	result = format_region(region, uri, config, error);
+	region->ops->close(region);
+	return result;
+}
+
+int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error)
+{
+	struct region_span span = {LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN};
+	struct superblock superblock;
+	struct region *region;
+	int result = region_open(uri, REGION_WRITE, 0, &region, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	result = superblock_load(region, uri, &superblock, error);
+	if (result == FARLOG_OK && epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
+		result = FARLOG_OK; /* as fenced as that already */
+	else if (result == FARLOG_OK) {
+		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
+		result = region->ops->flush(region, span.off, span.len);
+		if (result != FARLOG_OK)
+			error_set(error, result, errno, "persist fence of ring \"%s\"", uri);
+	}
+	region->ops->close(region);
+	return result;
+}
+
+static void describe(const struct region *region, const struct superblock *superblock, const struct head_slot *head,
+	struct farlog_ring_status *status)
+{
+	memcpy(status->ring_uuid, superblock->ring_uuid, sizeof(status->ring_uuid));
+	memcpy(status->stream_name, superblock->stream_name, sizeof(status->stream_name));
+	memcpy(status->writer_id, superblock->writer_id, sizeof(status->writer_id));
+	status->salt = superblock->salt;
+	status->capacity_bytes = superblock->capacity;
+	status->align = superblock->align;
+	status->record_len_max = superblock->record_len_max;
+	status->stream_id = superblock->stream_id;
+	status->writer_epoch = superblock->writer_epoch;
+	status->epoch_min = (uint32_t)region_load_word(region, LAYOUT_FENCE_OFF);
+	status->last_epoch = head->last_epoch;
+	status->head_lsn = head->head_lsn;
+	status->head_seq = head->head_seq;
+	status->credit_lsn = region_load_word(region, LAYOUT_CREDIT_OFF);
+	status->epoch_start_lsn = superblock->epoch_start_lsn;
+	status->epoch_start_seq = superblock->epoch_start_seq;
+	status->epoch_opened_ns = superblock->epoch_opened_ns;
+	status->created_ns = superblock->created_ns;
+	status->is_writer_held = region->ops->is_locked((struct region *)region, REGION_ROLE_WRITER) > 0;
+	status->is_drain_held = region->ops->is_locked((struct region *)region, REGION_ROLE_DRAIN) > 0;
+	status->contract = region->contract;
+}
+
+/* first_ts_ns -- time of the first record at the head that is not a PAD; 0 when the head has been reached. */
+static uint64_t first_ts_ns(const struct region *region, const struct superblock *superblock, const struct head_slot *head)
+{
+	struct record_identity identity = superblock_identity(superblock);
+	struct record_cursor cursor = {
+		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
+	struct record_found found;
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t off = cursor.lsn % identity.capacity;
+
+		if (record_check(&identity, &cursor, region->base + LAYOUT_DATA_OFF + off, identity.capacity - off, &found) !=
+			RECORD_VALID)
+			return 0;
+		if (!(found.flags & RECORD_FLAG_PAD))
+			return found.ts_ns;
+		record_advance(&cursor, &found);
+	}
+	return 0;
+}
+
+/* measure_living -- cursors from the living writer's counters: no scan beside it. */
+static bool measure_living(const struct superblock *superblock, struct farlog_ring_status *status)
+{
+	struct farlog_counters counters;
+	uint64_t next_seq;
+
+	if (!status->is_writer_held || farlog_counters_read(NULL, superblock->ring_uuid, &counters, NULL) != FARLOG_OK ||
+		counters.epoch != superblock->writer_epoch || counters.appended_lsn < status->head_lsn)
+		return false;
+	next_seq = superblock->epoch_start_seq + 1 + counters.record_count;
+	status->appended_lsn = counters.appended_lsn;
+	status->durable_lsn = counters.durable_lsn;
+	status->lag_records = next_seq > status->head_seq ? next_seq - status->head_seq : 0;
+	return true;
+}
+
+int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error)
+{
+	struct superblock superblock;
+	struct head_slot head;
+	struct region *region;
+	int result = region_open(uri, REGION_READ, 0, &region, error);
+
+	memset(status, 0, sizeof(*status));
+	if (result != FARLOG_OK)
+		return result;
+	result = superblock_load(region, uri, &superblock, error);
+	if (result == FARLOG_OK && !head_load(region, &superblock, &head))
+		result = error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
+	if (result == FARLOG_OK) {
+		describe(region, &superblock, &head, status);
+		status->oldest_ts_ns = first_ts_ns(region, &superblock, &head);
+		if (!measure_living(&superblock, status)) {
+			struct recover_scan scan;
+
+			recover_scan(region, &superblock, &head, &scan);
+			status->appended_lsn = scan.tail.lsn;
+			status->durable_lsn = scan.tail.lsn;
+			status->lag_records = scan.record_count;
+			status->newest_ts_ns = scan.newest_ts_ns;
+		}
+		status->lag_bytes = status->appended_lsn - status->head_lsn;
+	}
+	region->ops->close(region);
+	return result;
+}

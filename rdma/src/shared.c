@@ -1,0 +1,373 @@
+/* shared.c -- one writer for many threads.
+ *
+ * A thread takes its place in the ring under a short spin lock, builds and writes its record beside the others, and seals it
+ * (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed record is
+ * durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
+ *
+ * Owners: ring, counters, last_lsn and fence state by the holder of `reserve`; `published_lsn` by the thread whose turn it
+ * is; the flush state of the writer by the holder of `flush`. */
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "writer.h"
+
+#define SMALL_LEN 4096u
+#define SPIN_COUNT 500u
+
+struct farlog_shared {
+	struct farlog_writer *writer;
+	uint64_t reserve __attribute__((aligned(64))); /* lock word: 0 free */
+	uint64_t published_lsn __attribute__((aligned(64)));
+	uint64_t durable_lsn __attribute__((aligned(64)));
+	uint64_t flush __attribute__((aligned(64)));   /* lock word of the leader */
+	uint64_t large __attribute__((aligned(64)));   /* lock word of the one staging buffer for large records */
+	uint64_t user_count;
+	uint64_t is_closing;
+	uint64_t is_failed;
+	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
+};
+
+static void yield_core(void)
+{
+	nanosleep(&(struct timespec){0, 1}, NULL);
+}
+
+/* lock_word -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. */
+static void lock_word(uint64_t *word)
+{
+	for (unsigned spins = 1;; spins++) {
+		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
+			return;
+		if (spins % SPIN_COUNT == 0)
+			yield_core();
+		else
+			cpu_relax();
+	}
+}
+
+static void unlock_word(uint64_t *word)
+{
+	atomic_store_release(word, 0);
+}
+
+static void ring_bell(struct farlog_shared *shared)
+{
+	__atomic_add_fetch(&shared->bell, 1, __ATOMIC_RELEASE);
+	if (!shared->writer->region->is_seal_durable)
+		syscall(SYS_futex, &shared->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+struct reservation {
+	struct ring_place place;
+	struct record_header header;
+	struct farlog_position position;
+	uint64_t start_lsn; /* of the PAD, when there is one */
+};
+
+static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+{
+	memset(position, 0, sizeof(*position));
+	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
+	if (result == FARLOG_FULL)
+		atomic_bump(&writer->counters->full_count, 1);
+	if (result == FARLOG_FENCED)
+		atomic_bump(&writer->counters->fenced_count, 1);
+	if (result == FARLOG_TOO_LARGE)
+		atomic_bump(&writer->counters->too_large_count, 1);
+	return result;
+}
+
+/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. */
+static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, struct reservation *reservation)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t extent;
+	int result = writer_check_entry(writer, entry, &extent);
+
+	lock_word(&shared->reserve);
+	if (result == FARLOG_OK && atomic_load_relaxed(&shared->is_failed))
+		result = FARLOG_CLOSED;
+	if (result == FARLOG_OK && writer_is_fenced(writer))
+		result = FARLOG_FENCED;
+	if (result == FARLOG_OK)
+		result = writer_find_room(writer, extent, &reservation->place);
+	if (result == FARLOG_OK) {
+		reservation->start_lsn = writer->ring.appended_lsn;
+		writer_header(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->header);
+		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
+		ring_advance(&writer->ring, &reservation->place);
+		writer_account(writer, (uint64_t)entry->len + entry->key_len, 0);
+	} else {
+		refuse(writer, result, &reservation->position);
+	}
+	unlock_word(&shared->reserve);
+	return result;
+}
+
+static void write_record(struct farlog_shared *shared, const struct farlog_entry *entry,
+	const struct reservation *reservation)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t extent = reservation->place.end_lsn - reservation->place.record_lsn;
+
+	if (extent <= SMALL_LEN) {
+		uint8_t staging[SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+
+		writer_write(writer, &reservation->place, &reservation->header, entry, staging);
+	} else {
+		lock_word(&shared->large);
+		writer_write(writer, &reservation->place, &reservation->header, entry, writer->staging);
+		unlock_word(&shared->large);
+	}
+	writer->region->ops->seal(writer->region);
+}
+
+/* publish -- in LSN order. Whoever's turn it is owns the histogram: no locked instruction for it. */
+static void publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t now_ticks;
+
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
+		if (spins % SPIN_COUNT == 0)
+			yield_core();
+		else
+			cpu_relax();
+	}
+	now_ticks = clock_ticks();
+	if (writer->region->is_seal_durable) {
+		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
+		atomic_store_relaxed(&writer->counters->durable_lsn, reservation->place.end_lsn);
+		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
+			writer_hint(writer, now_ticks, reservation->place.end_lsn, reservation->place.end_lsn);
+		atomic_store_release(&shared->durable_lsn, reservation->place.end_lsn);
+	}
+	atomic_store_release(&shared->published_lsn, reservation->place.end_lsn);
+}
+
+/* start_flush -- everything published and not yet durable, one flush. The caller holds `flush`. */
+static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
+{
+	struct farlog_writer *writer = shared->writer;
+	struct region_span spans[2];
+	uint64_t capacity = writer->identity.capacity;
+	uint64_t off = writer->durable_lsn % capacity;
+	uint64_t len = to_lsn - writer->durable_lsn;
+	unsigned span_count = off + len > capacity ? 2 : 1;
+
+	spans[0] = (struct region_span){LAYOUT_DATA_OFF + off, span_count == 2 ? capacity - off : len};
+	spans[1] = (struct region_span){LAYOUT_DATA_OFF, len - spans[0].len};
+	writer->persist_tag = ++writer->region->tag;
+	writer->persisting_lsn = to_lsn;
+	writer->is_persisting = true;
+	return writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag);
+}
+
+/* lead -- one round of the leader: reap the flush under way, or start one. */
+static void lead(struct farlog_shared *shared)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t published_lsn = atomic_load_acquire(&shared->published_lsn);
+	uint64_t tag;
+	int result = FARLOG_OK;
+
+	if (!writer->is_persisting && published_lsn != writer->durable_lsn)
+		result = start_flush(shared, published_lsn);
+	if (result == FARLOG_OK)
+		result = writer->region->ops->poll(writer->region, &tag);
+	if (result != FARLOG_OK) {
+		atomic_store_release(&shared->is_failed, 1);
+		ring_bell(shared);
+		return;
+	}
+	if (!writer->is_persisting || tag != writer->persist_tag)
+		return;
+	writer->is_persisting = false;
+	writer->durable_lsn = writer->persisting_lsn;
+	atomic_bump(&writer->counters->flush_count, 1);
+	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
+	writer_hint(writer, clock_ticks(), writer->durable_lsn, writer->durable_lsn);
+	atomic_store_release(&shared->durable_lsn, writer->durable_lsn);
+	ring_bell(shared);
+}
+
+static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout_ns)
+{
+	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+
+	syscall(SYS_futex, &shared->bell, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
+}
+
+/* settle -- wait until end_lsn is durable, leading the flush when nobody else does. */
+static int settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
+{
+	struct region *region = shared->writer->region;
+
+	while (atomic_load_acquire(&shared->durable_lsn) < end_lsn) {
+		uint32_t seen = __atomic_load_n(&shared->bell, __ATOMIC_ACQUIRE);
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (atomic_load_acquire(&shared->is_failed) || now_ns >= until_ns)
+			return FARLOG_UNKNOWN;
+		if (atomic_load_acquire(&shared->durable_lsn) >= end_lsn)
+			break;
+		if (!atomic_swap_if(&shared->flush, 0, 1)) {
+			follow(shared, seen, until_ns - now_ns);
+			continue;
+		}
+		lead(shared);
+		if (atomic_load_acquire(&shared->durable_lsn) < end_lsn && region->ops->wait != NULL) {
+			region->ops->wait(region, until_ns - now_ns);
+			lead(shared);
+		}
+		unlock_word(&shared->flush);
+		ring_bell(shared); /* the next leader may be asleep */
+	}
+	return FARLOG_OK;
+}
+
+static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
+	struct farlog_position *position)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t start_ticks = clock_ticks();
+	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
+	struct reservation reservation;
+	int result = reserve(shared, entry, &reservation);
+
+	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
+		result = reserve(shared, entry, &reservation);
+	*position = reservation.position;
+	if (result != FARLOG_OK)
+		return result;
+	write_record(shared, entry, &reservation);
+	publish(shared, &reservation, start_ticks);
+	if (!writer->region->is_seal_durable) {
+		result = settle(shared, position->end_lsn, clock_monotonic_ns() + deadline.duration_ns);
+		if (result != FARLOG_OK) {
+			atomic_add(&writer->counters->unknown_count, 1);
+			return result;
+		}
+		/* Other threads count here too: only the flush lock's holder may bump. */
+		lock_word(&shared->flush);
+		stats_latency(writer->counters, clock_elapsed_ns(clock_ticks() - start_ticks));
+		unlock_word(&shared->flush);
+	}
+	position->level = writer->level;
+	return FARLOG_OK;
+}
+
+static bool enter(struct farlog_shared *shared)
+{
+	atomic_add(&shared->user_count, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* close stores is_closing, then looks at user_count: one of us sees the other */
+	if (!atomic_load_acquire(&shared->is_closing))
+		return true;
+	atomic_add(&shared->user_count, (uint64_t)-1);
+	return false;
+}
+
+static void leave(struct farlog_shared *shared)
+{
+	__atomic_fetch_sub(&shared->user_count, 1, __ATOMIC_RELEASE); /* all we did is done before close may free it */
+}
+
+int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
+	struct farlog_position *position)
+{
+	int result;
+
+	memset(position, 0, sizeof(*position));
+	if (!enter(shared))
+		return FARLOG_CLOSED;
+	result = append(shared, entry, deadline_ns, position);
+	leave(shared);
+	return result;
+}
+
+int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **opened,
+	struct farlog_error *error)
+{
+	struct farlog_writer *writer;
+	struct farlog_shared *shared;
+	int result = farlog_writer_open(uri, config, &writer, error);
+
+	*opened = NULL;
+	if (result != FARLOG_OK)
+		return result;
+	shared = aligned_alloc(64, sizeof(*shared));
+	if (shared == NULL) {
+		farlog_writer_close(writer);
+		return FARLOG_NO_MEMORY;
+	}
+	memset(shared, 0, sizeof(*shared));
+	shared->writer = writer;
+	shared->published_lsn = writer->ring.appended_lsn;
+	shared->durable_lsn = writer->durable_lsn;
+	*opened = shared;
+	return FARLOG_OK;
+}
+
+int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns;
+	uint64_t durable_lsn;
+	int result;
+
+	if (!enter(shared))
+		return FARLOG_CLOSED;
+	durable_lsn = writer->durable_lsn;
+	result = settle(shared, atomic_load_acquire(&shared->published_lsn), clock_monotonic_ns() + duration_ns);
+	lock_word(&shared->reserve);
+	lock_word(&shared->flush);
+	if (writer->region->is_seal_durable)
+		writer->durable_lsn = atomic_load_acquire(&shared->durable_lsn);
+	/* Everything below the shared durable position is settled: resolve finds it so without a flush of its own. */
+	if (result == FARLOG_OK || lsn < durable_lsn)
+		result = farlog_resolve(writer, lsn, deadline_ns, position);
+	unlock_word(&shared->flush);
+	unlock_word(&shared->reserve);
+	leave(shared);
+	return result;
+}
+
+void farlog_shared_cursors(farlog_shared *shared, struct farlog_cursors *cursors)
+{
+	lock_word(&shared->reserve);
+	farlog_writer_cursors(shared->writer, cursors);
+	cursors->durable_lsn = atomic_load_acquire(&shared->durable_lsn);
+	unlock_word(&shared->reserve);
+}
+
+const struct farlog_recovery *farlog_shared_recovery(const farlog_shared *shared)
+{
+	return farlog_writer_recovery(shared->writer);
+}
+
+const struct farlog_contract *farlog_shared_contract(const farlog_shared *shared)
+{
+	return farlog_writer_contract(shared->writer);
+}
+
+int farlog_shared_close(farlog_shared *shared)
+{
+	int result;
+
+	if (shared == NULL)
+		return FARLOG_OK;
+	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
+		yield_core();
+	if (shared->writer->region->is_seal_durable)
+		shared->writer->durable_lsn = shared->durable_lsn;
+	shared->writer->is_failed |= shared->is_failed != 0;
+	result = farlog_writer_close(shared->writer);
+	free(shared);
+	return result;
+}

@@ -1,0 +1,162 @@
+/* stats.c -- counter files and quantiles. */
+#include "stats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "err.h"
+
+#define DIRECTORY_DEFAULT "/dev/shm/farlog"
+#define FILE_MAGIC 0x315254434C524146ull /* "FARLCTR1" */
+#define PATH_LEN 512
+
+/* The file: magic and size first, so that a reader of another build refuses it instead of misreading it. */
+struct counter_file {
+	uint64_t magic;
+	uint64_t counters_len;
+	uint64_t reserved[6];
+	struct farlog_counters counters;
+};
+
+#define COUNT_FIELD(name, kind, help) +1
+_Static_assert(sizeof(struct farlog_counters) ==
+	8 * (0 FARLOG_COUNTER_TABLE(COUNT_FIELD) + 3 + FARLOG_HISTOGRAM_BUCKET_COUNT), "every counter is one word");
+
+static void counters_path(const char *directory, const uint8_t ring_uuid[16], char path[PATH_LEN])
+{
+	int used = snprintf(path, PATH_LEN - 48, "%s/", directory != NULL ? directory : DIRECTORY_DEFAULT);
+
+	for (int i = 0; i < 16; i++)
+		used += snprintf(path + used, 3, "%02x", ring_uuid[i]);
+	snprintf(path + used, 10, ".counters");
+}
+
+static int map_private(struct farlog_counters **counters, struct farlog_error *error)
+{
+	struct counter_file *file =
+		mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (file == MAP_FAILED)
+		return error_set(error, FARLOG_NO_MEMORY, errno, "map counters");
+	*counters = &file->counters;
+	return FARLOG_OK;
+}
+
+/* Made beside and renamed into place: a reader that has the last writer's file mapped keeps it whole. */
+static int make_file(const char *path, struct counter_file **file)
+{
+	char fresh[PATH_LEN + 24];
+	void *map = MAP_FAILED;
+	int fd;
+
+	snprintf(fresh, sizeof(fresh), "%s.%ld", path, (long)getpid());
+	fd = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return errno;
+	if (posix_fallocate(fd, 0, sizeof(**file)) == 0)
+		map = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED || rename(fresh, path) != 0) {
+		int failure = errno ? errno : ENOSPC;
+
+		if (map != MAP_FAILED)
+			munmap(map, sizeof(**file));
+		unlink(fresh);
+		return failure;
+	}
+	*file = map;
+	(*file)->counters_len = sizeof((*file)->counters);
+	atomic_store_release(&(*file)->magic, FILE_MAGIC);
+	return 0;
+}
+
+int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
+	struct farlog_error *error)
+{
+	char path[PATH_LEN];
+	struct counter_file *file = NULL;
+	int failure;
+
+	if (directory != NULL && directory[0] == '\0')
+		return map_private(counters, error);
+	if (mkdir(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777) == 0)
+		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777); /* past the umask: writers of all users */
+	counters_path(directory, ring_uuid, path);
+	failure = make_file(path, &file);
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure,
+			"make counters file \"%s\" (an empty counters directory keeps them private)", path);
+	*counters = &file->counters;
+	return FARLOG_OK;
+}
+
+void stats_close(struct farlog_counters *counters)
+{
+	if (counters != NULL)
+		munmap((char *)counters - offsetof(struct counter_file, counters), sizeof(struct counter_file));
+}
+
+int farlog_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters,
+	struct farlog_error *error)
+{
+	char path[PATH_LEN];
+	struct counter_file *file;
+	struct stat info;
+	int result = FARLOG_OK;
+	int fd;
+
+	counters_path(directory, ring_uuid, path);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open counters \"%s\"", path);
+	if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < sizeof(*file)) {
+		close(fd);
+		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": shorter than %zu bytes", path, sizeof(*file));
+	}
+	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (file == MAP_FAILED)
+		return error_set(error, FARLOG_IO, errno, "map counters \"%s\"", path);
+	if (atomic_load_acquire(&file->magic) != FILE_MAGIC || file->counters_len != sizeof(*counters))
+		result = error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\" are of another version", path);
+	for (size_t i = 0; result == FARLOG_OK && i < sizeof(*counters) / 8; i++)
+		((uint64_t *)counters)[i] = atomic_load_relaxed((uint64_t *)&file->counters + i);
+	munmap(file, sizeof(*file));
+	return result;
+}
+
+uint64_t farlog_histogram_bucket_ns(unsigned bucket)
+{
+	unsigned octave = bucket / 32 + 4;
+
+	if (bucket < 64)
+		return bucket;
+	return (((uint64_t)(bucket % 32) + 33) << (octave - 5)) - 1;
+}
+
+uint64_t farlog_histogram_quantile_ns(const struct farlog_counters *counters, double quantile)
+{
+	uint64_t total = 0;
+	uint64_t seen = 0;
+	uint64_t rank;
+
+	for (unsigned i = 0; i < FARLOG_HISTOGRAM_BUCKET_COUNT; i++)
+		total += counters->latency_bucket[i];
+	if (total == 0)
+		return 0;
+	if (quantile >= 1.0)
+		return counters->latency_max_ns;
+	rank = (uint64_t)(quantile * (double)total);
+	for (unsigned i = 0; i < FARLOG_HISTOGRAM_BUCKET_COUNT; i++) {
+		seen += counters->latency_bucket[i];
+		if (seen > rank)
+			return farlog_histogram_bucket_ns(i) < counters->latency_max_ns ? farlog_histogram_bucket_ns(i)
+																			 : counters->latency_max_ns;
+	}
+	return counters->latency_max_ns;
+}

@@ -1,0 +1,38 @@
+/* stats.h -- a writer's counters in shared memory, and its latency histogram.
+ *
+ * One writer stores, anybody maps the file and loads; each word is whole. The file outlives the writer. */
+#ifndef FARLOG_STATS_H
+#define FARLOG_STATS_H
+
+#include "atomics.h"
+#include "farlog/farlog.h"
+
+/* stats_open -- map the counters of a ring for writing, zeroed. directory: as in struct farlog_writer_config. */
+int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
+	struct farlog_error *error);
+void stats_close(struct farlog_counters *counters);
+
+/* stats_bucket -- bucket of a latency: 0..63 ns one each, then 32 an octave. */
+static inline unsigned stats_bucket(uint64_t latency_ns)
+{
+	unsigned octave;
+	unsigned bucket;
+
+	if (latency_ns < 64)
+		return (unsigned)latency_ns;
+	octave = 63u - (unsigned)__builtin_clzll(latency_ns); /* >= 6 */
+	bucket = (octave - 4) * 32 + (unsigned)((latency_ns >> (octave - 5)) & 31);
+	return bucket < FARLOG_HISTOGRAM_BUCKET_COUNT ? bucket : FARLOG_HISTOGRAM_BUCKET_COUNT - 1;
+}
+
+/* stats_latency -- record one append's latency. Only the writer's thread. */
+static inline void stats_latency(struct farlog_counters *counters, uint64_t latency_ns)
+{
+	atomic_bump(&counters->latency_count, 1);
+	atomic_bump(&counters->latency_sum_ns, latency_ns);
+	atomic_bump(&counters->latency_bucket[stats_bucket(latency_ns)], 1);
+	if (latency_ns > atomic_load_relaxed(&counters->latency_max_ns))
+		atomic_store_relaxed(&counters->latency_max_ns, latency_ns);
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* superblock.c -- superblocks A/B and head slots A/B. */
+#include "superblock.h"
+
+#include <string.h>
+
+#include "crc32c.h"
+#include "err.h"
+
+#define SUPERBLOCK_CRC_LEN offsetof(struct superblock, crc32c)
+#define HEAD_CRC_LEN offsetof(struct head_slot, crc32c)
+
+static const uint64_t superblock_offs[2] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF};
+static const uint64_t head_offs[2] = {LAYOUT_HEAD_A_OFF, LAYOUT_HEAD_B_OFF};
+
+static bool superblock_is_sound(const struct superblock *superblock)
+{
+	return superblock->magic == LAYOUT_SUPERBLOCK_MAGIC &&
+		crc32c_update(0, superblock, SUPERBLOCK_CRC_LEN) == superblock->crc32c;
+}
+
+static bool is_power_of_two(uint32_t value)
+{
+	return value != 0 && (value & (value - 1)) == 0;
+}
+
+/* superblock_is_usable -- a sound checksum says who wrote it, not that this program can work with it. */
+static bool superblock_is_usable(const struct superblock *superblock, uint64_t region_len)
+{
+	return superblock->version == LAYOUT_VERSION && superblock->superblock_len == sizeof(*superblock) &&
+		superblock->capacity % LAYOUT_BLOCK_LEN == 0 && superblock->capacity > 0 &&
+		superblock->capacity <= region_len - LAYOUT_DATA_OFF && is_power_of_two(superblock->align) &&
+		superblock->align >= LAYOUT_LINE_LEN && superblock->align <= LAYOUT_BLOCK_LEN &&
+		superblock->record_len_max <= superblock->capacity / 4;
+}
+
+static int refuse(const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
+{
+	for (int i = 0; i < 2; i++) {
+		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
+			continue;
+		if (seen[i].version != LAYOUT_VERSION)
+			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u",
+				uri, seen[i].version, LAYOUT_VERSION);
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"region \"%s\": both superblocks fail their check although one has the magic; run: farlog dump '%s'", uri, uri);
+	}
+	return error_set(error, FARLOG_NOT_A_RING, 0,
+		"region \"%s\" (%lu bytes) is %s, not a ring; to make an empty ring of it, destroying what it holds: "
+		"farlog ring format '%s'",
+		uri, region->contract.size_bytes, seen[0].magic == 0 && seen[1].magic == 0 ? "blank" : "foreign data", uri);
+}
+
+int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
+	struct farlog_error *error)
+{
+	struct superblock seen[2];
+	const struct superblock *best = NULL;
+
+	if (region->contract.size_bytes < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)
+		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\": %lu bytes are too few for a ring; expected at least %u",
+			uri, region->contract.size_bytes, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN);
+	for (int i = 0; i < 2; i++) {
+		memcpy(&seen[i], region->base + superblock_offs[i], sizeof(seen[i]));
+		if (!superblock_is_sound(&seen[i]) || !superblock_is_usable(&seen[i], region->contract.size_bytes))
+			continue;
+		if (best == NULL || seen[i].generation > best->generation)
+			best = &seen[i];
+	}
+	if (best == NULL)
+		return refuse(region, uri, seen, error);
+	*superblock = *best;
+	return FARLOG_OK;
+}
+
+int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted)
+{
+	struct superblock made __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct region_span span = {superblock_offs[(superblock->generation + 1) % 2], sizeof(made)};
+
+	superblock->generation++;
+	superblock->crc32c = crc32c_update(0, superblock, SUPERBLOCK_CRC_LEN);
+	made = *superblock;
+	region->ops->write(region, span.off, &made, sizeof(made));
+	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
+}
+
+static bool head_is_sound(const struct superblock *superblock, const struct head_slot *slot)
+{
+	return slot->crc32c != 0 && crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
+}
+
+/* best_head -- index of the valid slot with the higher head, -1 = none. A slot seen half written fails its check, and
+ * then the other one, which nobody touches meanwhile, is sound. */
+static int best_head(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
+{
+	int best = -1;
+
+	for (int i = 0; i < 2; i++) {
+		struct head_slot seen;
+
+		memcpy(&seen, region->base + head_offs[i], sizeof(seen));
+		if (!head_is_sound(superblock, &seen) || (best >= 0 && seen.head_lsn <= slot->head_lsn))
+			continue;
+		best = i;
+		*slot = seen;
+	}
+	return best;
+}
+
+bool head_load(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
+{
+	return best_head(region, superblock, slot) >= 0;
+}
+
+int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot)
+{
+	struct head_slot made __attribute__((aligned(LAYOUT_LINE_LEN))) = *slot;
+	struct head_slot present;
+	int best = best_head(region, superblock, &present);
+	struct region_span span = {head_offs[best == 0 ? 1 : 0], sizeof(made)};
+
+	made.crc32c = crc32c_update((uint32_t)superblock->salt, &made, HEAD_CRC_LEN);
+	region->ops->write(region, span.off, &made, sizeof(made));
+	return region_persist_wait(region, &span, 1);
+}
+
+struct record_identity superblock_identity(const struct superblock *superblock)
+{
+	struct record_identity identity = {
+		.salt = superblock->salt,
+		.capacity = superblock->capacity,
+		.align = superblock->align,
+		.record_len_max = superblock->record_len_max,
+		.stream_id = superblock->stream_id,
+	};
+
+	return identity;
+}

@@ -1,0 +1,26 @@
+/* superblock.h -- a ring's identity and head, each kept in two places that are written in turn. */
+#ifndef FARLOG_SUPERBLOCK_H
+#define FARLOG_SUPERBLOCK_H
+
+#include "layout.h"
+#include "record.h"
+#include "region.h"
+
+/* superblock_load -- the valid one with the higher generation. NOT_A_RING (blank or foreign), CORRUPT; texts name the URI and, for a blank
+ * region, the command that would format it. */
+int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
+	struct farlog_error *error);
+
+/* superblock_store -- raise the generation, write to the other place, persist. is_persisted false: the mutant. */
+int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted);
+
+/* head_load -- the valid slot with the higher head_lsn. False: neither is valid. */
+bool head_load(const struct region *region, const struct superblock *superblock, struct head_slot *slot);
+
+/* head_store -- write a slot to the place that does not hold the present head, persist it. */
+int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot);
+
+/* superblock_identity -- what records are checked against. */
+struct record_identity superblock_identity(const struct superblock *superblock);
+
+#endif

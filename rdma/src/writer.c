@@ -1,0 +1,533 @@
+/* writer.c -- the append path of one thread.
+ *
+ * One append is one write of a self-proving record and one flush. While a flush is under way further records gather
+ * behind it, and the next flush takes them all: group commit without a timer. */
+#include "writer.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "mutant.h"
+
+#define SPIN_COUNT 2000u
+#define YIELD_COUNT 200u
+#define SLEEP_NS 50000
+
+bool deadline_pause(struct deadline *deadline, const struct farlog_writer *writer, bool is_for_region)
+{
+	struct timespec nap = {0, SLEEP_NS};
+	uint64_t now_ns;
+
+	if (deadline->at_ns == 0) {
+		deadline->at_ns = clock_monotonic_ns() + deadline->duration_ns;
+		return true;
+	}
+	deadline->pauses++;
+	if (deadline->pauses < SPIN_COUNT && deadline->pauses % 64 != 0 && writer->region->ops->wait == NULL) {
+		cpu_relax();
+		return true;
+	}
+	now_ns = clock_monotonic_ns();
+	if (now_ns >= deadline->at_ns)
+		return false;
+	if (is_for_region && writer->region->ops->wait != NULL)
+		writer->region->ops->wait(writer->region, deadline->at_ns - now_ns);
+	else if (writer->wait == FARLOG_WAIT_SPIN || deadline->pauses < SPIN_COUNT)
+		cpu_relax();
+	else if (deadline->pauses < SPIN_COUNT + YIELD_COUNT)
+		nanosleep(&(struct timespec){0, 1}, NULL); /* gives the core away without the lottery of sched_yield */
+	else
+		nanosleep(&nap, NULL);
+	return true;
+}
+
+bool writer_is_fenced(struct farlog_writer *writer)
+{
+	uint64_t epoch_min = writer->region->is_load_slow ? atomic_load_relaxed(&writer->region->fence_seen)
+													   : region_load_word(writer->region, LAYOUT_FENCE_OFF);
+
+	if (__builtin_expect(epoch_min <= writer->epoch, 1))
+		return false;
+	writer->fenced_epoch = epoch_min;
+	return true;
+}
+
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent)
+{
+	*extent = record_extent(writer->identity.align, entry->key_len, entry->len);
+	if (*extent > writer->identity.record_len_max)
+		return FARLOG_TOO_LARGE;
+	if ((entry->len > 0 && entry->data == NULL) || (entry->key_len > 0 && entry->key == NULL))
+		return FARLOG_INVALID;
+	return FARLOG_OK;
+}
+
+/* take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
+static void take_credit(struct farlog_writer *writer)
+{
+	uint64_t credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
+
+	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
+		writer->ring.credit_lsn = credit_lsn;
+	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
+}
+
+int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place)
+{
+	ring_place(&writer->ring, extent, place);
+	if (__builtin_expect(ring_has_room(&writer->ring, place), 1))
+		return FARLOG_OK;
+	take_credit(writer);
+	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
+}
+
+void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint16_t flags, uint64_t ticks, struct record_header *header)
+{
+	struct clock_reading now;
+
+	clock_read(ticks, &now);
+	*header = (struct record_header){
+		.flags = flags,
+		.lsn = place->record_lsn,
+		.epoch = writer->epoch,
+		.payload_len = entry->len,
+		.seq = writer->ring.next_seq,
+		.ts_ns = now.utc_ns,
+		.clock_err_ns = now.error_ns,
+		.class_id = entry->class_id,
+		.key_len = entry->key_len,
+		.stream_id = writer->identity.stream_id,
+	};
+}
+
+void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
+	const struct farlog_entry *entry, uint8_t *staging)
+{
+	struct region *region = writer->region;
+
+	if (place->pad_len > 0) {
+		uint8_t pad[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+		struct record_header pad_header = *header;
+
+		pad_header.lsn = place->record_lsn - place->pad_len;
+		record_build_pad(&writer->identity, &pad_header, place->pad_len, pad);
+		region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - place->pad_len, pad, sizeof(pad));
+	}
+	record_build(&writer->identity, header, entry->key, entry->data, staging);
+	region->ops->write(region, LAYOUT_DATA_OFF + place->record_off, staging, place->end_lsn - place->record_lsn);
+}
+
+static void mark_pressure(struct farlog_writer *writer)
+{
+	unsigned pressure = ring_pressure(&writer->ring);
+
+	if (__builtin_expect(pressure > 0, 0)) {
+		take_credit(writer);
+		pressure = ring_pressure(&writer->ring);
+	}
+	if (__builtin_expect(pressure == writer->pressure, 1))
+		return;
+	if (pressure >= 1 && writer->pressure < 1)
+		atomic_bump(&writer->counters->warn_count, 1);
+	if (pressure == 2)
+		atomic_bump(&writer->counters->alarm_count, 1);
+	writer->pressure = pressure;
+	atomic_store_relaxed(&writer->counters->pressure, pressure);
+}
+
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t flags)
+{
+	struct farlog_counters *counters = writer->counters;
+
+	if (!(flags & RECORD_FLAG_EPOCH))
+		atomic_bump(&counters->record_count, 1);
+	atomic_bump(&counters->payload_bytes, payload_len);
+	atomic_store_relaxed(&counters->appended_lsn, writer->ring.appended_lsn);
+	mark_pressure(writer);
+}
+
+void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
+	struct farlog_position *position)
+{
+	*position = (struct farlog_position){
+		.lsn = place->record_lsn,
+		.seq = seq,
+		.epoch = writer->epoch,
+		.level = FARLOG_LEVEL_POSTED,
+		.copies = 1,
+		.end_lsn = place->end_lsn,
+	};
+}
+
+static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+{
+	struct farlog_counters *counters = writer->counters;
+
+	memset(position, 0, sizeof(*position));
+	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
+	switch (result) {
+	case FARLOG_FULL: atomic_bump(&counters->full_count, 1); break;
+	case FARLOG_FENCED: atomic_bump(&counters->fenced_count, 1); break;
+	case FARLOG_TOO_LARGE: atomic_bump(&counters->too_large_count, 1); break;
+	default: break;
+	}
+	return result;
+}
+
+int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
+	struct ring_place place;
+	struct record_header header;
+	uint64_t extent;
+	int result;
+
+	if (__builtin_expect(writer->is_failed, 0))
+		return FARLOG_CLOSED;
+	if (writer_is_fenced(writer))
+		return FARLOG_FENCED;
+	result = writer_check_entry(writer, entry, &extent);
+	if (result != FARLOG_OK)
+		return result;
+	result = writer_find_room(writer, extent, &place);
+	if (result != FARLOG_OK)
+		return result;
+	writer_header(writer, &place, entry, flags, ticks, &header);
+	writer_write(writer, &place, &header, entry, writer->staging);
+	writer_position(writer, &place, writer->ring.next_seq, position);
+	writer->last_lsn = place.record_lsn;
+	ring_advance(&writer->ring, &place);
+	writer_account(writer, (uint64_t)entry->len + entry->key_len, flags);
+	return FARLOG_OK;
+}
+
+unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
+	struct region_span spans[2])
+{
+	uint64_t capacity = writer->identity.capacity;
+	uint64_t len = to_lsn - from_lsn;
+	uint64_t off = writer->ring.appended_off; /* that of appended_lsn */
+	uint64_t back = writer->ring.appended_lsn - from_lsn;
+
+	off = off >= back ? off - back : off + capacity - back;
+	spans[0] = (struct region_span){LAYOUT_DATA_OFF + off, len};
+	if (off + len <= capacity)
+		return 1;
+	spans[0].len = capacity - off;
+	spans[1] = (struct region_span){LAYOUT_DATA_OFF, len - spans[0].len};
+	return 2;
+}
+
+void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)
+{
+	writer->hint_ticks = ticks;
+	writer->region->ops->store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
+	/* Only what a power cut leaves there may accuse the media at the next opening. */
+	if (writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT)
+		writer->region->ops->store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+}
+
+static int fail(struct farlog_writer *writer)
+{
+	writer->is_failed = true;
+	writer->is_persisting = false;
+	return FARLOG_UNKNOWN;
+}
+
+/* reap -- has the flush under way come back? */
+static int reap(struct farlog_writer *writer)
+{
+	uint64_t tag;
+
+	if (writer->region->ops->poll(writer->region, &tag) != FARLOG_OK)
+		return fail(writer);
+	if (tag != writer->persist_tag)
+		return FARLOG_OK;
+	writer->is_persisting = false;
+	writer->durable_lsn = writer->persisting_lsn;
+	atomic_bump(&writer->counters->flush_count, 1);
+	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
+	return FARLOG_OK;
+}
+
+int writer_pump(struct farlog_writer *writer)
+{
+	struct region_span spans[2];
+	unsigned span_count;
+	int result = FARLOG_OK;
+
+	if (__builtin_expect(writer->is_failed, 0))
+		return FARLOG_UNKNOWN;
+	if (writer->is_persisting)
+		result = reap(writer);
+	if (result != FARLOG_OK || writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
+		return result;
+	span_count = writer_spans(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn,
+		writer->ring.appended_lsn, spans);
+	writer->persisting_lsn = writer->ring.appended_lsn;
+	writer->persist_tag = ++writer->region->tag;
+	if (writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
+		return fail(writer);
+	writer->is_persisting = true;
+	return reap(writer);
+}
+
+int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline)
+{
+	while (writer->durable_lsn < end_lsn) {
+		int result = writer_pump(writer);
+
+		if (result != FARLOG_OK) {
+			atomic_bump(&writer->counters->unknown_count, 1);
+			return result;
+		}
+		if (writer->durable_lsn >= end_lsn)
+			break;
+		if (!deadline_pause(deadline, writer, true)) {
+			atomic_bump(&writer->counters->unknown_count, 1);
+			return FARLOG_UNKNOWN;
+		}
+	}
+	return FARLOG_OK;
+}
+
+static struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
+{
+	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
+}
+
+/* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
+static int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags,
+	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
+{
+	int result = writer_stage(writer, entry, flags, ticks, position);
+
+	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK) {
+		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
+		if (writer_pump(writer) != FARLOG_OK)
+			return FARLOG_CLOSED;
+		if (!deadline_pause(deadline, writer, false))
+			break;
+		result = writer_stage(writer, entry, flags, clock_ticks(), position);
+	}
+	return result;
+}
+
+static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline,
+	struct farlog_position *position)
+{
+	uint64_t end_ticks;
+	int result = writer_settle(writer, position->end_lsn, deadline);
+
+	if (result != FARLOG_OK)
+		return result;
+	position->level = writer->level;
+	end_ticks = clock_ticks();
+	if (end_ticks - writer->hint_ticks > writer->hint_interval_ticks)
+		writer_hint(writer, end_ticks, writer->ring.appended_lsn, writer->durable_lsn);
+	stats_latency(writer->counters, clock_elapsed_ns(end_ticks - start_ticks));
+	return FARLOG_OK;
+}
+
+static int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t deadline_ns,
+	struct farlog_position *position)
+{
+	uint64_t start_ticks = clock_ticks();
+	struct deadline deadline = deadline_of(writer, deadline_ns);
+	int result = stage_with_room(writer, entry, flags, start_ticks, &deadline, position);
+
+	if (__builtin_expect(result != FARLOG_OK, 0))
+		return refuse(writer, result, position);
+	return acknowledge(writer, start_ticks, &deadline, position);
+}
+
+int farlog_append(farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns,
+	struct farlog_position *position)
+{
+	writer->has_claim = false;
+	return append(writer, entry, 0, deadline_ns, position);
+}
+
+int farlog_heartbeat(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct farlog_entry nothing = {0};
+
+	writer->has_claim = false;
+	return append(writer, &nothing, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
+}
+
+int farlog_try_append(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	uint64_t start_ticks = clock_ticks();
+	struct deadline deadline = deadline_of(writer, 0);
+	int result;
+
+	writer->has_claim = false;
+	result = writer_stage(writer, entry, 0, start_ticks, position);
+	if (result != FARLOG_OK)
+		return refuse(writer, result, position);
+	return acknowledge(writer, start_ticks, &deadline, position);
+}
+
+int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	int result;
+
+	writer->has_claim = false;
+	result = writer_stage(writer, entry, 0, clock_ticks(), position);
+	return result == FARLOG_OK ? result : refuse(writer, result, position);
+}
+
+int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn)
+{
+	int result = writer_pump(writer);
+	uint64_t ticks = clock_ticks();
+
+	*durable_lsn = writer->durable_lsn;
+	if (result != FARLOG_OK)
+		return result;
+	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
+		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
+	return writer_is_fenced(writer) ? FARLOG_FENCED : FARLOG_OK;
+}
+
+int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t deadline_ns)
+{
+	struct deadline deadline = deadline_of(writer, deadline_ns);
+
+	if (end_lsn > writer->ring.appended_lsn)
+		return FARLOG_INVALID;
+	return writer_settle(writer, end_lsn, &deadline);
+}
+
+int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t deadline_ns,
+	struct farlog_position *positions, size_t *done, size_t *submitted)
+{
+	uint64_t start_ticks = clock_ticks();
+	struct deadline deadline = deadline_of(writer, deadline_ns);
+	int refused = FARLOG_OK;
+	int result = FARLOG_OK;
+
+	*done = 0;
+	writer->has_claim = false;
+	for (*submitted = 0; *submitted < count; (*submitted)++) {
+		struct farlog_position *position = &positions[*submitted];
+
+		refused = stage_with_room(writer, &entries[*submitted], 0, clock_ticks(), &deadline, position);
+		if (refused != FARLOG_OK) {
+			refuse(writer, refused, position);
+			break;
+		}
+	}
+	if (*submitted > 0)
+		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
+	while (*done < *submitted && positions[*done].end_lsn <= writer->durable_lsn)
+		positions[(*done)++].level = writer->level;
+	return result != FARLOG_OK ? result : refused;
+}
+
+int farlog_claim(farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len, void **payload)
+{
+	uint64_t extent = record_extent(writer->identity.align, key_len, len);
+
+	*payload = NULL;
+	writer->has_claim = false;
+	if (writer->is_failed)
+		return FARLOG_CLOSED;
+	if (writer_is_fenced(writer))
+		return FARLOG_FENCED;
+	if (extent > writer->identity.record_len_max)
+		return FARLOG_TOO_LARGE;
+	if (key_len > 0 && key == NULL)
+		return FARLOG_INVALID;
+	if (key_len > 0)
+		memcpy(writer->staging + RECORD_HEADER_LEN, key, key_len);
+	writer->has_claim = true;
+	writer->claim_len = len;
+	writer->claim_class = class_id;
+	writer->claim_key_len = key_len;
+	*payload = writer->staging + RECORD_HEADER_LEN + key_len;
+	return FARLOG_OK;
+}
+
+int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct farlog_entry entry = {
+		.data = writer->staging + RECORD_HEADER_LEN + writer->claim_key_len,
+		.len = writer->claim_len,
+		.class_id = writer->claim_class,
+		.key_len = writer->claim_key_len,
+		.key = writer->staging + RECORD_HEADER_LEN,
+	};
+	int result;
+
+	if (!writer->has_claim)
+		return refuse(writer, FARLOG_INVALID, position);
+	result = append(writer, &entry, 0, deadline_ns, position);
+	if (result != FARLOG_FULL)
+		writer->has_claim = false;
+	return result;
+}
+
+/* position_at -- what lies at lsn in the ring now; false when it is no longer, or not yet, there. */
+static bool position_at(const struct farlog_writer *writer, uint64_t lsn, struct farlog_position *position)
+{
+	struct record_header header;
+
+	writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, &header, sizeof(header));
+	if (header.magic != RECORD_MAGIC || header.lsn != lsn)
+		return false;
+	position->seq = header.seq;
+	position->epoch = header.epoch;
+	position->end_lsn = lsn + record_extent(writer->identity.align, header.key_len, header.payload_len);
+	return true;
+}
+
+int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct deadline deadline = deadline_of(writer, deadline_ns);
+	bool is_here;
+	int result;
+
+	*position = (struct farlog_position){.lsn = lsn, .copies = 1, .level = FARLOG_LEVEL_STORED};
+	if (lsn % writer->identity.align != 0)
+		return FARLOG_INVALID;
+	if (lsn >= writer->ring.appended_lsn)
+		return FARLOG_NOT_FOUND;
+	take_credit(writer);
+	is_here = position_at(writer, lsn, position);
+	if (lsn < writer->ring.credit_lsn)
+		return FARLOG_OK;
+	if (!is_here)
+		return FARLOG_NOT_FOUND;
+	position->level = FARLOG_LEVEL_POSTED;
+	result = writer_settle(writer, position->end_lsn, &deadline);
+	if (result == FARLOG_OK)
+		position->level = writer->level;
+	return result;
+}
+
+void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors)
+{
+	take_credit(writer);
+	*cursors = (struct farlog_cursors){
+		.head_lsn = writer->ring.credit_lsn,
+		.durable_lsn = writer->durable_lsn,
+		.appended_lsn = writer->ring.appended_lsn,
+		.capacity_bytes = writer->identity.capacity,
+		.next_seq = writer->ring.next_seq,
+		.epoch = writer->epoch,
+		.pressure = ring_pressure(&writer->ring),
+	};
+}
+
+const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer)
+{
+	return &writer->recovery;
+}
+
+const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer)
+{
+	return &writer->region->contract;
+}

@@ -1,0 +1,95 @@
+/* writer.h -- the inside of a writer, shared by its files: opening, appending, and the many-thread front. */
+#ifndef FARLOG_WRITER_H
+#define FARLOG_WRITER_H
+
+#include "clock.h"
+#include "layout.h"
+#include "record.h"
+#include "region.h"
+#include "ring.h"
+#include "stats.h"
+
+/* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its reserve
+ * lock, except where shared.c says otherwise). */
+struct farlog_writer {
+	struct region *region;
+	struct ring ring;
+	struct record_identity identity;
+	uint64_t durable_lsn;
+	uint64_t persisting_lsn; /* durable_lsn once the persist under way is complete */
+	uint64_t persist_tag;
+	uint64_t last_lsn;       /* start of the newest record */
+	uint64_t hint_ticks;     /* when the hints were last stored */
+	uint64_t hint_interval_ticks;
+	uint64_t fenced_epoch;   /* 0 = not fenced */
+	uint32_t epoch;
+	uint32_t pressure;
+	bool is_persisting;
+	bool is_failed;          /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
+	uint8_t level;
+	uint8_t policy;
+	uint8_t wait;
+	uint8_t *staging;        /* one record, in the ring's own layout, 64-byte aligned */
+	struct farlog_counters *counters;
+
+	uint64_t deadline_ns;
+	uint32_t claim_len;      /* of the standing claim */
+	uint16_t claim_class;
+	uint16_t claim_key_len;
+	bool has_claim;
+	bool has_clock;
+	struct superblock superblock;
+	struct farlog_recovery recovery;
+};
+
+/* A point in time that is computed only when somebody has to wait for it. */
+struct deadline {
+	uint64_t duration_ns;
+	uint64_t at_ns; /* 0 = not started */
+	uint32_t pauses;
+};
+
+/* deadline_pause -- wait a little, by the writer's strategy. False: the deadline has passed. */
+bool deadline_pause(struct deadline *deadline, const struct farlog_writer *writer, bool is_for_region);
+
+/* writer_stage -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
+int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
+	struct farlog_position *position);
+
+/* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
+int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline);
+
+/* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
+int writer_pump(struct farlog_writer *writer);
+
+/* writer_is_fenced -- looks at the fence word; remembers. */
+bool writer_is_fenced(struct farlog_writer *writer);
+
+/* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent);
+
+/* writer_find_room -- OK or FULL; takes newer credit when needed. */
+int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place);
+
+/* writer_account -- after ring_advance: counters and pressure. */
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t flags);
+
+/* writer_header -- the header of the record at `place`, whose record has not been advanced over. */
+void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint16_t flags, uint64_t ticks, struct record_header *header);
+
+/* writer_write -- PAD if one is needed, then the record, built in `staging`. */
+void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
+	const struct farlog_entry *entry, uint8_t *staging);
+
+/* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
+unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
+	struct region_span spans[2]);
+
+/* writer_hint -- tell readers, now and then, how far the log goes. */
+void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);
+
+void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
+	struct farlog_position *position);
+
+#endif

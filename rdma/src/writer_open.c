@@ -1,0 +1,323 @@
+/* writer_open.c -- becoming a ring's one writer, and ceasing to be it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "err.h"
+#include "mutant.h"
+#include "recover.h"
+#include "superblock.h"
+#include "writer.h"
+
+#define WARN_PERCENT 70u
+#define ALARM_PERCENT 85u
+#define HINT_INTERVAL_NS 100000u
+#define HEADER_LEN LAYOUT_DATA_OFF
+
+static int check_level(const struct farlog_writer *writer, const char *uri, uint32_t level, struct farlog_error *error)
+{
+	const struct farlog_contract *contract = &writer->region->contract;
+
+	if (level > FARLOG_LEVEL_PERSISTENT)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": level %u is not one a ring can give; expected posted, visible "
+			"or persistent", uri, level);
+	if (level <= contract->level)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_LEVEL, 0,
+		"ring \"%s\": asked for level %s, but this region gives %s at most (%s, flush %s: %s)", uri, farlog_level_name((int)level),
+		farlog_level_name((int)contract->level), contract->kind_name, contract->flush_name, contract->probe);
+}
+
+static int check_held(const struct farlog_writer *writer, const char *uri, int result, struct farlog_error *error)
+{
+	const char *holder = writer->superblock.writer_id;
+
+	if (result == FARLOG_HELD)
+		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
+			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder[0] != '\0' ? holder : "which has not yet opened its epoch");
+	return error_set(error, result, errno, "lock ring \"%s\"", uri);
+}
+
+static int check_uuid(const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
+{
+	if (uuid == NULL || memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_NOT_A_RING, 0,
+		"region \"%s\" holds another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)", uri,
+		writer->superblock.ring_uuid[0], writer->superblock.ring_uuid[1], writer->superblock.ring_uuid[2],
+		writer->superblock.ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
+}
+
+/* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It is
+ * going to be built upon, so it is made durable first: otherwise a power cut could take a record from below an
+ * acknowledged one. */
+static int settle_media(struct farlog_writer *writer, const char *uri, struct farlog_error *error)
+{
+	if (MUTANT(RECOVERY_NO_FLUSH) || writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_IO, errno, "flush header of ring \"%s\"", uri);
+}
+
+static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
+{
+	struct region_span spans[2];
+	unsigned span_count = from_lsn == writer->ring.appended_lsn
+		? 0
+		: writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
+
+	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
+		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
+			return error_set(error, FARLOG_IO, errno, "flush undrained records of ring \"%s\"", uri);
+	return FARLOG_OK;
+}
+
+static void start_ring(struct farlog_writer *writer, const struct farlog_writer_config *config,
+	const struct recover_scan *scan, uint64_t head_lsn)
+{
+	uint64_t capacity = writer->identity.capacity;
+
+	writer->ring = (struct ring){
+		.capacity = capacity,
+		.appended_lsn = scan->tail.lsn,
+		.appended_off = scan->tail.lsn % capacity,
+		.credit_lsn = head_lsn,
+		.next_seq = scan->tail.seq,
+		.warn_bytes = capacity / 100 * (config->warn_percent ? config->warn_percent : WARN_PERCENT),
+		.alarm_bytes = capacity / 100 * (config->alarm_percent ? config->alarm_percent : ALARM_PERCENT),
+	};
+	writer->durable_lsn = scan->tail.lsn;
+}
+
+/* recover -- find the tail; refuse when acknowledged bytes are gone. */
+static int recover(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	uint64_t durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	struct recover_scan scan;
+	struct head_slot head;
+	int result;
+
+	if (!head_load(writer->region, &writer->superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run: farlog dump '%s'", uri, uri);
+	recover_scan(writer->region, &writer->superblock, &head, &scan);
+	if (scan.tail.lsn < durable_hint_lsn)
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
+			"bytes; run: farlog dump '%s'",
+			uri, scan.tail.lsn, durable_hint_lsn, uri);
+	start_ring(writer, config, &scan, head.head_lsn);
+	result = settle_records(writer, uri, head.head_lsn, error);
+	writer->recovery = (struct farlog_recovery){
+		.prev_epoch = writer->superblock.writer_epoch,
+		.head_lsn = head.head_lsn,
+		.tail_lsn = scan.tail.lsn,
+		.next_seq = scan.tail.seq,
+		.record_count = scan.record_count,
+		.orphan_count = recover_orphans(writer->region, &writer->superblock, &scan.tail, head.head_lsn, writer->identity.capacity),
+		.scanned_bytes = scan.tail.lsn - head.head_lsn,
+		.duration_ns = clock_monotonic_ns() - start_ns,
+	};
+	return result;
+}
+
+static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t granted, struct farlog_error *error)
+{
+	uint64_t epoch_min = region_load_word(writer->region, LAYOUT_FENCE_OFF);
+	uint32_t last = writer->superblock.writer_epoch;
+
+	if (granted != 0 && (granted <= last || granted < epoch_min))
+		return error_set(error, FARLOG_FENCED, 0,
+			"ring \"%s\": epoch %u was granted, but the ring has seen epoch %u and demands at least %lu; acquire a new grant", uri,
+			granted, last, epoch_min);
+	if (last == UINT32_MAX || epoch_min > UINT32_MAX)
+		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": epochs are used up (last %u, fence %lu)", uri, last, epoch_min);
+	writer->epoch = granted != 0 ? granted : last + 1;
+	if (writer->epoch < epoch_min)
+		writer->epoch = (uint32_t)epoch_min;
+	return FARLOG_OK;
+}
+
+static void write_identity(const struct farlog_writer_config *config, char id[FARLOG_WRITER_ID_LEN])
+{
+	char host[64] = "?";
+
+	gethostname(host, sizeof(host) - 1);
+	memset(id, 0, FARLOG_WRITER_ID_LEN);
+	snprintf(id, FARLOG_WRITER_ID_LEN, "host=%s pid=%ld name=%.40s", host, (long)getpid(),
+		config->writer_name != NULL ? config->writer_name : program_invocation_short_name);
+}
+
+/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could
+ * make forget. */
+static int open_epoch(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	struct clock_reading now;
+	struct record_epoch_payload payload = {.prev_epoch = writer->superblock.writer_epoch};
+	struct farlog_entry entry = {.data = &payload, .len = sizeof(payload)};
+	struct deadline deadline = {.duration_ns = 1000000000u + 10 * writer->deadline_ns};
+	struct farlog_position position;
+	struct ring_place place;
+	uint64_t extent = record_extent(writer->identity.align, 0, sizeof(payload));
+
+	if (writer_find_room(writer, extent, &place) != FARLOG_OK)
+		return error_set(error, FARLOG_FULL, 0,
+			"ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri,
+			ring_used(&writer->ring), writer->identity.capacity);
+	clock_read(clock_ticks(), &now);
+	writer->superblock.writer_epoch = writer->epoch;
+	writer->superblock.epoch_start_lsn = writer->ring.appended_lsn;
+	writer->superblock.epoch_start_seq = writer->ring.next_seq;
+	writer->superblock.epoch_opened_ns = now.utc_ns;
+	write_identity(config, writer->superblock.writer_id);
+	if (superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED)) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "persist superblock of ring \"%s\"", uri);
+	payload.start_lsn = writer->ring.appended_lsn;
+	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
+	if (writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
+		writer_settle(writer, position.end_lsn, &deadline) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "append EPOCH record to ring \"%s\"", uri);
+	return FARLOG_OK;
+}
+
+static void publish_constants(struct farlog_writer *writer)
+{
+	struct farlog_counters *counters = writer->counters;
+	struct clock_reading now;
+
+	clock_read(clock_ticks(), &now);
+	atomic_store_relaxed(&counters->capacity_bytes, writer->identity.capacity);
+	atomic_store_relaxed(&counters->epoch, writer->epoch);
+	atomic_store_relaxed(&counters->level, writer->level);
+	atomic_store_relaxed(&counters->pid, (uint64_t)getpid());
+	atomic_store_relaxed(&counters->clock_err_ns, now.error_ns);
+	atomic_store_relaxed(&counters->orphan_count, writer->recovery.orphan_count);
+	atomic_store_relaxed(&counters->credit_lsn, writer->ring.credit_lsn);
+}
+
+static int take_resources(struct farlog_writer *writer, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	int failure = clock_start();
+
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "start clock sampler");
+	writer->has_clock = true;
+	writer->hint_interval_ticks = (uint64_t)((double)HINT_INTERVAL_NS / ((double)clock_elapsed_ns(1u << 20) / (1u << 20)));
+	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
+		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
+	if (writer->staging == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "allocate %u bytes of staging", writer->identity.record_len_max);
+	return stats_open(config->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
+}
+
+static int check_config(const char *uri, const struct farlog_writer_config *config, struct farlog_error *error)
+{
+	if (config->policy > FARLOG_POLICY_REJECT || config->wait > FARLOG_WAIT_SPIN)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": policy %u or wait %u is not one of those in farlog.h", uri,
+			config->policy, config->wait);
+	if (config->warn_percent > 100 || config->alarm_percent > 100)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": warn %u%% and alarm %u%% must not be above 100", uri,
+			config->warn_percent, config->alarm_percent);
+	return FARLOG_OK;
+}
+
+/* open_steps -- in this order: who may (lock), what is there (superblock, after a flush), what is asked (level, epoch), where
+ * the log ends (recover), and only then the first write. */
+static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+	struct farlog_error *error)
+{
+	int locked;
+	int result = superblock_load(writer->region, uri, &writer->superblock, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	result = check_uuid(writer, uri, config->ring_uuid, error);
+	if (result != FARLOG_OK)
+		return result;
+	locked = writer->region->ops->lock(writer->region, REGION_ROLE_WRITER);
+	if (locked != FARLOG_OK)
+		return check_held(writer, uri, locked, error);
+	result = settle_media(writer, uri, error);
+	if (result == FARLOG_OK)
+		result = superblock_load(writer->region, uri, &writer->superblock, error); /* the last holder may have raised it */
+	if (result == FARLOG_OK)
+		result = check_level(writer, uri, writer->level, error);
+	if (result != FARLOG_OK)
+		return result;
+	writer->identity = superblock_identity(&writer->superblock);
+	result = choose_epoch(writer, uri, config->epoch, error);
+	if (result == FARLOG_OK)
+		result = take_resources(writer, config, error);
+	if (result == FARLOG_OK)
+		result = recover(writer, uri, config, error);
+	if (result == FARLOG_OK)
+		result = open_epoch(writer, uri, config, error);
+	if (result == FARLOG_OK)
+		writer->recovery.epoch = writer->epoch;
+	return result;
+}
+
+static void release(struct farlog_writer *writer)
+{
+	if (writer->has_clock)
+		clock_stop();
+	stats_close(writer->counters);
+	free(writer->staging);
+	if (writer->region != NULL)
+		writer->region->ops->close(writer->region);
+	free(writer);
+}
+
+int farlog_writer_open(const char *uri, const struct farlog_writer_config *asked, farlog_writer **opened,
+	struct farlog_error *error)
+{
+	static const struct farlog_writer_config defaults;
+	const struct farlog_writer_config *config = asked != NULL ? asked : &defaults;
+	struct farlog_writer *writer;
+	int result = check_config(uri, config, error);
+
+	*opened = NULL;
+	if (result != FARLOG_OK)
+		return result;
+	writer = aligned_alloc(LAYOUT_LINE_LEN, (sizeof(*writer) + LAYOUT_LINE_LEN - 1) / LAYOUT_LINE_LEN * LAYOUT_LINE_LEN);
+	if (writer == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open ring \"%s\": out of memory", uri);
+	memset(writer, 0, sizeof(*writer));
+	writer->level = (uint8_t)(config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT);
+	writer->policy = (uint8_t)config->policy;
+	writer->wait = (uint8_t)config->wait;
+	result = region_open(uri, REGION_WRITE, 0, &writer->region, error);
+	if (result == FARLOG_OK) {
+		writer->deadline_ns =
+			config->deadline_ns != 0 ? config->deadline_ns : writer->region->contract.deadline_default_ns;
+		result = open_steps(writer, uri, config, error);
+	}
+	if (result != FARLOG_OK) {
+		release(writer);
+		return result;
+	}
+	publish_constants(writer);
+	writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	*opened = writer;
+	return FARLOG_OK;
+}
+
+int farlog_writer_close(farlog_writer *writer)
+{
+	struct deadline deadline = {0};
+	int result;
+
+	if (writer == NULL)
+		return FARLOG_OK;
+	deadline.duration_ns = writer->deadline_ns;
+	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
+	if (result == FARLOG_OK)
+		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	release(writer);
+	return result;
+}
