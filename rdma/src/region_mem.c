@@ -350,7 +350,10 @@ int region_mem_open(const char *text, const struct uri *uri, enum region_access 
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
 	mem->fd = -1;
 	contract = &mem->region.contract;
-	result = open_file(text, uri, access, size_bytes, &mem->fd, error);
+	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for MAP_SYNC. */
+	result = region_mem_probe(text, uri, contract, error);
+	if (result == FARLOG_OK)
+		result = open_file(text, uri, access, size_bytes, &mem->fd, error);
 	if (result == FARLOG_OK)
 		result = region_mem_probe(text, uri, contract, error);
 	if (result == FARLOG_OK)
