@@ -107,20 +107,38 @@ persist_copy_fn persist_copy(enum farlog_flush_method method)
 	}
 }
 
-/* persist_range -- see persist.h. Falls back to clflush, which every x86-64 has. */
+#if defined(__x86_64__)
+__attribute__((target("clwb"))) static void range_clwb(const char *start, size_t len)
+{
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		_mm_clwb((void *)(uintptr_t)(start + off));
+}
+
+__attribute__((target("clflushopt"))) static void range_clflushopt(const char *start, size_t len)
+{
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		_mm_clflushopt((void *)(uintptr_t)(start + off));
+}
+
 void persist_range(const void *start, size_t len)
 {
-	const char *line = start;
-
-#if defined(__x86_64__)
-	for (size_t off = 0; off < len; off += LINE_LEN)
-		_mm_clflush(line + off);
-#elif defined(__aarch64__)
-	for (size_t off = 0; off < len; off += LINE_LEN)
-		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line + off) : "memory"); /* dc cvap */
-#endif
+	if (persist_is_supported(FARLOG_FLUSH_CLWB))
+		range_clwb(start, len);
+	else if (persist_is_supported(FARLOG_FLUSH_CLFLUSHOPT))
+		range_clflushopt(start, len);
+	else
+		for (size_t off = 0; off < len; off += LINE_LEN)
+			_mm_clflush((const char *)start + off); /* every x86-64 has it */
 	persist_fence();
 }
+#elif defined(__aarch64__)
+void persist_range(const void *start, size_t len)
+{
+	for (size_t off = 0; off < len; off += LINE_LEN)
+		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"((const char *)start + off) : "memory"); /* dc cvap */
+	persist_fence();
+}
+#endif
 
 static const struct {
 	const char *name;

@@ -167,7 +167,8 @@ static int mem_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_mem *mem = mem_of(region);
 
-	persist_range(mem->map + off, len);
+	if (region->contract.flush_method != FARLOG_FLUSH_NONE)
+		persist_range(mem->map + off, len);
 	if (mem->region.contract.is_read_back)
 		region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
 	return FARLOG_OK;

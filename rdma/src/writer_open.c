@@ -15,6 +15,7 @@
 #define ALARM_PERCENT 85u
 #define HINT_INTERVAL_NS 100000u
 #define HEADER_LEN LAYOUT_DATA_OFF
+#define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
 
 static int check_level(const struct farlog_writer *writer, const char *uri, uint32_t level, struct farlog_error *error)
 {
@@ -117,7 +118,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 		.tail_lsn = scan.tail.lsn,
 		.next_seq = scan.tail.seq,
 		.record_count = scan.record_count,
-		.orphan_count = recover_orphans(writer->region, &writer->superblock, &scan.tail, head.head_lsn, writer->identity.capacity),
+		.orphan_count = recover_orphans(writer->region, &writer->superblock, &scan.tail, head.head_lsn, ORPHAN_WINDOW_LEN),
 		.scanned_bytes = scan.tail.lsn - head.head_lsn,
 		.duration_ns = clock_monotonic_ns() - start_ns,
 	};
