@@ -43,6 +43,8 @@ struct region_ops {
 	void (*seal)(struct region *region);
 	void (*read)(struct region *region, uint64_t off, void *dst, size_t len);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
+	/* Map every page now, so that no append meets a page fault. Best effort. */
+	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
 	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. */

@@ -222,6 +222,11 @@ static void fault_read(struct region *region, uint64_t off, void *dst, size_t le
 	memcpy(dst, region->base + off, len);
 }
 
+static void fault_populate(struct region *region)
+{
+	(void)region;
+}
+
 static void fault_forget(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region;
@@ -265,7 +270,7 @@ static void fault_close(struct region *region)
 
 static const struct region_ops fault_ops = {
 	.write = fault_write, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
-	.read = fault_read, .store_word = fault_store_word, .forget = fault_forget, .lock = fault_lock,
+	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .lock = fault_lock,
 	.is_locked = fault_is_locked, .close = fault_close,
 };
 

@@ -202,6 +202,15 @@ static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
 	atomic_store_release((uint64_t *)(mem_of(region)->map + off), value);
 }
 
+static void mem_populate(struct region *region)
+{
+	struct region_mem *mem = mem_of(region);
+	/* A write fault would make every page of a file dirty, and the next write-back as long as the ring. */
+	int advice = region->contract.kind == FARLOG_REGION_FILE ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+
+	madvise(mem->map, mem->map_len, advice);
+}
+
 static void mem_forget(struct region *region, uint64_t off, uint64_t len)
 {
 	uint64_t start = (off + PAGE_LEN - 1) & ~(uint64_t)(PAGE_LEN - 1);
@@ -257,7 +266,8 @@ static void mem_close(struct region *region)
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
 	{                                                                                                 \
 		.write = mem_write, .persist = persist_op, .poll = poll_op, .wait = wait_op, .flush = flush_op, \
-		.seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .forget = mem_forget,       \
+		.seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
+		.populate = mem_populate, .forget = mem_forget,                                               \
 		.lock = mem_lock, .is_locked = mem_is_locked, .close = mem_close                              \
 	}
 

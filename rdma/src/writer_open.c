@@ -208,6 +208,7 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
 	writer->has_clock = true;
+	writer->region->ops->populate(writer->region);
 	writer->hint_interval_ticks = (uint64_t)((double)HINT_INTERVAL_NS / ((double)clock_elapsed_ns(1u << 20) / (1u << 20)));
 	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
