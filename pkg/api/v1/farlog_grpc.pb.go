@@ -44,7 +44,7 @@ type ControlServiceClient interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(ctx context.Context, in *CreateStreamRequest, opts ...grpc.CallOption) (*CreateStreamResponse, error)
 	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
-	// GetStream: NOT_FOUND names the nearest streams.
+	// GetStream: NOT_FOUND when no stream has that name.
 	GetStream(ctx context.Context, in *GetStreamRequest, opts ...grpc.CallOption) (*GetStreamResponse, error)
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
@@ -120,7 +120,7 @@ type ControlServiceServer interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error)
 	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
-	// GetStream: NOT_FOUND names the nearest streams.
+	// GetStream: NOT_FOUND when no stream has that name.
 	GetStream(context.Context, *GetStreamRequest) (*GetStreamResponse, error)
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;

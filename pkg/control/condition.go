@@ -1,0 +1,102 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// Marks of a ring's use, as the writer's own defaults have them.
+const (
+	fullWarn  = 0.70
+	fullAlarm = 0.85
+)
+
+// status joins what is wanted and what is seen of one stream.
+func (v *view) status(name string) *api.StreamStatus {
+	status := &api.StreamStatus{
+		Stream:       v.streams[name],
+		EpochGranted: v.epochs[name],
+		LastGrant:    v.grants[name],
+		Assignment:   v.assignments[name],
+	}
+	if ring := v.rings[name]; ring != nil {
+		status.RingSpecs = []*api.RingSpec{ring}
+		status.IsTargetAlive = v.liveTargets[ring.Target] != nil
+		if seen := reconcile.SeenRing(v.targets, ring); seen != nil {
+			status.Rings = []*api.RingState{seen}
+		}
+	}
+	if assignment := status.Assignment; assignment != nil {
+		status.IsDrainAlive = v.liveDrains[assignment.Drain] != nil
+		for _, progress := range v.drains[assignment.Drain].GetProgress() {
+			if progress.Stream == name {
+				status.Drain = progress
+			}
+		}
+	}
+	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
+	return status
+}
+
+// conditionOf is the worst thing that can be said about a stream. A ring that cannot be written comes before one
+// that cannot be seen, that before one that fills, and that before one whose writer is merely absent.
+func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, string) {
+	if len(status.RingSpecs) == 0 {
+		if targetCount == 0 {
+			return api.Condition_CONDITION_PENDING, "no target is registered: start farlogd target"
+		}
+		return api.Condition_CONDITION_PENDING, "not placed yet"
+	}
+	target := status.RingSpecs[0].Target
+	if len(status.Rings) == 0 || len(status.Rings[0].RingUuid) == 0 {
+		return conditionWithoutRing(status, target)
+	}
+	ring := status.Rings[0]
+	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
+		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", levelName(wanted), ring.Uri, levelName(given))
+	}
+	if text := status.Drain.GetLastError(); text != "" && status.IsDrainAlive {
+		return api.Condition_CONDITION_ERROR, "drain: " + text
+	}
+	if ring.Error != "" {
+		return api.Condition_CONDITION_ERROR, ring.Error
+	}
+	return conditionOfRing(status, ring, target)
+}
+
+func conditionWithoutRing(status *api.StreamStatus, target string) (api.Condition, string) {
+	if len(status.Rings) > 0 && status.Rings[0].Error != "" {
+		return api.Condition_CONDITION_ERROR, status.Rings[0].Error
+	}
+	if !status.IsTargetAlive {
+		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report", target)
+	}
+	return api.Condition_CONDITION_PENDING, fmt.Sprintf("target %s has not made the ring yet", target)
+}
+
+func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target string) (api.Condition, string) {
+	full := 0.0
+	if ring.CapacityBytes > 0 {
+		full = float64(ring.AppendedLsn-ring.HeadLsn) / float64(ring.CapacityBytes)
+	}
+	switch {
+	case full >= fullAlarm:
+		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
+	case !status.IsTargetAlive:
+		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, clockTime(ring.Observed.AsTime()))
+	case status.Assignment == nil:
+		return api.Condition_CONDITION_DRAIN_GONE, "no drain on the target's host is registered: start farlogd drain"
+	case !status.IsDrainAlive:
+		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s does not report", status.Assignment.Drain)
+	case full >= fullWarn:
+		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
+	case ring.WriterEpoch > 0 && !ring.IsWriterHeld:
+		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
+	}
+	return api.Condition_CONDITION_OK, ""
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }

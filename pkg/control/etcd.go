@@ -1,0 +1,174 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+const (
+	etcdStartTimeout  = 30 * time.Second
+	etcdDialTimeout   = 5 * time.Second
+	etcdLogName       = "etcd.log"
+	etcdMemberName    = "farlog"
+	etcdCompactPeriod = "10m" // history older than this is dropped; agents report every second, so it grows
+)
+
+// EtcdOptions says where the control plane's state is.
+type EtcdOptions struct {
+	Dir       string   // of the embedded server; ignored when Endpoints are given
+	Endpoints []string // of an external cluster
+}
+
+// Etcd is the one place where the control plane keeps state: an embedded server with its client in the same process
+// (no port is opened), or the client of an external cluster.
+type Etcd struct {
+	client *clientv3.Client
+	server *embed.Etcd
+	lock   *dirLock
+	close  func() error // once
+}
+
+// OpenEtcd starts or connects. It returns within half a minute, and at once when another process holds Dir: the
+// error then names the holder. It blocks for the recovery of the embedded server.
+func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
+	if len(options.Endpoints) > 0 {
+		return dialEtcd(ctx, options.Endpoints)
+	}
+	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create etcd directory %q: %w", options.Dir, errors.Unwrap(err))
+	}
+	lock, err := lockDir(options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	server, err := startEmbedded(ctx, options.Dir)
+	if err != nil {
+		lock.release()
+		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, etcdLogName))
+	}
+	etcd := &Etcd{client: v3client.New(server.Server), server: server, lock: lock}
+	etcd.close = sync.OnceValue(etcd.closeOnce)
+	return etcd, nil
+}
+
+// Client is valid until Close.
+func (e *Etcd) Client() *clientv3.Client { return e.client }
+
+// Failed delivers an error when the embedded server stops by itself; nil for an external cluster.
+func (e *Etcd) Failed() <-chan error {
+	if e.server == nil {
+		return nil
+	}
+	return e.server.Err()
+}
+
+// Close stops the embedded server, or leaves the cluster alone. It may be called again and gives the same answer.
+func (e *Etcd) Close() error { return e.close() }
+
+func (e *Etcd) closeOnce() error {
+	err := e.client.Close()
+	if e.server != nil {
+		e.server.Close()
+		e.lock.release()
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func dialEtcd(ctx context.Context, endpoints []string) (*Etcd, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   endpoints,
+		DialTimeout: etcdDialTimeout,
+		Logger:      zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(endpoints, ","), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
+	defer cancel()
+	if _, err := client.Get(ctx, keyRoot, clientv3.WithCountOnly()); err != nil {
+		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), err), client.Close())
+	}
+	return &Etcd{client: client, close: sync.OnceValue(client.Close)}, nil
+}
+
+// startEmbedded folds the ways in which an etcd server says no (an error, a panic through its logger, never getting
+// ready) into an error.
+func startEmbedded(ctx context.Context, dir string) (server *embed.Etcd, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			server, err = nil, fmt.Errorf("%v", cause)
+		}
+	}()
+	logger, err := etcdLogger(filepath.Join(dir, etcdLogName))
+	if err != nil {
+		return nil, err
+	}
+	config, err := embeddedConfig(dir, logger)
+	if err != nil {
+		return nil, err
+	}
+	if server, err = embed.StartEtcd(config); err != nil {
+		return nil, err
+	}
+	select {
+	case <-server.Server.ReadyNotify():
+		return server, nil
+	case err := <-server.Err():
+		server.Close()
+		return nil, err
+	case <-ctx.Done():
+		server.Close()
+		return nil, ctx.Err()
+	case <-time.After(etcdStartTimeout):
+		server.Close()
+		return nil, fmt.Errorf("not ready after %s", etcdStartTimeout)
+	}
+}
+
+func embeddedConfig(dir string, logger *zap.Logger) (*embed.Config, error) {
+	config := embed.NewConfig()
+	config.Name = etcdMemberName
+	config.Dir = dir
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
+	config.EnableGRPCGateway = false
+	config.AutoCompactionMode = embed.CompactorModePeriodic
+	config.AutoCompactionRetention = etcdCompactPeriod
+	// The one member talks to nobody: the client is in this process, so that there is no port to be in use, to guard or
+	// to find. The peer address is only the member's name in its own configuration.
+	peer, err := url.Parse("http://127.0.0.1:2380")
+	if err != nil {
+		return nil, err
+	}
+	config.ListenPeerUrls, config.ListenClientUrls = nil, nil
+	config.AdvertisePeerUrls, config.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*peer}
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	return config, nil
+}
+
+// etcdLogger writes warnings to a file of their own. A fatal entry must not end the process without a word: it
+// becomes a panic, which startEmbedded turns into an error.
+func etcdLogger(path string) (*zap.Logger, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
+	core := zapcore.NewCore(encoder, zapcore.Lock(file), zap.WarnLevel)
+	return zap.New(core, zap.WithFatalHook(zapcore.WriteThenPanic)), nil
+}

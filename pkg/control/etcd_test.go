@@ -1,0 +1,92 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func openEtcd(t *testing.T, dir string) *Etcd {
+	t.Helper()
+	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { etcd.Close() })
+	return etcd
+}
+
+func TestOpenEtcd_SecondOpenNamesTheHolder(t *testing.T) {
+	dir := t.TempDir()
+	openEtcd(t, dir)
+	_, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("pid=%d", os.Getpid())) || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestOpenEtcd_DatabaseHeldByForeignProcess(t *testing.T) {
+	dir := t.TempDir()
+	if err := openEtcd(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(dir, "member", "snap", "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = OpenEtcd(t.Context(), EtcdOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), "locked by another process") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestOpenEtcd_StateIsKeptOverReopen(t *testing.T) {
+	dir := t.TempDir()
+	etcd := openEtcd(t, dir)
+	if _, err := etcd.Client().Put(t.Context(), keyStreamID, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if err := etcd.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := openEtcd(t, dir).Client().Get(t.Context(), keyStreamID)
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "7" {
+		t.Fatalf("got %v, %v", got, err)
+	}
+}
+
+func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
+	dir := t.TempDir()
+	if err := openEtcd(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no write-ahead log: %v", err)
+	}
+	for _, path := range logs {
+		if err := os.WriteFile(path, []byte("not a log at all, but long enough to be read as one"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestOpenEtcd_NoExternalClusterThere(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := OpenEtcd(ctx, EtcdOptions{Endpoints: []string{"127.0.0.1:1"}})
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Layout of etcd. Wanted and seen are apart; what lives under a lease disappears with its agent. Values are protobuf
+// messages as JSON, so that etcdctl shows them, except the two counters, which are decimal numbers.
+//
+//	spec/streams/<name>                Stream
+//	spec/rings/<name>                  RingSpec
+//	spec/assignments/<name>            Assignment
+//	spec/epochs/<name>                 last epoch granted
+//	spec/stream_id                     last stream id given
+//	state/grants/<name>                Grant, the last one
+//	state/targets/<id>                 TargetState, as last reported
+//	state/drains/<id>                  DrainState, as last reported
+//	state/live/targets/<id>            Agent, under the agent's lease
+//	state/live/drains/<id>             Agent, under the agent's lease
+//	leader/…                           election of the instance that reconciles
+const (
+	keyRoot        = "/farlog/v1/"
+	keyStreams     = keyRoot + "spec/streams/"
+	keyRings       = keyRoot + "spec/rings/"
+	keyAssignments = keyRoot + "spec/assignments/"
+	keyEpochs      = keyRoot + "spec/epochs/"
+	keyStreamID    = keyRoot + "spec/stream_id"
+	keyGrants      = keyRoot + "state/grants/"
+	keyTargets     = keyRoot + "state/targets/"
+	keyDrains      = keyRoot + "state/drains/"
+	keyLiveTargets = keyRoot + "state/live/targets/"
+	keyLiveDrains  = keyRoot + "state/live/drains/"
+	keyLeader      = keyRoot + "leader"
+)
+
+func encode(message proto.Message) (string, error) {
+	raw, err := protojson.Marshal(message)
+	return string(raw), err
+}
+
+// decode is lenient about unknown fields: a newer control instance may have written the value.
+func decode(key string, value []byte, message proto.Message) error {
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(value, message); err != nil {
+		return fmt.Errorf("decode etcd key %q: %w", key, err)
+	}
+	return nil
+}
+
+// cutKey splits a key into the prefix it lies under and the name that follows.
+func cutKey(key string) (prefix, name string) {
+	for _, prefix := range []string{keyStreams, keyRings, keyAssignments, keyEpochs, keyGrants, keyTargets, keyDrains,
+		keyLiveTargets, keyLiveDrains} {
+		if name, ok := strings.CutPrefix(key, prefix); ok {
+			return prefix, name
+		}
+	}
+	return "", ""
+}
+
+// putMessage decodes a value into its place in a view.
+func putMessage[M proto.Message](into map[string]M, key, name string, value []byte, message M) error {
+	if err := decode(key, value, message); err != nil {
+		return err
+	}
+	into[name] = message
+	return nil
+}

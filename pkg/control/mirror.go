@@ -1,0 +1,224 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// mirrorRetryDelay is how long a broken watch of etcd waits before it starts over.
+const mirrorRetryDelay = 200 * time.Millisecond
+
+// view is everything in etcd, decoded, at one revision. A view is never changed after it was published, so that
+// readers need no lock; its messages must not be changed either.
+type view struct {
+	revision    int64
+	streams     map[string]*api.Stream
+	rings       map[string]*api.RingSpec
+	assignments map[string]*api.Assignment
+	epochs      map[string]uint32
+	grants      map[string]*api.Grant
+	targets     map[string]*api.TargetState
+	drains      map[string]*api.DrainState
+	liveTargets map[string]*api.Agent
+	liveDrains  map[string]*api.Agent
+}
+
+// mirror follows etcd by a watch and publishes a view after each change. One goroutine writes (run); any may read.
+type mirror struct {
+	client *clientv3.Client
+	logger *slog.Logger
+	synced atomic.Bool // false while etcd cannot be followed: the view is old
+
+	mutex   sync.Mutex
+	current *view
+	changed chan struct{} // closed and replaced at each publication
+}
+
+func newMirror(client *clientv3.Client, logger *slog.Logger) *mirror {
+	return &mirror{client: client, logger: logger, current: newView(), changed: make(chan struct{})}
+}
+
+// load returns the present view, and a channel that is closed when there is a newer one.
+func (m *mirror) load() (*view, <-chan struct{}) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.current, m.changed
+}
+
+// wait returns the first view for which done is true, or the error of ctx.
+func (m *mirror) wait(ctx context.Context, done func(*view) bool) (*view, error) {
+	for {
+		now, changed := m.load()
+		if done(now) {
+			return now, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+	}
+}
+
+// waitRevision makes a reader see what it has just written.
+func (m *mirror) waitRevision(ctx context.Context, revision int64) error {
+	_, err := m.wait(ctx, func(v *view) bool { return v.revision >= revision })
+	return err
+}
+
+// run follows etcd until ctx is done. A compacted or broken watch starts over with a full read.
+func (m *mirror) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := m.follow(ctx)
+		m.synced.Store(false)
+		if ctx.Err() == nil {
+			m.logger.Warn("lost sight of etcd, reading it again", "error", err)
+		}
+		select {
+		case <-time.After(mirrorRetryDelay):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (m *mirror) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	all, err := m.client.Get(ctx, keyRoot, clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Errorf("read etcd: %w", err)
+	}
+	next := newView()
+	next.revision = all.Header.Revision
+	for _, kv := range all.Kvs {
+		m.apply(next, kv)
+	}
+	m.publish(next)
+	m.synced.Store(true)
+	watch := m.client.Watch(ctx, keyRoot, clientv3.WithPrefix(), clientv3.WithRev(next.revision+1))
+	for response := range watch {
+		if err := response.Err(); err != nil {
+			return fmt.Errorf("watch etcd: %w", err)
+		}
+		next = next.clone()
+		next.revision = response.Header.Revision
+		for _, event := range response.Events {
+			if event.Type == clientv3.EventTypeDelete {
+				next.remove(string(event.Kv.Key))
+			} else {
+				m.apply(next, event.Kv)
+			}
+		}
+		m.publish(next)
+	}
+	return fmt.Errorf("watch etcd: ended")
+}
+
+func (m *mirror) publish(next *view) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.current = next
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// apply puts one key into a view. A value that cannot be read is reported and left out: one bad key must not blind
+// the control plane to all others.
+func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
+	if err := v.put(string(kv.Key), kv.Value); err != nil {
+		m.logger.Error("skip unreadable state", "error", err)
+	}
+}
+
+func newView() *view {
+	return &view{
+		streams:     map[string]*api.Stream{},
+		rings:       map[string]*api.RingSpec{},
+		assignments: map[string]*api.Assignment{},
+		epochs:      map[string]uint32{},
+		grants:      map[string]*api.Grant{},
+		targets:     map[string]*api.TargetState{},
+		drains:      map[string]*api.DrainState{},
+		liveTargets: map[string]*api.Agent{},
+		liveDrains:  map[string]*api.Agent{},
+	}
+}
+
+func (v *view) clone() *view {
+	return &view{
+		revision:    v.revision,
+		streams:     maps.Clone(v.streams),
+		rings:       maps.Clone(v.rings),
+		assignments: maps.Clone(v.assignments),
+		epochs:      maps.Clone(v.epochs),
+		grants:      maps.Clone(v.grants),
+		targets:     maps.Clone(v.targets),
+		drains:      maps.Clone(v.drains),
+		liveTargets: maps.Clone(v.liveTargets),
+		liveDrains:  maps.Clone(v.liveDrains),
+	}
+}
+
+func (v *view) put(key string, value []byte) error {
+	prefix, name := cutKey(key)
+	switch prefix {
+	case keyStreams:
+		return putMessage(v.streams, key, name, value, new(api.Stream))
+	case keyRings:
+		return putMessage(v.rings, key, name, value, new(api.RingSpec))
+	case keyAssignments:
+		return putMessage(v.assignments, key, name, value, new(api.Assignment))
+	case keyGrants:
+		return putMessage(v.grants, key, name, value, new(api.Grant))
+	case keyTargets:
+		return putMessage(v.targets, key, name, value, new(api.TargetState))
+	case keyDrains:
+		return putMessage(v.drains, key, name, value, new(api.DrainState))
+	case keyLiveTargets:
+		return putMessage(v.liveTargets, key, name, value, new(api.Agent))
+	case keyLiveDrains:
+		return putMessage(v.liveDrains, key, name, value, new(api.Agent))
+	case keyEpochs:
+		epoch, err := strconv.ParseUint(string(value), 10, 32)
+		if err != nil {
+			return fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)
+		}
+		v.epochs[name] = uint32(epoch)
+	}
+	return nil
+}
+
+func (v *view) remove(key string) {
+	prefix, name := cutKey(key)
+	switch prefix {
+	case keyStreams:
+		delete(v.streams, name)
+	case keyRings:
+		delete(v.rings, name)
+	case keyAssignments:
+		delete(v.assignments, name)
+	case keyEpochs:
+		delete(v.epochs, name)
+	case keyGrants:
+		delete(v.grants, name)
+	case keyTargets:
+		delete(v.targets, name)
+	case keyDrains:
+		delete(v.drains, name)
+	case keyLiveTargets:
+		delete(v.liveTargets, name)
+	case keyLiveDrains:
+		delete(v.liveDrains, name)
+	}
+}

@@ -1,0 +1,144 @@
+// Package reconcile decides what has to change so that what is wanted comes true: a pure function from the world to a
+// list of actions. It does no I/O, reads no clock and keeps nothing, so that every decision can be tested as a table
+// and repeated by another control instance.
+package reconcile
+
+import (
+	"bytes"
+	"slices"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// World is what is wanted and what is seen, keyed by stream name or agent id.
+type World struct {
+	Streams     map[string]*api.Stream
+	Rings       map[string]*api.RingSpec    // where each stream's ring is wanted
+	Assignments map[string]*api.Assignment  // who is to drain it
+	LiveTargets map[string]*api.Agent       // under a lease
+	LiveDrains  map[string]*api.Agent       // under a lease
+	Targets     map[string]*api.TargetState // as last reported, living or not
+}
+
+// Action is one change of the wanted state: exactly one field is set.
+type Action struct {
+	Place  *api.RingSpec   // want this ring
+	Assign *api.Assignment // give the stream to this drain
+}
+
+// Plan returns the actions that bring the wanted state in line, in stream order. Applied to the world, they leave
+// nothing to plan. What works is never moved: a ring stays where it was placed for good, a stream stays with its
+// drain as long as that lives, and with a dead one as long as no other can reach the ring.
+func Plan(world World) []Action {
+	var actions []Action
+	placed := countPlaced(world)
+	loads := countAssigned(world)
+	for _, name := range sortedNames(world.Streams) {
+		ring, ok := world.Rings[name]
+		if !ok {
+			if action, ok := place(world, name, placed); ok {
+				actions = append(actions, action)
+			}
+			continue
+		}
+		if action, ok := assign(world, ring, name, loads); ok {
+			actions = append(actions, action)
+		}
+	}
+	return actions
+}
+
+// SeenRing is the state of a stream's ring as its target last reported it; nil when it has not.
+func SeenRing(targets map[string]*api.TargetState, ring *api.RingSpec) *api.RingState {
+	for _, state := range targets[ring.GetTarget()].GetRings() {
+		if state.Stream == ring.GetStream().GetSpec().GetName() {
+			return state
+		}
+	}
+	return nil
+}
+
+// place chooses the living target with the fewest rings.
+func place(world World, name string, placed map[string]int) (Action, bool) {
+	target, ok := leastLoaded(sortedNames(world.LiveTargets), placed)
+	if !ok {
+		return Action{}, false
+	}
+	placed[target]++
+	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
+}
+
+// assign gives a stream with a ready ring to a living drain that reaches it.
+func assign(world World, ring *api.RingSpec, name string, loads map[string]int) (Action, bool) {
+	seen := SeenRing(world.Targets, ring)
+	if seen == nil || len(seen.RingUuid) == 0 {
+		return Action{}, false
+	}
+	wanted := &api.Assignment{Stream: name, Target: ring.Target, Uri: seen.Uri, RingUuid: seen.RingUuid, Generation: 1}
+	current := world.Assignments[name]
+	if current != nil {
+		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
+		if world.LiveDrains[current.Drain] != nil {
+			return Action{Assign: wanted}, !isSameRing(current, wanted)
+		}
+	}
+	drain, ok := leastLoaded(reaching(world, ring.Target), loads)
+	if !ok {
+		return Action{}, false
+	}
+	if current != nil {
+		loads[current.Drain]--
+	}
+	loads[drain]++
+	wanted.Drain = drain
+	return Action{Assign: wanted}, true
+}
+
+// reaching lists the living drains on the target's host: a mem: region is only reached from there.
+func reaching(world World, target string) []string {
+	host := world.Targets[target].GetAgent().GetHost()
+	var names []string
+	for _, name := range sortedNames(world.LiveDrains) {
+		if world.LiveDrains[name].Host == host {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func isSameRing(a, b *api.Assignment) bool {
+	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid)
+}
+
+// leastLoaded takes the first of the names that has the smallest load.
+func leastLoaded(names []string, loads map[string]int) (string, bool) {
+	if len(names) == 0 {
+		return "", false
+	}
+	return slices.MinFunc(names, func(a, b string) int { return loads[a] - loads[b] }), true
+}
+
+func countPlaced(world World) map[string]int {
+	counts := map[string]int{}
+	for _, ring := range world.Rings {
+		counts[ring.Target]++
+	}
+	return counts
+}
+
+func countAssigned(world World) map[string]int {
+	counts := map[string]int{}
+	for _, assignment := range world.Assignments {
+		counts[assignment.Drain]++
+	}
+	return counts
+}
+
+func sortedNames[V any](things map[string]V) []string {
+	names := make([]string, 0, len(things))
+	for name := range things {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

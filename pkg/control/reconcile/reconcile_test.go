@@ -1,0 +1,193 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+const testHost = "alpha"
+
+func emptyWorld() World {
+	return World{
+		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
+		LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
+	}
+}
+
+func (w World) withStream(name string) World {
+	w.Streams[name] = &api.Stream{Spec: &api.StreamSpec{Name: name}}
+	return w
+}
+
+func (w World) withTarget(id, host string) World {
+	w.LiveTargets[id] = &api.Agent{Id: id, Host: host}
+	w.Targets[id] = &api.TargetState{Agent: w.LiveTargets[id]}
+	return w
+}
+
+func (w World) withDrain(id, host string) World {
+	w.LiveDrains[id] = &api.Agent{Id: id, Host: host}
+	return w
+}
+
+// withRing places a ring and, with a uuid, lets its target report it.
+func (w World) withRing(stream, target, uuid string) World {
+	w.Rings[stream] = &api.RingSpec{Target: target, Stream: w.Streams[stream]}
+	if uuid != "" {
+		w.Targets[target].Rings = append(w.Targets[target].Rings,
+			&api.RingState{Stream: stream, Uri: "mem:/" + stream, RingUuid: []byte(uuid)})
+	}
+	return w
+}
+
+func (w World) withAssignment(stream, drain, uuid string) World {
+	w.Assignments[stream] = &api.Assignment{Stream: stream, Drain: drain, Target: w.Rings[stream].Target,
+		Uri: "mem:/" + stream, RingUuid: []byte(uuid), Generation: 5}
+	return w
+}
+
+func describe(actions []Action) string {
+	text := ""
+	for _, action := range actions {
+		if ring := action.Place; ring != nil {
+			text += fmt.Sprintf("place %s on %s;", ring.Stream.Spec.Name, ring.Target)
+		}
+		if to := action.Assign; to != nil {
+			text += fmt.Sprintf("assign %s(%s) to %s #%d;", to.Stream, to.RingUuid, to.Drain, to.Generation)
+		}
+	}
+	return text
+}
+
+func TestPlan(t *testing.T) {
+	cases := []struct {
+		name  string
+		world World
+		want  string
+	}{
+		{"nothing", emptyWorld(), ""},
+		{"stream without a target waits", emptyWorld().withStream("a"), ""},
+		{"stream is placed", emptyWorld().withStream("a").withTarget("t1", testHost), "place a on t1;"},
+		{"streams are spread", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2", testHost),
+			"place a on t1;place b on t2;"},
+		{"emptier target is taken", emptyWorld().withStream("a").withStream("b").withTarget("t1", testHost).withTarget("t2", testHost).withRing("a", "t1", ""),
+			"place b on t2;"},
+		{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").withDrain("d1", testHost), ""},
+		{"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost),
+			"assign a(u) to d1 #1;"},
+		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", "beta"), ""},
+		{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
+		{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
+		{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			withAssignment("a", "d1", "u"), ""},
+		{"ring formatted anew is assigned anew", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
+			withDrain("d1", testHost).withAssignment("a", "d1", "u"), "assign a(v) to d1 #6;"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := describe(Plan(tc.world)); got != tc.want {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPlan_DeadTargetKeepsItsRings(t *testing.T) {
+	world := emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u")
+	delete(world.LiveTargets, "t1")
+	world.withTarget("t2", testHost)
+	if got := describe(Plan(world)); got != "" {
+		t.Errorf("a ring that may hold acknowledged records was moved: %q", got)
+	}
+}
+
+func drawWorld(rt *rapid.T) World {
+	world := emptyWorld()
+	hosts := []string{"alpha", "beta"}
+	for i := range rapid.IntRange(0, 4).Draw(rt, "targets") {
+		world.withTarget(fmt.Sprintf("t%d", i), rapid.SampledFrom(hosts).Draw(rt, "target host"))
+	}
+	for i := range rapid.IntRange(0, 4).Draw(rt, "drains") {
+		world.withDrain(fmt.Sprintf("d%d", i), rapid.SampledFrom(hosts).Draw(rt, "drain host"))
+	}
+	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
+		name := fmt.Sprintf("s%d", i)
+		world.withStream(name)
+		if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
+			continue
+		}
+		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
+		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
+		if rapid.Bool().Draw(rt, "assigned") {
+			world.withAssignment(name, fmt.Sprintf("d%d", rapid.IntRange(0, 5).Draw(rt, "to")), "u")
+		}
+	}
+	return world
+}
+
+func apply(world World, actions []Action) World {
+	world.Rings, world.Assignments = maps.Clone(world.Rings), maps.Clone(world.Assignments)
+	for _, action := range actions {
+		if action.Place != nil {
+			world.Rings[action.Place.Stream.Spec.Name] = action.Place
+		}
+		if action.Assign != nil {
+			world.Assignments[action.Assign.Stream] = action.Assign
+		}
+	}
+	return world
+}
+
+// What must hold whatever the world: a plan settles at once, never touches what works, never names the dead or the
+// unreachable, and raises the generation of what it touches.
+func TestPlan_Properties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		world := drawWorld(rt)
+		actions := Plan(world)
+		if again := Plan(apply(world, actions)); len(again) != 0 {
+			rt.Fatalf("plan does not settle: %q then %q", describe(actions), describe(again))
+		}
+		if twice := describe(Plan(world)); twice != describe(actions) {
+			rt.Fatalf("plan is not the same twice: %q and %q", describe(actions), twice)
+		}
+		seen := map[string]bool{}
+		for _, action := range actions {
+			checkAction(rt, world, action, seen)
+		}
+	})
+}
+
+func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) {
+	if ring := action.Place; ring != nil {
+		if world.LiveTargets[ring.Target] == nil || world.Rings[ring.Stream.Spec.Name] != nil {
+			rt.Fatalf("bad placement: %s", describe([]Action{action}))
+		}
+		return
+	}
+	to, current := action.Assign, world.Assignments[action.Assign.Stream]
+	drain := world.LiveDrains[to.Drain]
+	if drain == nil || seen[to.Stream] {
+		rt.Fatalf("assigned to the dead, or twice: %s", describe([]Action{action}))
+	}
+	seen[to.Stream] = true
+	if current == nil || world.LiveDrains[current.Drain] == nil {
+		if drain.Host != world.Targets[to.Target].Agent.Host {
+			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
+		}
+	}
+	if current != nil {
+		if to.Generation <= current.Generation {
+			rt.Fatalf("generation does not rise: %s", describe([]Action{action}))
+		}
+		if world.LiveDrains[current.Drain] != nil && (current.Drain != to.Drain || isSameRing(current, to)) {
+			rt.Fatalf("moved away from a living drain: %s", describe([]Action{action}))
+		}
+	}
+}

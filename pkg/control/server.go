@@ -1,0 +1,217 @@
+// Package control is the control plane: who may write where, with which epoch, and who drains it. Its only state is
+// in etcd (keys.go); wanted and seen are kept apart there and joined by the pure functions of package reconcile. It is
+// never on the data path: with every control plane down, writers write and drains drain.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+const (
+	// ReportIntervalDefault is how often agents report.
+	ReportIntervalDefault = time.Second
+	// LeaseDefault is how long an agent that stops reporting is taken to live.
+	LeaseDefault = 5 * time.Second
+
+	acquireWaitMax  = 5 * time.Second // for a ring that is being made
+	gracefulStopMax = 2 * time.Second
+	firstSyncMax    = 10 * time.Second
+)
+
+// Config is what a control instance needs. Client and Logger are required.
+type Config struct {
+	Client         *clientv3.Client
+	Logger         *slog.Logger
+	IsSole         bool          // no other instance can share this etcd: no election is held
+	ReportInterval time.Duration // 0 = ReportIntervalDefault
+	Lease          time.Duration // 0 = LeaseDefault; etcd's least is 2 s
+
+	// Hooks for metrics; each may be nil. They are called from many goroutines.
+	OnRequest func(method, code string, took time.Duration)
+	OnGrant   func(stream string)
+}
+
+// Server answers the three services of farlog.v1.
+type Server struct {
+	api.UnimplementedControlServiceServer
+	api.UnimplementedTargetServiceServer
+	api.UnimplementedDrainServiceServer
+
+	config   Config
+	mirror   *mirror
+	specs    specStore
+	liveness *liveness
+	stopping chan struct{} // closed when Run ends: watches end too
+}
+
+// New makes a Server; Run starts it.
+func New(config Config) *Server {
+	if config.ReportInterval == 0 {
+		config.ReportInterval = ReportIntervalDefault
+	}
+	if config.Lease == 0 {
+		config.Lease = LeaseDefault
+	}
+	return &Server{
+		config:   config,
+		mirror:   newMirror(config.Client, config.Logger),
+		specs:    specStore{client: config.Client},
+		liveness: newLiveness(config.Client, config.Lease),
+		stopping: make(chan struct{}),
+	}
+}
+
+// Run serves on listener and reconciles until ctx is done, then stops cleanly. ready is called once, when requests
+// are answered. It may be called once.
+func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	workers.Go(func() { s.mirror.run(ctx) })
+	if err := s.waitSynced(ctx); err != nil {
+		listener.Close()
+		return err
+	}
+	workers.Go(func() { s.newReconciler().run(ctx) })
+
+	server, checks := s.newGRPC()
+	workers.Go(func() { s.followHealth(ctx, checks) })
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	ready()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	close(s.stopping)
+	checks.Shutdown()
+	timer := time.AfterFunc(gracefulStopMax, server.Stop)
+	defer timer.Stop()
+	server.GracefulStop()
+	return nil
+}
+
+func (s *Server) waitSynced(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, firstSyncMax)
+	defer cancel()
+	_, err := s.mirror.wait(waiting, func(v *view) bool { return v.revision > 0 })
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("read etcd: no answer within %s", firstSyncMax)
+	}
+	return err
+}
+
+func (s *Server) newReconciler() *reconciler {
+	host, _ := os.Hostname() // an unknown host only makes the instance's name poorer
+	return &reconciler{
+		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, ttl: s.config.Lease, isSole: s.config.IsSole,
+		instance: fmt.Sprintf("%s/%d", host, os.Getpid()),
+	}
+}
+
+func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(s.observeUnary),
+		grpc.ChainStreamInterceptor(s.observeStream),
+		// Agents behind a dead link are noticed, and their own pings allowed.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	)
+	api.RegisterControlServiceServer(server, s)
+	api.RegisterTargetServiceServer(server, s)
+	api.RegisterDrainServiceServer(server, s)
+	checks := health.NewServer()
+	healthpb.RegisterHealthServer(server, checks)
+	reflection.Register(server)
+	return server, checks
+}
+
+// followHealth reports SERVING while etcd is followed.
+func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		state := healthpb.HealthCheckResponse_NOT_SERVING
+		if s.IsHealthy() {
+			state = healthpb.HealthCheckResponse_SERVING
+		}
+		checks.SetServingStatus("", state)
+		checks.SetServingStatus(api.ControlService_ServiceDesc.ServiceName, state)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// IsHealthy says whether the control plane sees its state.
+func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() }
+
+// Statuses lists every stream, for metrics.
+func (s *Server) Statuses() []*api.StreamStatus {
+	now, _ := s.mirror.load()
+	return now.statuses()
+}
+
+func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	response, err := handler(ctx, request)
+	err = asStatus(err)
+	s.observe(info.FullMethod, err, time.Since(start))
+	return response, err
+}
+
+func (s *Server) observeStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	start := time.Now()
+	err := asStatus(handler(server, stream))
+	s.observe(info.FullMethod, err, time.Since(start))
+	return err
+}
+
+func (s *Server) observe(method string, err error, took time.Duration) {
+	if s.config.OnRequest != nil {
+		s.config.OnRequest(method, status.Code(err).String(), took)
+	}
+	if code := status.Code(err); code == codes.Internal || code == codes.Unknown {
+		s.config.Logger.Error("request ended badly", "method", method, "error", err)
+	}
+}
+
+// asStatus gives errors of this package and of etcd a gRPC code. An etcd that does not answer is UNAVAILABLE: the
+// caller may try again.
+func asStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return status.Error(codes.Internal, err.Error())
+}

@@ -1,0 +1,333 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// stepTimeout bounds every wait of a test; it is never what a test measures.
+const stepTimeout = 30 * time.Second
+
+// instance is a control plane in this process, on a real embedded etcd, spoken to over a real connection.
+type instance struct {
+	t       *testing.T
+	control api.ControlServiceClient
+	target  api.TargetServiceClient
+	drain   api.DrainServiceClient
+	conn    *grpc.ClientConn
+	stop    func()
+}
+
+func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
+	t.Helper()
+	server := New(Config{
+		Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), IsSole: isSole, Lease: 2 * time.Second,
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- server.Run(ctx, listener, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	one := dialInstance(t, listener.Addr().String())
+	one.stop = sync.OnceFunc(func() {
+		one.conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(one.stop)
+	return one
+}
+
+func dialInstance(t *testing.T, address string) *instance {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &instance{t: t, conn: conn, control: api.NewControlServiceClient(conn), target: api.NewTargetServiceClient(conn), drain: api.NewDrainServiceClient(conn)}
+}
+
+func (i *instance) context() context.Context {
+	ctx, cancel := context.WithTimeout(i.t.Context(), stepTimeout)
+	i.t.Cleanup(cancel)
+	return ctx
+}
+
+func (i *instance) create(name string) *api.Stream {
+	i.t.Helper()
+	response, err := i.control.CreateStream(i.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return response.Stream
+}
+
+func (i *instance) acquire(name string) (*api.Grant, error) {
+	response, err := i.control.AcquireWriter(i.context(), &api.AcquireWriterRequest{Stream: name, Holder: &api.Holder{Host: "h", Pid: 1, Name: "test"}})
+	return response.GetGrant(), err
+}
+
+// reportTarget says, as a target's daemon does, that these rings are there.
+func (i *instance) reportTarget(id string, rings ...*api.RingState) {
+	i.t.Helper()
+	state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
+	if _, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state}); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+func (i *instance) reportDrain(id string) {
+	i.t.Helper()
+	state := &api.DrainState{Agent: &api.Agent{Id: id, Host: "alpha"}}
+	if _, err := i.drain.ReportDrain(i.context(), &api.ReportDrainRequest{State: state}); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+func ring(stream, target string) *api.RingState {
+	return &api.RingState{Stream: stream, Target: target, Uri: "mem:/dev/shm/" + stream, RingUuid: []byte("0123456789abcdef"),
+		Contract: &api.Contract{Level: api.Level_LEVEL_PERSISTENT}, CapacityBytes: 1 << 20}
+}
+
+// until polls a condition of the control plane through its own interface.
+func (i *instance) until(what string, done func() bool) {
+	i.t.Helper()
+	for deadline := time.Now().Add(stepTimeout); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			i.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (i *instance) status(name string) *api.StreamStatus {
+	i.t.Helper()
+	response, err := i.control.GetStream(i.context(), &api.GetStreamRequest{Name: name})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return response.Stream
+}
+
+func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	first, again := one.create("desk7/orders"), one.create("desk7/orders")
+	if first.StreamId != again.StreamId || first.Salt != again.Salt || uint32(first.Salt) == 0 {
+		t.Errorf("not idempotent: %v then %v", first, again)
+	}
+	if other := one.create("desk7/fills"); other.StreamId == first.StreamId || other.Salt == first.Salt {
+		t.Errorf("id or salt used twice: %v", other)
+	}
+	_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", RingSizeBytes: 1 << 20}})
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "ring size is 67108864, asked for 1048576") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCreateStream_ConcurrentCallsMakeOneStream(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	var group sync.WaitGroup
+	made := make(chan *api.CreateStreamResponse, 40)
+	for n := range 40 {
+		group.Go(func() {
+			response, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", n%10)}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			made <- response
+		})
+	}
+	group.Wait()
+	close(made)
+	ids, newCount := map[uint32]string{}, 0
+	for response := range made {
+		name := response.Stream.Spec.Name
+		if other, ok := ids[response.Stream.StreamId]; ok && other != name {
+			t.Errorf("stream id %d given to %s and %s", response.Stream.StreamId, other, name)
+		}
+		ids[response.Stream.StreamId] = name
+		if response.IsNew {
+			newCount++
+		}
+	}
+	if newCount != 10 || len(ids) != 10 {
+		t.Errorf("%d new, %d ids, want 10", newCount, len(ids))
+	}
+}
+
+func TestAcquireWriter_HandsOutAHigherEpochEachTime(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	one.reportTarget("t1")
+	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	seen := ring("a", "t1")
+	seen.WriterEpoch, seen.IsWriterHeld = 6, true // opened by its URI alone, and alive
+	one.reportTarget("t1", seen)
+	var group sync.WaitGroup
+	var mutex sync.Mutex
+	epochs := map[uint32]bool{}
+	for range 50 {
+		group.Go(func() {
+			grant, err := one.acquire("a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			if epochs[grant.Epoch] || grant.Epoch <= 6 {
+				t.Errorf("epoch %d given twice, or not above the ring's", grant.Epoch)
+			}
+			epochs[grant.Epoch] = true
+		})
+	}
+	group.Wait()
+	if got := one.status("a"); got.EpochGranted != 56 || got.LastGrant.Epoch != 56 {
+		t.Errorf("granted %d, last grant %v", got.EpochGranted, got.LastGrant)
+	}
+}
+
+func TestAcquireWriter_WithoutRing(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	if _, err := one.acquire("nobody"); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("unknown stream: %v", err)
+	}
+	one.create("a")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a"}); err == nil {
+		t.Error("granted without a ring")
+	}
+	one.reportTarget("t1", &api.RingState{Stream: "a", Target: "t1", Error: "foreign bytes: run this"})
+	if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "run this") {
+		t.Errorf("ring in error: %v", err)
+	}
+	if got := one.status("a"); got.Condition != api.Condition_CONDITION_ERROR || got.EpochGranted != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestAcquireWriter_WaitsForARingThatIsBeingMade(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	got := make(chan error, 1)
+	go func() {
+		_, err := one.acquire("a")
+		got <- err
+	}()
+	one.reportTarget("t1", ring("a", "t1"))
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := watch.Recv(); err != nil || len(first.Rings) != 0 {
+		t.Fatalf("got %v, %v", first, err)
+	}
+	stream := one.create("a")
+	next, err := watch.Recv()
+	if err != nil || len(next.Rings) != 1 || next.Rings[0].Target != "t1" || next.Rings[0].Stream.Salt != stream.Salt {
+		t.Fatalf("got %v, %v", next, err)
+	}
+}
+
+func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	one.reportDrain("d1")
+	one.reportTarget("t1", ring("a", "t1"))
+	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
+	one.reportDrain("d2")
+	first := one.status("a").Assignment
+	// d1 says nothing more; d2 and the target do. The lease of d1 is what ends it.
+	one.until("d2 has it", func() bool {
+		one.reportDrain("d2")
+		one.reportTarget("t1", ring("a", "t1"))
+		return one.status("a").Assignment.Drain == "d2"
+	})
+	if got := one.status("a"); got.Assignment.Generation != first.Generation+1 || !got.IsDrainAlive {
+		t.Errorf("got %v", got)
+	}
+	one.reportDrain("d1")
+	if got := one.status("a").Assignment.Drain; got != "d2" {
+		t.Errorf("the returned drain took it back: %q", got)
+	}
+}
+
+func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
+	etcd := openEtcd(t, t.TempDir())
+	first, second := startInstance(t, etcd, false), startInstance(t, etcd, false)
+	first.reportTarget("t1")
+	first.create("a")
+	second.until("a is placed", func() bool {
+		response, err := second.control.GetStream(second.context(), &api.GetStreamRequest{Name: "a"})
+		return err == nil && len(response.Stream.RingSpecs) == 1
+	})
+	first.stop()
+	second.create("b")
+	second.until("b is placed by the other instance", func() bool {
+		second.reportTarget("t1")
+		return len(second.status("b").RingSpecs) == 1
+	})
+}
+
+func TestRun_HealthAndReflectionAreServed(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.until("serving", func() bool {
+		response, err := healthpb.NewHealthClient(one.conn).Check(one.context(), &healthpb.HealthCheckRequest{Service: "farlog.v1.ControlService"})
+		return err == nil && response.Status == healthpb.HealthCheckResponse_SERVING
+	})
+	talk, err := reflectionpb.NewServerReflectionClient(one.conn).ServerReflectionInfo(one.context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	if err := talk.Send(request); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := talk.Recv()
+	if err != nil || !strings.Contains(answer.String(), "farlog.v1.DrainService") {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+func TestRegister_BadAgentIsRefused(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	for _, id := range []string{"", "a/b", "a\nb", strings.Repeat("x", 200)} {
+		state := &api.TargetState{Agent: &api.Agent{Id: id}}
+		if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%q: got %v", id, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// holderNameLenMax keeps a holder within the writer_id of the superblock.
+const holderNameLenMax = 64
+
+// CreateStream implements farlog.v1.ControlService.
+func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
+	spec, err := completeSpec(request.Spec)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	stream, isNew, revision, err := s.specs.createStream(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if difference := specDifference(stream.Spec, spec); difference != "" {
+		return nil, status.Errorf(codes.AlreadyExists, "stream %q exists: its %s", spec.Name, difference)
+	}
+	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+		return nil, err
+	}
+	return &api.CreateStreamResponse{Stream: stream, IsNew: isNew}, nil
+}
+
+// ListStreams implements farlog.v1.ControlService.
+func (s *Server) ListStreams(context.Context, *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return &api.ListStreamsResponse{Streams: now.statuses()}, nil
+}
+
+// GetStream implements farlog.v1.ControlService.
+func (s *Server) GetStream(_ context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if now.streams[request.Name] == nil {
+		return nil, unknownStream(request.Name)
+	}
+	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
+}
+
+// ListAgents implements farlog.v1.ControlService.
+func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListAgentsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListAgentsResponse{TargetsAlive: sortedKeys(now.liveTargets), DrainsAlive: sortedKeys(now.liveDrains)}
+	for _, id := range sortedKeys(now.targets) {
+		response.Targets = append(response.Targets, now.targets[id])
+	}
+	for _, id := range sortedKeys(now.drains) {
+		response.Drains = append(response.Drains, now.drains[id])
+	}
+	return response, nil
+}
+
+// AcquireWriter implements farlog.v1.ControlService. The order matters: the ring must be there, then the epoch is
+// persisted, then it is told.
+func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
+	if err := checkHolder(request.Holder); err != nil {
+		return nil, err
+	}
+	ring, stream, err := s.waitRing(ctx, request.Stream)
+	if err != nil {
+		return nil, err
+	}
+	grant := &api.Grant{
+		Stream:       request.Stream,
+		StreamId:     stream.StreamId,
+		Members:      []*api.Member{{Uri: ring.Uri, RingUuid: ring.RingUuid, Target: ring.Target}},
+		K:            stream.K,
+		Level:        stream.Spec.Level,
+		Policy:       stream.Spec.Policy,
+		RecordLenMax: stream.Spec.RecordLenMax,
+		Deadline:     stream.Spec.Deadline,
+		Holder:       request.Holder,
+	}
+	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
+	granted, err := s.specs.nextEpoch(ctx, grant, max(ring.WriterEpoch, ring.EpochMin))
+	if err != nil {
+		return nil, err
+	}
+	if s.config.OnGrant != nil {
+		s.config.OnGrant(request.Stream)
+	}
+	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid())
+	return &api.AcquireWriterResponse{Grant: granted}, nil
+}
+
+// waitRing waits, within the call's deadline and acquireWaitMax, for a stream's ring to be ready.
+func (s *Server) waitRing(ctx context.Context, name string) (*api.RingState, *api.Stream, error) {
+	if err := s.checkStream(ctx, name); err != nil {
+		return nil, nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, acquireWaitMax)
+	defer cancel()
+	isDecided := func(v *view) bool {
+		ring := reconcile.SeenRing(v.targets, v.rings[name])
+		return v.streams[name] != nil && ring != nil && (len(ring.RingUuid) > 0 || ring.Error != "")
+	}
+	now, err := s.mirror.wait(waiting, isDecided)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	if err != nil {
+		_, reason := conditionOf(now.status(name), len(now.liveTargets))
+		return nil, nil, status.Errorf(codes.Unavailable, "stream %q has no ring: %s", name, reason)
+	}
+	ring := reconcile.SeenRing(now.targets, now.rings[name])
+	if len(ring.RingUuid) == 0 {
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, ring.Error)
+	}
+	return ring, now.streams[name], nil
+}
+
+// checkStream asks etcd itself, so that a stream made through another instance a moment ago is known.
+func (s *Server) checkStream(ctx context.Context, name string) error {
+	got, err := s.config.Client.Get(ctx, keyStreams+name, clientv3.WithCountOnly())
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "read stream %q: %s", name, err)
+	}
+	if got.Count == 0 {
+		return unknownStream(name)
+	}
+	return nil
+}
+
+// fresh is the view, unless it is known to be old.
+func (s *Server) fresh() (*view, error) {
+	if !s.IsHealthy() {
+		return nil, status.Error(codes.Unavailable, "the control plane cannot read its etcd")
+	}
+	now, _ := s.mirror.load()
+	return now, nil
+}
+
+func (v *view) statuses() []*api.StreamStatus {
+	list := make([]*api.StreamStatus, 0, len(v.streams))
+	for _, name := range sortedKeys(v.streams) {
+		list = append(list, v.status(name))
+	}
+	return list
+}
+
+func unknownStream(name string) error {
+	return status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)
+}
+
+func checkHolder(holder *api.Holder) error {
+	for _, text := range []string{holder.GetHost(), holder.GetName()} {
+		if len(text) > holderNameLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
+			return status.Errorf(codes.InvalidArgument, "holder %q: expected at most %d bytes without control characters", text, holderNameLenMax)
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](things map[string]V) []string {
+	keys := make([]string, 0, len(things))
+	for key := range things {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

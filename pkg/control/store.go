@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// kNeeded is the number of members an acknowledgement waits for; a stream has one member in this form.
+const kNeeded = 1
+
+// specStore changes the wanted state. Every change is one etcd transaction that holds only if what it was decided on
+// is still so; a lost race reads again. Nothing is answered before etcd has committed it.
+type specStore struct{ client *clientv3.Client }
+
+// createStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
+func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+	key := keyStreams + spec.Name
+	for {
+		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyStreamID)).Commit()
+		if err != nil {
+			return nil, false, 0, fmt.Errorf("read stream %q: %w", spec.Name, err)
+		}
+		if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			stream := new(api.Stream)
+			return stream, false, got.Header.Revision, decode(key, kvs[0].Value, stream)
+		}
+		last, guard, err := counter(keyStreamID, got.Responses[1].GetResponseRange().Kvs)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		stream, value, err := newStream(spec, last+1)
+		if err != nil {
+			return nil, false, 0, err
+		}
+		put, err := s.client.Txn(ctx).
+			If(guard, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, value), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last+1), 10))).
+			Commit()
+		if err != nil {
+			return nil, false, 0, fmt.Errorf("create stream %q: %w", spec.Name, err)
+		}
+		if put.Succeeded {
+			return stream, true, put.Header.Revision, nil
+		}
+	}
+}
+
+// nextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
+// written in the same transaction, so that what is known about a holder is never newer or older than its epoch.
+func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32) (*api.Grant, error) {
+	key := keyEpochs + grant.Stream
+	for {
+		got, err := s.client.Get(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
+		}
+		last, guard, err := counter(key, got.Kvs)
+		if err != nil {
+			return nil, err
+		}
+		if last = max(last, least); last == math.MaxUint32 {
+			return nil, fmt.Errorf("stream %q: epochs are used up (%d)", grant.Stream, last)
+		}
+		granted := proto.Clone(grant).(*api.Grant)
+		granted.Epoch = last + 1
+		granted.Granted = timestamppb.New(time.Now())
+		value, err := encode(granted)
+		if err != nil {
+			return nil, err
+		}
+		put, err := s.client.Txn(ctx).If(guard).
+			Then(clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10)), clientv3.OpPut(keyGrants+grant.Stream, value)).
+			Commit()
+		if err != nil {
+			return nil, fmt.Errorf("persist epoch %d of stream %q: %w", granted.Epoch, grant.Stream, err)
+		}
+		if put.Succeeded {
+			return granted, nil
+		}
+	}
+}
+
+func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
+	salt, err := newSalt()
+	if err != nil {
+		return nil, "", err
+	}
+	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: kNeeded, Created: timestamppb.New(time.Now())}
+	value, err := encode(stream)
+	return stream, value, err
+}
+
+// newSalt is 64 random bits, not zero in the low half (docs/format.md §1).
+func newSalt() (uint64, error) {
+	var raw [8]byte
+	for {
+		if _, err := rand.Read(raw[:]); err != nil {
+			return 0, fmt.Errorf("draw salt: %w", err)
+		}
+		if salt := binary.LittleEndian.Uint64(raw[:]); uint32(salt) != 0 {
+			return salt, nil
+		}
+	}
+}
+
+// counter reads a decimal counter (absent = 0) and makes the condition that nobody has changed it since.
+func counter(key string, kvs []*mvccpb.KeyValue) (uint32, clientv3.Cmp, error) {
+	if len(kvs) == 0 {
+		return 0, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), nil
+	}
+	value, err := strconv.ParseUint(string(kvs[0].Value), 10, 32)
+	if err != nil {
+		return 0, clientv3.Cmp{}, fmt.Errorf("etcd key %q holds %q: expected a decimal number", key, kvs[0].Value)
+	}
+	return uint32(value), clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision), nil
+}
