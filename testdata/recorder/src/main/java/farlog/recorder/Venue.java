@@ -182,7 +182,11 @@ final class Venue extends ApplicationAdapter {
     private void executeList(final String listId, final SessionID session) {
         final List<VenueOrder> entries = lists.remove(listId);
         entries.forEach(order -> order.isBidding = false);
-        entries.forEach(this::acknowledge);
+        for (final VenueOrder order : entries) {
+            if (!isRefused(order)) {
+                acknowledge(order);
+            }
+        }
     }
 
     // ---- trades
