@@ -205,7 +205,9 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 	}
 }
 
-static int nothing_read(const struct farlog_reader *reader, const struct pass *pass, struct farlog_batch *batch)
+/* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not missing. */
+static int nothing_read(const struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn,
+	struct farlog_batch *batch)
 {
 	uint64_t lsn = reader->cursor.lsn;
 
@@ -215,7 +217,7 @@ static int nothing_read(const struct farlog_reader *reader, const struct pass *p
 	}
 	if (!reader->is_drain && region_load_word(reader->region, LAYOUT_CREDIT_OFF) > lsn)
 		return FARLOG_OVERRUN;
-	if (region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF) > lsn)
+	if (durable_lsn > lsn)
 		return FARLOG_CORRUPT;
 	return FARLOG_NOT_YET;
 }
@@ -235,6 +237,7 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
+	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
 	uint64_t hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	bool is_tentative = false;
 
@@ -254,7 +257,7 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	if (is_tentative && pass.used > pass.tentative_from)
 		confirm_tip(reader, &pass);
 	if (pass.used == 0)
-		return nothing_read(reader, &pass, batch);
+		return nothing_read(reader, &pass, durable_lsn, batch);
 	fill_batch(reader, &pass, batch);
 	return FARLOG_OK;
 }
