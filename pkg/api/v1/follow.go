@@ -1,0 +1,72 @@
+package apiv1
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+// How fast an agent that has lost the control plane tries again. The longest delay is well below an agent's lease, so
+// that a restart of the control plane costs nobody an assignment.
+const (
+	retryDelayLeast = 100 * time.Millisecond
+	retryDelayMost  = time.Second
+	dialTimeout     = 2 * time.Second
+)
+
+// Dial makes a connection to a control plane. It does not wait: calls fail with Unavailable while there is none.
+func Dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: retryDelayLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryDelayMost},
+			MinConnectTimeout: dialTimeout,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}))
+}
+
+// Follow keeps a watch open until ctx is done: it opens it, hands every message to onMessage in order, and opens it
+// again, with backoff, whenever it breaks. onDown hears of the first failure after each message. Both are called from
+// this goroutine.
+func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error), onMessage func(*M), onDown func(error)) {
+	delay, isDown := retryDelayLeast, false
+	for {
+		err := followOnce(ctx, open, func(message *M) {
+			delay, isDown = retryDelayLeast, false
+			onMessage(message)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if !isDown {
+			isDown = true
+			onDown(err)
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return
+		}
+		delay = min(2*delay, retryDelayMost)
+	}
+}
+
+func followOnce[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error), onMessage func(*M)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		message, err := watch.Recv()
+		if err != nil {
+			return err
+		}
+		onMessage(message)
+	}
+}

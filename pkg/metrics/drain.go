@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DrainSample is how far a drain has come with one stream.
+type DrainSample struct {
+	Stream                              string
+	StoredLSN, HeadLSN                  uint64
+	Records, Bytes, Batches, Duplicates uint64
+	LagBytes, LagRecords                uint64
+	LagAge                              time.Duration
+	IsFailing                           bool // it reports an error and tries again
+}
+
+// Drain observes what a drain does; the samples are read at the time of the scrape.
+type Drain struct {
+	syncs   *prometheus.HistogramVec
+	restart *prometheus.CounterVec
+}
+
+// NewDrain makes and registers the metrics of a drain.
+func NewDrain(registry prometheus.Registerer, samples func() []DrainSample) *Drain {
+	drain := &Drain{
+		syncs: newLatency("store", "sync_seconds", "Time to make one batch durable in the store.", "stream"),
+		restart: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: "drain", Name: "restarts_total", Help: "Times the draining of a stream ended with an error and was begun again.",
+		}, []string{"stream"}),
+	}
+	registry.MustRegister(drain.syncs, drain.restart, drainCollector{samples})
+	return drain
+}
+
+// OnSync records one sync of the store.
+func (d *Drain) OnSync(stream string, took time.Duration) {
+	d.syncs.WithLabelValues(stream).Observe(took.Seconds())
+}
+
+// OnRestart records that draining a stream ended with an error.
+func (d *Drain) OnRestart(stream string) { d.restart.WithLabelValues(stream).Inc() }
+
+var (
+	drainRecords    = desc("drain", "records_total", "Records stored since the drain started.", "stream")
+	drainBytes      = desc("drain", "stored_bytes_total", "Bytes stored since the drain started.", "stream")
+	drainBatches    = desc("drain", "batches_total", "Batches stored since the drain started.", "stream")
+	drainDuplicates = desc("drain", "duplicates_total", "Records read again that the store already had.", "stream")
+	drainStoredLSN  = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
+	drainHeadLSN    = desc("drain", "head_lsn", "Head that the drain has given back to the writer.", "stream")
+	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
+	drainLagRecords = desc("drain", "lag_records", "Records appended and not yet stored, as the drain sees them.", "stream")
+	drainLagSeconds = desc("drain", "lag_seconds", "Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
+	drainFailing    = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
+)
+
+type drainCollector struct{ samples func() []DrainSample }
+
+func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, one := range []*prometheus.Desc{drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN, drainHeadLSN,
+		drainLagBytes, drainLagRecords, drainLagSeconds, drainFailing} {
+		descs <- one
+	}
+}
+
+func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
+	for _, sample := range c.samples() {
+		metrics <- counter(drainRecords, sample.Records, sample.Stream)
+		metrics <- counter(drainBytes, sample.Bytes, sample.Stream)
+		metrics <- counter(drainBatches, sample.Batches, sample.Stream)
+		metrics <- counter(drainDuplicates, sample.Duplicates, sample.Stream)
+		metrics <- gauge(drainStoredLSN, float64(sample.StoredLSN), sample.Stream)
+		metrics <- gauge(drainHeadLSN, float64(sample.HeadLSN), sample.Stream)
+		metrics <- gauge(drainLagBytes, float64(sample.LagBytes), sample.Stream)
+		metrics <- gauge(drainLagRecords, float64(sample.LagRecords), sample.Stream)
+		metrics <- gauge(drainLagSeconds, sample.LagAge.Seconds(), sample.Stream)
+		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
+	}
+}
