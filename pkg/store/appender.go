@@ -1,0 +1,335 @@
+package store
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// Appender writes one stream. It is used by one goroutine, and by one process: the stream's lock refuses a second one.
+//
+// Memory: a copy of one batch, for the hash that is made while the disk works, and a few hundred bytes per 64 KiB of the segment.
+type Appender struct {
+	store  *Store
+	dir    streamDir
+	source Source
+	key    ed25519.PrivateKey
+	lock   io.Closer
+
+	generation uint64
+	active     *segment // takes the next batch; nil: the next batch begins one
+	accepted   state    // after the last Append
+	synced     state    // after the last Sync
+	hash       hasher
+	rollover   rollover
+	broken     error
+	isClosed   bool
+}
+
+// segment is the one that is being written.
+type segment struct {
+	file   File
+	name   string
+	header segmentHeader
+	size   int64
+	mark   mark
+}
+
+// state is all that an append moves; copying it keeps a place to go back to.
+type state struct {
+	chain   chain
+	lastLSN uint64
+	end     int64 // offset after the last record in the active segment
+	sum     summary
+}
+
+// Checkpoint is where a stream stands: its last record, and what the next one must be.
+type Checkpoint struct {
+	Epoch   uint32
+	LSN     uint64
+	NextLSN uint64
+	NextSeq uint64
+	OK      bool // false: the stream holds nothing of this ring yet
+}
+
+// Last is the last record that was accepted. After OpenStream and after Sync everything up to it is synced; a Sync that fails
+// takes it back to the last one that did not.
+func (a *Appender) Last() Checkpoint {
+	c := a.accepted.chain
+	return Checkpoint{Epoch: c.Epoch, LSN: a.accepted.lastLSN, NextLSN: c.LSN, NextSeq: c.Seq, OK: c.isBegun}
+}
+
+// Append writes a batch of whole records, back to back as a reader of the ring gives them (a PAD as its 64 bytes), behind the
+// last record. Records at or below the last one by (epoch, lsn) are dropped and counted as duplicates; PADs count as neither.
+// CRCs are not checked again. The batch may be reused when Append returns; it is durable after Sync.
+//
+// Errors: ErrOutOfOrder, ErrTooLarge, ErrNoSpace, ErrBroken, ErrClosed, or of the file system. Nothing of the batch is accepted then. Where a new
+// segment was begun, a failed sync of the one before has the consequences that Sync states.
+func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
+	if err := a.usable(); err != nil {
+		return 0, 0, err
+	}
+	fresh, duplicates, err := a.dropStored(batch)
+	if err != nil || len(fresh) == 0 {
+		return 0, duplicates, err
+	}
+	isRoll := a.active == nil || a.accepted.end+int64(len(fresh)) > a.active.size
+	next, first, stored, err := a.plan(fresh, isRoll)
+	if err != nil {
+		return 0, duplicates, err
+	}
+	if isRoll {
+		err = a.roll(first, len(fresh))
+	} else {
+		err = a.renewHeader(first)
+	}
+	if err != nil {
+		return 0, duplicates, err
+	}
+	if err := a.write(fresh); err != nil {
+		return 0, duplicates, err
+	}
+	a.accepted = next
+	return stored, duplicates, nil
+}
+
+// Sync makes everything accepted durable. On an error the appender goes back to the last Sync that worked: Last says so, and what was
+// appended since must be appended again. Errors: ErrNoSpace, ErrBroken, ErrClosed, or of the file system.
+func (a *Appender) Sync() error {
+	if err := a.usable(); err != nil {
+		return err
+	}
+	if a.active == nil {
+		return nil
+	}
+	if err := a.syncActive(); err != nil {
+		return err
+	}
+	return a.writeMark()
+}
+
+// Close syncs, waits for work in the background, and gives the lock back. Safe to call twice.
+func (a *Appender) Close() error {
+	if a.isClosed {
+		return nil
+	}
+	err := a.broken
+	if err == nil {
+		err = a.Sync()
+	}
+	a.isClosed = true
+	a.hash.wait()
+	a.rollover.collect()
+	if a.rollover.retired != nil && err == nil {
+		err = a.rollover.sealNow()
+	}
+	if a.active != nil {
+		// The last mark, so that damage to any record of a closed store is told from a torn tail.
+		if syncErr := a.active.file.Sync(); err == nil {
+			err = wrap("sync", a.active.name, syncErr)
+		}
+		if closeErr := a.active.file.Close(); err == nil {
+			err = wrap("close", a.active.name, closeErr)
+		}
+	}
+	if closeErr := a.rollover.close(); err == nil {
+		err = closeErr
+	}
+	if closeErr := a.lock.Close(); err == nil {
+		err = wrap("unlock", a.dir.path, closeErr)
+	}
+	return err
+}
+
+func (a *Appender) usable() error {
+	switch {
+	case a.isClosed:
+		return fmt.Errorf("%w: %s", ErrClosed, a.dir.path)
+	case a.broken != nil:
+		return fmt.Errorf("%w: %s: %w", ErrBroken, a.dir.path, a.broken)
+	}
+	return nil
+}
+
+// dropStored cuts the records off the front of a batch that the stream already has.
+func (a *Appender) dropStored(batch []byte) (fresh []byte, duplicates int, err error) {
+	at := a.accepted.chain
+	for len(batch) > 0 {
+		h, length, err := a.header(batch)
+		if err != nil {
+			return nil, duplicates, err
+		}
+		if !at.isBegun || h.Epoch > at.Epoch || (h.Epoch == at.Epoch && h.LSN >= at.LSN) {
+			break
+		}
+		if !h.Flags.IsPad() {
+			duplicates++
+		}
+		batch = batch[length:]
+	}
+	return batch, duplicates, nil
+}
+
+// header reads the header at the front of a batch and the length of its record there.
+func (a *Appender) header(batch []byte) (record.Header, uint64, error) {
+	h, err := record.ParseHeader(batch)
+	if err != nil {
+		return h, 0, fmt.Errorf("%w: %s: after lsn %d: %w", ErrOutOfOrder, a.source.StreamName, a.accepted.lastLSN, err)
+	}
+	length := h.StoredLen(a.source.Align)
+	if length > uint64(len(batch)) {
+		return h, 0, fmt.Errorf("%w: %s: record at lsn %d has %d bytes, the batch ends after %d",
+			ErrOutOfOrder, a.source.StreamName, h.LSN, length, len(batch))
+	}
+	return h, length, nil
+}
+
+// plan walks the headers of a batch and computes the state after it, without touching anything.
+func (a *Appender) plan(fresh []byte, isRoll bool) (next state, first record.Header, stored int, err error) {
+	next = a.accepted
+	if isRoll {
+		next.sum, next.end = summary{}, segmentDataOffset
+	}
+	for isFirst := true; len(fresh) > 0; isFirst = false {
+		h, length, err := a.header(fresh)
+		if err != nil {
+			return next, first, 0, err
+		}
+		if _, err := next.chain.check(h); err != nil {
+			return next, first, 0, fmt.Errorf("%w: %s: record at lsn %d, seq %d, epoch %d: %w",
+				ErrOutOfOrder, a.source.StreamName, h.LSN, h.Seq, h.Epoch, err)
+		}
+		if isFirst {
+			first = h
+		}
+		next.sum.add(h, next.end, h.Epoch > next.chain.Epoch)
+		next.chain.advance(h, a.source.Align)
+		next.lastLSN = h.LSN
+		next.end += int64(length)
+		if !h.Flags.IsPad() {
+			stored++
+		}
+		fresh = fresh[length:]
+	}
+	return next, first, stored, nil
+}
+
+// write puts the bytes behind the last record; on failure the place is zero again.
+func (a *Appender) write(fresh []byte) error {
+	a.hash.write(fresh)
+	if _, err := a.active.file.WriteAt(fresh, a.accepted.end); err != nil {
+		return a.takeBack(a.accepted, a.accepted.end+int64(len(fresh)), wrap("append to", a.active.name, err))
+	}
+	return nil
+}
+
+// takeBack returns to a state and zeroes what was written to the active segment beyond it, up to dirtyEnd. The hash goes back to
+// the last sync and takes in what the state holds beyond that.
+func (a *Appender) takeBack(to state, dirtyEnd int64, cause error) error {
+	a.accepted = to
+	if err := a.active.file.Zero(to.end, dirtyEnd-to.end); err != nil {
+		a.broken = wrap("take back an append to", a.active.name, err)
+		return cause
+	}
+	if err := a.hash.restore(a.active.file, a.synced.end, to.end); err != nil {
+		a.broken = wrap("read", a.active.name, err)
+	}
+	return cause
+}
+
+func (a *Appender) syncActive() error {
+	if a.accepted.end == a.synced.end {
+		return nil
+	}
+	if err := a.active.file.Sync(); err != nil {
+		return a.takeBack(a.synced, a.accepted.end, wrap("sync", a.active.name, err))
+	}
+	a.hash.keep()
+	a.synced = a.accepted
+	return nil
+}
+
+// writeMark says in the segment how far it is synced. The next sync makes the mark itself durable; until then it serves after a
+// crash of the process.
+func (a *Appender) writeMark() error {
+	if a.active.mark.syncedOffset == a.synced.end || a.synced.end == segmentDataOffset {
+		return nil
+	}
+	m := mark{syncedOffset: a.synced.end, count: a.active.mark.count + 1}
+	if _, err := a.active.file.WriteAt(m.encode(a.source.Salt), m.offset()); err != nil {
+		return wrap("mark", a.active.name, err)
+	}
+	a.active.mark = m
+	return nil
+}
+
+// hasher makes the SHA-256 of a segment while the disk works: a copy of the batch is hashed in the background until the next
+// write, keep or restore.
+type hasher struct {
+	isInline bool
+	sum      hash.Hash
+	kept     hash.Hash // as of the last sync
+	batch    []byte
+	busy     chan struct{}
+}
+
+func (x *hasher) write(fresh []byte) {
+	x.wait()
+	if x.isInline {
+		_, _ = x.sum.Write(fresh)
+		return
+	}
+	x.batch = append(x.batch[:0], fresh...)
+	x.busy = make(chan struct{})
+	go func(done chan struct{}) {
+		_, _ = x.sum.Write(x.batch)
+		close(done)
+	}(x.busy)
+}
+
+func (x *hasher) wait() {
+	if x.busy != nil {
+		<-x.busy
+		x.busy = nil
+	}
+}
+
+// keep remembers the hash of what is synced.
+func (x *hasher) keep() {
+	x.wait()
+	x.kept = cloneHash(x.sum)
+}
+
+// restore goes back to the last sync and takes in the bytes of the file from there to end.
+func (x *hasher) restore(file io.ReaderAt, from, end int64) error {
+	x.wait()
+	x.sum = cloneHash(x.kept)
+	_, err := io.Copy(x.sum, io.NewSectionReader(file, from, end-from))
+	return err
+}
+
+func (x *hasher) begin(header []byte) {
+	x.wait()
+	sum := sha256.New()
+	_, _ = sum.Write(header)
+	x.sum = sum
+	x.keep()
+}
+
+func (x *hasher) digest() [sha256.Size]byte {
+	x.wait()
+	return [sha256.Size]byte(x.sum.Sum(nil))
+}
+
+// cloneHash copies the state of a SHA-256, which always can be cloned.
+func cloneHash(sum hash.Hash) hash.Hash {
+	copied, err := sum.(hash.Cloner).Clone()
+	if err != nil {
+		panic(fmt.Sprintf("clone SHA-256: %v", err))
+	}
+	return copied
+}

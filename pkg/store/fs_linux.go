@@ -1,0 +1,168 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the file system of the machine.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	file, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, plainPathError(err)
+	}
+	return &osFile{file}, nil
+}
+
+func (osFS) Mkdir(name string, perm fs.FileMode) error { return plainPathError(os.Mkdir(name, perm)) }
+func (osFS) Rename(from, to string) error              { return plainPathError(os.Rename(from, to)) }
+func (osFS) Remove(name string) error                  { return plainPathError(os.Remove(name)) }
+
+func (osFS) ReadDir(name string) ([]string, error) {
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, plainPathError(err)
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+	}
+	return names, nil
+}
+
+func (osFS) SyncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return plainPathError(err)
+	}
+	err = dir.Sync()
+	if closeErr := dir.Close(); err == nil {
+		err = closeErr
+	}
+	return plainPathError(err)
+}
+
+func (osFS) Lock(name, holder string) (io.Closer, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, plainPathError(err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		text := make([]byte, 256)
+		n, _ := file.ReadAt(text, 0)
+		file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrLocked, strings.TrimSpace(string(text[:n])))
+		}
+		return nil, err
+	}
+	// The text only helps people; the lock is the flock.
+	if err := file.Truncate(0); err == nil {
+		_, _ = file.WriteAt([]byte(holder+"\n"), 0)
+	}
+	return file, nil
+}
+
+// plainPathError takes the operation and the path off an error of package os: the store's own text names both.
+func plainPathError(err error) error {
+	var pathErr *fs.PathError
+	var linkErr *os.LinkError
+	switch {
+	case errors.As(err, &pathErr):
+		return pathErr.Err
+	case errors.As(err, &linkErr):
+		return linkErr.Err
+	}
+	return err
+}
+
+type osFile struct{ *os.File }
+
+func (f *osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, plainPathError(err)
+	}
+	if info.IsDir() {
+		return 0, unix.EISDIR
+	}
+	return info.Size(), nil
+}
+
+func (f *osFile) Truncate(size int64) error {
+	return plainPathError(f.File.Truncate(size))
+}
+
+func (f *osFile) Allocate(size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return f.Truncate(size)
+	}
+	return err
+}
+
+// Zero lets the file system do it where it can (ext4, xfs: at once; tmpfs: by giving the pages back and taking new ones).
+func (f *osFile) Zero(off, length int64) error {
+	if length <= 0 {
+		return nil
+	}
+	fd := int(f.Fd())
+	if err := unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE, off, length); !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+	if err == nil {
+		return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, off, length)
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	return f.writeZeros(off, length)
+}
+
+func (f *osFile) writeZeros(off, length int64) error {
+	zeros := make([]byte, min(length, 1<<20))
+	for length > 0 {
+		n, err := f.WriteAt(zeros[:min(length, int64(len(zeros)))], off)
+		if err != nil {
+			return plainPathError(err)
+		}
+		off, length = off+int64(n), length-int64(n)
+	}
+	return nil
+}
+
+func (f *osFile) WriteAt(raw []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(raw, off)
+	return n, plainPathError(err)
+}
+
+func (f *osFile) Sync() error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func (f *osFile) SetReadOnly() error { return plainPathError(f.Chmod(0o444)) }
+
+// holderText says who takes a lock: it is what the next one is told.
+func holderText() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("host=%s pid=%d program=%s", host, os.Getpid(), path.Base(os.Args[0]))
+}

@@ -1,0 +1,424 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// ReaderOptions choose what a Reader gives. The zero value gives the application's records that count.
+type ReaderOptions struct {
+	IncludeControl    bool // PAD, EPOCH, HEARTBEAT, SEAL and GAP records as well
+	IncludeSuperseded bool // records that a later epoch replaced as well
+}
+
+// Item is a record and where it lies. Its bytes are good until the next call of the reader.
+type Item struct {
+	record.Record
+	Generation   uint64
+	Segment      uint64
+	Offset       int64
+	IsSuperseded bool
+}
+
+// Reader goes along one stream, oldest first, across segments, also while an appender in another process writes it: then it may give
+// records that are written but not yet synced. It takes no lock and writes nothing. One goroutine at a time. Memory: one buffer of
+// 256 KiB or the longest record, and a few words per segment.
+type Reader struct {
+	store    *Store
+	dir      streamDir
+	options  ReaderOptions
+	segments []readable
+	marks    []mark64
+
+	at     int // index in segments
+	file   File
+	scan   *scanner
+	chain  chain
+	cutoff cutoff
+	last   recordPlace // the last record given
+	from   filter
+	// isRechecked: the end of this segment was read again after the next one had begun, so it is the end.
+	isRechecked bool
+}
+
+// readable is what a reader knows of a segment.
+type readable struct {
+	found
+	lowLSN uint64 // least lsn in it
+}
+
+// mark64 is an epoch's begin with its generation.
+type mark64 struct {
+	generation uint64
+	EpochMark
+}
+
+type recordPlace struct {
+	generation uint64
+	epoch      uint32
+	lsn        uint64
+	isAny      bool
+}
+
+// filter skips what lies before the place that was sought.
+type filter struct {
+	generation uint64
+	lsn        uint64
+	ts         uint64
+}
+
+// cutoff caches, for one epoch, the lsn from which on its records are superseded.
+type cutoff struct {
+	generation uint64
+	epoch      uint32
+	lsn        uint64
+}
+
+const neverSuperseded = ^uint64(0)
+
+// OpenReader opens a stream for reading, at its start. Errors: ErrNotFound, ErrCorrupt.
+func (s *Store) OpenReader(stream string, options ReaderOptions) (*Reader, error) {
+	dir := s.streamDir(stream)
+	list, err := dir.list()
+	if isNotExist(err) {
+		return nil, fmt.Errorf("%w: store %s has no stream %q", ErrNotFound, s.dir, stream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := dir.checkNumbers(list.segments); err != nil {
+		return nil, err
+	}
+	r := &Reader{store: s, dir: dir, options: options}
+	for _, number := range list.segments {
+		isBegun, err := r.lookFor(number)
+		if err != nil {
+			return nil, err
+		}
+		if !isBegun {
+			break
+		}
+	}
+	if err := r.loadMarks(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// lookFor adds a segment when it has begun.
+func (r *Reader) lookFor(number uint64) (isBegun bool, err error) {
+	f, err := r.dir.look(number)
+	switch {
+	case isNotExist(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case f.headerErr != nil && f.isBlank:
+		return false, nil
+	case f.headerErr != nil:
+		return false, &CorruptError{Path: f.name, Err: f.headerErr}
+	}
+	r.segments = append(r.segments, readable{found: f, lowLSN: f.header.FirstLSN})
+	return true, nil
+}
+
+// loadMarks finds where epochs begin. Headers tell which segments hold such a place; only those are looked into.
+func (r *Reader) loadMarks() error {
+	for i := range r.segments {
+		h := r.segments[i].header
+		isLast := i == len(r.segments)-1
+		if !isLast && h.PrevEpoch != 0 && r.segments[i+1].header.PrevEpoch == h.PrevEpoch {
+			continue
+		}
+		x, err := r.index(i)
+		if err != nil {
+			return err
+		}
+		for _, m := range x.marks {
+			r.addMark(i, m)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) addMark(i int, m EpochMark) {
+	s := &r.segments[i]
+	s.lowLSN = min(s.lowLSN, m.StartLSN)
+	r.marks = append(r.marks, mark64{s.header.Generation, m})
+	r.cutoff = cutoff{}
+}
+
+// index gives the index of a segment: from its file when it is sealed and the index is beyond doubt, else from the records.
+func (r *Reader) index(i int) (index, error) {
+	s := &r.segments[i]
+	m, _, err := loadManifest(r.dir, s.number, r.store.key)
+	if err != nil {
+		return rebuildIndex(r.dir, s.number)
+	}
+	return loadIndex(r.dir, s.header, m.UsedBytes)
+}
+
+// Close closes the open segment.
+func (r *Reader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// SeekStart goes to the first record of the stream.
+func (r *Reader) SeekStart() error {
+	r.from, r.last = filter{}, recordPlace{}
+	return r.open(0, segmentDataOffset, true)
+}
+
+// SeekLSN goes to the record that counts at lsn, in the newest generation, or to the first one after it. An lsn beyond the end is waited
+// for. Errors: ErrNotFound when the generation begins after lsn.
+func (r *Reader) SeekLSN(lsn uint64) error {
+	if len(r.segments) == 0 {
+		return fmt.Errorf("%w: stream in %s is empty", ErrNotFound, r.dir.path)
+	}
+	newest := r.segments[len(r.segments)-1].header.Generation
+	for i := len(r.segments) - 1; i >= 0 && r.segments[i].header.Generation == newest; i-- {
+		if r.segments[i].lowLSN > lsn {
+			continue
+		}
+		x, err := r.index(i)
+		if err != nil {
+			return err
+		}
+		r.from, r.last = filter{generation: newest, lsn: lsn}, recordPlace{}
+		return r.open(i, x.offsetOfLSN(lsn), false)
+	}
+	return fmt.Errorf("%w: lsn %d: generation %d in %s begins later", ErrNotFound, lsn, newest, r.dir.path)
+}
+
+// SeekTime goes to the first record with a timestamp at or after t. Where the clock was set back, to the first place that reaches t.
+func (r *Reader) SeekTime(t time.Time) error {
+	ts := uint64(max(t.UnixNano(), 0))
+	first := 0
+	for first < len(r.segments)-1 && r.segments[first+1].header.FirstTS < ts {
+		first++
+	}
+	r.from, r.last = filter{ts: ts}, recordPlace{}
+	if len(r.segments) == 0 {
+		return nil
+	}
+	x, err := r.index(first)
+	if err != nil {
+		return err
+	}
+	if offset, ok := x.offsetOfTime(ts); ok {
+		return r.open(first, offset, offset == segmentDataOffset)
+	}
+	return r.open(first, segmentDataOffset, true)
+}
+
+// open goes to an offset in a segment. isStart: there the log continues the segment before.
+func (r *Reader) open(i int, offset int64, isStart bool) error {
+	if err := r.Close(); err != nil {
+		return err
+	}
+	r.at, r.isRechecked = i, false
+	if i >= len(r.segments) {
+		return nil
+	}
+	s := r.segments[i]
+	file, err := r.dir.fsys.OpenFile(s.name, os.O_RDONLY, 0)
+	if err != nil {
+		return wrap("open", s.name, err)
+	}
+	r.file, r.scan, r.chain = file, newScanner(file, s.header.identity(), offset), chain{}
+	if isStart {
+		r.chain = s.header.start()
+	}
+	return nil
+}
+
+// Next gives the next record. io.EOF at the present end of the stream: calling again later gives what came since. Errors:
+// ErrCorrupt, or of the file system.
+func (r *Reader) Next() (Item, error) {
+	for {
+		if r.file == nil {
+			if err := r.openNext(); err != nil {
+				return Item{}, err
+			}
+		}
+		item, err := r.decode()
+		if err == nil {
+			if r.isWanted(item) {
+				return item, nil
+			}
+			continue
+		}
+		var failed *readError
+		if errors.As(err, &failed) {
+			return Item{}, wrap("read", r.segments[r.at].name, err)
+		}
+		if err := r.atEnd(err); err != nil {
+			return Item{}, err
+		}
+	}
+}
+
+// Wait is Next that polls at the end of the stream until there is a record or ctx is done.
+func (r *Reader) Wait(ctx context.Context, poll time.Duration) (Item, error) {
+	for {
+		item, err := r.Next()
+		if err != io.EOF {
+			return item, err
+		}
+		select {
+		case <-ctx.Done():
+			return Item{}, ctx.Err()
+		case <-time.After(poll):
+		}
+	}
+}
+
+// openNext opens the first segment, which may not have existed when the reader was opened.
+func (r *Reader) openNext() error {
+	if len(r.segments) == 0 {
+		isBegun, err := r.lookFor(1)
+		if err != nil {
+			return err
+		}
+		if !isBegun {
+			return io.EOF
+		}
+	}
+	return r.open(r.at, segmentDataOffset, true)
+}
+
+// decode takes the next record of the segment into the chain.
+func (r *Reader) decode() (Item, error) {
+	rec, err := r.scan.next()
+	if err != nil {
+		return Item{}, err
+	}
+	if _, err := r.chain.check(rec.Header); err != nil {
+		return Item{}, err
+	}
+	h := r.segments[r.at].header
+	if r.chain.isBegun && rec.Epoch > r.chain.Epoch || !r.chain.isBegun && h.PrevEpoch == 0 {
+		r.learnEpoch(rec.Header)
+	}
+	item := Item{Record: rec, Generation: h.Generation, Segment: h.Number, Offset: r.scan.off}
+	item.IsSuperseded = rec.LSN >= r.cutoffOf(h.Generation, rec.Epoch)
+	r.chain.advance(rec.Header, h.Align)
+	r.scan.skip(rec)
+	return item, nil
+}
+
+// learnEpoch takes in an epoch that began after the reader was opened.
+func (r *Reader) learnEpoch(h record.Header) {
+	generation := r.segments[r.at].header.Generation
+	for _, m := range r.marks {
+		if m.generation == generation && m.Epoch >= h.Epoch {
+			return
+		}
+	}
+	r.addMark(r.at, EpochMark{Epoch: h.Epoch, StartLSN: h.LSN, StartSeq: h.Seq})
+}
+
+func (r *Reader) cutoffOf(generation uint64, epoch uint32) uint64 {
+	if r.cutoff.generation == generation && r.cutoff.epoch == epoch {
+		return r.cutoff.lsn
+	}
+	r.cutoff = cutoff{generation: generation, epoch: epoch, lsn: neverSuperseded}
+	for _, m := range r.marks {
+		if m.generation == generation && m.Epoch > epoch {
+			r.cutoff.lsn = min(r.cutoff.lsn, m.StartLSN)
+		}
+	}
+	return r.cutoff.lsn
+}
+
+func (r *Reader) isWanted(item Item) bool {
+	place := recordPlace{item.Generation, item.Epoch, item.LSN, true}
+	if r.last.isAny && !r.last.isBefore(place) {
+		return false
+	}
+	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts {
+		return false
+	}
+	if item.IsSuperseded && !r.options.IncludeSuperseded {
+		return false
+	}
+	if item.Flags.IsControl() && !r.options.IncludeControl {
+		return false
+	}
+	r.last, r.from = place, filter{}
+	return true
+}
+
+func (p recordPlace) isBefore(q recordPlace) bool {
+	switch {
+	case p.generation != q.generation:
+		return p.generation < q.generation
+	case p.epoch != q.epoch:
+		return p.epoch < q.epoch
+	}
+	return p.lsn < q.lsn
+}
+
+// atEnd is called where the segment holds no further record. nil: there is something to read again.
+func (r *Reader) atEnd(stop error) error {
+	r.scan.forget()
+	if r.at == len(r.segments)-1 {
+		isBegun, err := r.lookFor(r.segments[r.at].number + 1)
+		if err != nil {
+			return err
+		}
+		if !isBegun {
+			return r.checkSealedEnd(stop, io.EOF)
+		}
+	}
+	if !r.isRechecked {
+		r.isRechecked = true
+		return nil
+	}
+	next := r.segments[r.at+1].header
+	isSame := next.Generation == r.segments[r.at].header.Generation
+	if isSame && r.chain.isBegun && (next.PrevEpoch > r.chain.Epoch || next.PrevNextLSN > r.chain.LSN) {
+		return r.damaged(fmt.Errorf("segment ends (%w), the next one begins after lsn %d", stop, next.PrevNextLSN))
+	}
+	if !isSame {
+		if err := r.checkSealedEnd(stop, nil); err != nil {
+			return err
+		}
+	}
+	// A chain that is ahead of the next header has seen records that a failed sync took back; they come again and are skipped.
+	return r.open(r.at+1, segmentDataOffset, true)
+}
+
+// checkSealedEnd: a sealed segment must end where its manifest says. otherwise is what to return when it does, or is not sealed.
+func (r *Reader) checkSealedEnd(stop, otherwise error) error {
+	m, _, err := loadManifest(r.dir, r.segments[r.at].number, r.store.key)
+	if isNotExist(err) {
+		return otherwise
+	}
+	if err != nil {
+		return err
+	}
+	if r.scan.off < m.UsedBytes {
+		if !r.isRechecked { // it may have been sealed after it was read
+			r.isRechecked = true
+			return nil
+		}
+		return r.damaged(fmt.Errorf("%w; the segment's manifest says %d bytes", stop, m.UsedBytes))
+	}
+	return otherwise
+}
+
+func (r *Reader) damaged(err error) error {
+	return &CorruptError{Path: r.segments[r.at].name, LSN: r.chain.LSN, Offset: r.scan.off, Err: err}
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// Report is what Verify found in a store, a stream or a segment.
+type Report struct {
+	StoreUUID string         `json:"store_uuid"`
+	Streams   []StreamReport `json:"streams"`
+}
+
+// OK tells whether nothing is missing, altered or out of order in any stream.
+func (r Report) OK() bool {
+	for _, s := range r.Streams {
+		if s.Failure != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// StreamReport is what Verify found in one stream, up to its end or to the first failure.
+type StreamReport struct {
+	Stream         string             `json:"stream"`
+	StreamID       uint32             `json:"stream_id"`
+	Segments       int                `json:"segments"`
+	SealedSegments int                `json:"sealed_segments"`
+	Records        uint64             `json:"records"`         // the application's that count
+	ControlRecords uint64             `json:"control_records"` // farlog's own that count, PADs left out
+	Superseded     uint64             `json:"superseded"`      // records that a later epoch replaced, PADs left out
+	Duplicates     uint64             `json:"duplicates"`      // always 0 without a failure
+	Bytes          int64              `json:"bytes"`           // of records in the segments
+	FirstTime      time.Time          `json:"first_time"`
+	LastTime       time.Time          `json:"last_time"`
+	Generations    []GenerationReport `json:"generations"`
+	Tail           *Tail              `json:"tail,omitempty"`
+	Failure        *Failure           `json:"failure,omitempty"`
+}
+
+// GenerationReport is the part of a stream that came from one ring. Positions are those of the records that count.
+type GenerationReport struct {
+	Generation uint64 `json:"generation"`
+	RingUUID   string `json:"ring_uuid"`
+	FirstLSN   uint64 `json:"first_lsn"`
+	NextLSN    uint64 `json:"next_lsn"`
+	FirstSeq   uint64 `json:"first_seq"`
+	NextSeq    uint64 `json:"next_seq"`
+	LastEpoch  uint32 `json:"last_epoch"`
+}
+
+// Tail tells of bytes behind the last record that are no whole record, in the segment that is still written and beyond its last mark: an
+// append under way, or what a crash left. The next appender cuts them.
+type Tail struct {
+	Segment string `json:"segment"`
+	LSN     uint64 `json:"lsn"`
+	Offset  int64  `json:"offset"`
+	Reason  string `json:"reason"`
+}
+
+// Failure is the first place where a stream is not what it should be.
+type Failure struct {
+	Segment string `json:"segment"` // file name, without its directory
+	LSN     uint64 `json:"lsn"`
+	Offset  int64  `json:"offset"`
+	Reason  string `json:"reason"`
+}
+
+func (f Failure) String() string {
+	return fmt.Sprintf("segment %s, lsn %d, offset %d: %s", f.Segment, f.LSN, f.Offset, f.Reason)
+}
+
+// Statement says in one sentence what was proved of the stream, or where it fails.
+func (s StreamReport) Statement() string {
+	switch {
+	case s.Failure != nil:
+		return "FAILED at " + s.Failure.String()
+	case len(s.Generations) == 0:
+		return "the stream is empty"
+	}
+	text := ""
+	for i, g := range s.Generations {
+		if i > 0 {
+			text += "; after the ring was formatted anew, "
+		}
+		text += fmt.Sprintf("between lsn %d and %d", g.FirstLSN, g.NextLSN)
+	}
+	return text + " nothing is missing, altered or out of order"
+}

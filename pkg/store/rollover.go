@@ -1,0 +1,290 @@
+package store
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// retired is a full, synced segment that waits for its manifest.
+type retired struct {
+	file   File
+	name   string
+	header segmentHeader
+	sum    summary
+	end    chain
+	used   int64
+	digest [sha256.Size]byte
+}
+
+// spare is a segment file of full size that nothing was written to.
+type spare struct {
+	file   File
+	name   string
+	number uint64
+	size   int64
+}
+
+// rollover prepares the next segment and seals the last one beside the appends. At most one job is under way; what fails in the
+// background is tried again in the foreground when the result is needed, and only then returned.
+type rollover struct {
+	dir           streamDir
+	key           ed25519.PrivateKey
+	segmentBytes  int64
+	isSynchronous bool
+	now           func() time.Time
+
+	retired    *retired
+	spare      *spare
+	previous   [sha256.Size]byte // of the last manifest's file
+	nextNumber uint64            // of the segment to prepare when there is no spare
+	job        chan outcome
+}
+
+type outcome struct {
+	isSealed bool
+	previous [sha256.Size]byte
+	spare    *spare
+}
+
+// start begins what there is to do: sealing first, because it frees disk space.
+func (r *rollover) start() {
+	r.collect()
+	todo, previous, number := r.retired, r.previous, r.nextNumber
+	needsSpare := r.spare == nil
+	job := func() outcome {
+		var done outcome
+		if todo != nil {
+			if digest, err := r.seal(todo, previous); err == nil {
+				done.isSealed, done.previous = true, digest
+			}
+		}
+		if needsSpare {
+			// An error comes back from take, which tries again.
+			done.spare, _ = r.prepare(number)
+		}
+		return done
+	}
+	if r.isSynchronous {
+		r.merge(job())
+		return
+	}
+	r.job = make(chan outcome, 1)
+	go func(result chan<- outcome) { result <- job() }(r.job)
+}
+
+// collect waits for the job under way and takes its results.
+func (r *rollover) collect() {
+	if r.job != nil {
+		r.merge(<-r.job)
+		r.job = nil
+	}
+}
+
+func (r *rollover) merge(done outcome) {
+	if done.isSealed {
+		r.retired, r.previous = nil, done.previous
+	}
+	if done.spare != nil {
+		r.spare = done.spare
+	}
+}
+
+// sealNow seals in the foreground what the background could not. Call collect first.
+func (r *rollover) sealNow() error {
+	if r.retired == nil {
+		return nil
+	}
+	digest, err := r.seal(r.retired, r.previous)
+	if err == nil {
+		r.retired, r.previous = nil, digest
+	}
+	return err
+}
+
+// take gives the spare segment, prepared now if the background could not.
+func (r *rollover) take() (*spare, error) {
+	if r.spare == nil {
+		prepared, err := r.prepare(r.nextNumber)
+		if err != nil {
+			return nil, err
+		}
+		r.spare = prepared
+	}
+	return r.spare, nil
+}
+
+func (r *rollover) close() error {
+	var err error
+	if r.spare != nil {
+		err = wrap("close", r.spare.name, r.spare.file.Close())
+		r.spare = nil
+	}
+	if r.retired != nil {
+		if closeErr := r.retired.file.Close(); err == nil {
+			err = wrap("close", r.retired.name, closeErr)
+		}
+		r.retired = nil
+	}
+	return err
+}
+
+// prepare makes a segment file of full size and makes it durable, directory entry included.
+func (r *rollover) prepare(number uint64) (*spare, error) {
+	name := r.dir.file(number, segmentSuffix)
+	tmp := name + tmpSuffix
+	file, err := r.dir.fsys.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, wrap("prepare", tmp, err)
+	}
+	err = file.Allocate(r.segmentBytes)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = r.dir.fsys.Rename(tmp, name)
+	}
+	if err == nil {
+		err = r.dir.fsys.SyncDir(r.dir.path)
+	}
+	if err != nil {
+		file.Close()
+		// What is left under the temporary name takes space; the next appender would remove it as well.
+		_ = r.dir.fsys.Remove(tmp)
+		return nil, wrap("prepare", name, err)
+	}
+	return &spare{file: file, name: name, number: number, size: r.segmentBytes}, nil
+}
+
+// seal writes index and manifest of a segment, makes them durable, and cuts the file to what is used.
+func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.Size]byte, err error) {
+	x := index{entries: s.sum.entries(), marks: s.sum.marks}
+	indexName := r.dir.file(s.header.Number, indexSuffix)
+	if err := writeFile(r.dir.fsys, indexName, x.encode(s.header, s.used), 0o644); err != nil {
+		return digest, err
+	}
+	raw, err := encodeManifest(newManifest(s.header, s.sum, s.end, s.used, s.digest, previous, r.now()), r.key)
+	if err != nil {
+		return digest, err
+	}
+	if err := writeFile(r.dir.fsys, r.dir.file(s.header.Number, manifestSuffix), raw, 0o444); err != nil {
+		return digest, err
+	}
+	if err := r.dir.fsys.SyncDir(r.dir.path); err != nil {
+		return digest, wrap("sync", r.dir.path, err)
+	}
+	// The segment is sealed. What follows only tidies up; a failure is made good by the next appender that opens.
+	_ = finishSealed(s.file, s.used)
+	_ = s.file.Close()
+	return sha256.Sum256(raw), nil
+}
+
+// finishSealed cuts a sealed segment to its used bytes and makes it read-only.
+func finishSealed(file File, used int64) error {
+	if err := file.Truncate(used); err != nil {
+		return err
+	}
+	if err := file.SetReadOnly(); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// roll begins a new segment whose first record is the given one. The one before is synced first and sealed in the background.
+func (a *Appender) roll(first record.Header, batchLen int) error {
+	if capacity := a.rollover.segmentBytes - segmentDataOffset; int64(batchLen) > capacity {
+		return fmt.Errorf("%w: %s: %d bytes, expected at most %d", ErrTooLarge, a.source.StreamName, batchLen, capacity)
+	}
+	a.rollover.collect()
+	if err := a.rollover.sealNow(); err != nil {
+		return err
+	}
+	if err := a.retire(); err != nil {
+		return err
+	}
+	next, err := a.rollover.take()
+	if err != nil {
+		a.rollover.start()
+		return err
+	}
+	if err := a.begin(next, first); err != nil {
+		return err
+	}
+	a.rollover.spare = nil
+	a.rollover.nextNumber = next.number + 1
+	a.rollover.start()
+	return nil
+}
+
+// retire syncs the active segment and hands it over for sealing.
+func (a *Appender) retire() error {
+	if a.active == nil {
+		return nil
+	}
+	if err := a.syncActive(); err != nil {
+		return err
+	}
+	a.rollover.retired = &retired{
+		file: a.active.file, name: a.active.name, header: a.active.header, sum: a.accepted.sum, end: a.accepted.chain,
+		used: a.accepted.end, digest: a.hash.digest(),
+	}
+	a.active = nil
+	a.accepted.end, a.accepted.sum = segmentDataOffset, summary{}
+	a.synced = a.accepted
+	return nil
+}
+
+// begin makes a spare the active segment. Its header is durable before the first record is written.
+func (a *Appender) begin(next *spare, first record.Header) error {
+	header := a.newHeader(next.number, first)
+	if err := writeHeader(next.file, next.name, header); err != nil {
+		return err
+	}
+	a.active = &segment{file: next.file, name: next.name, header: header, size: next.size}
+	a.accepted.end, a.accepted.sum = segmentDataOffset, summary{}
+	a.synced = a.accepted
+	a.hash.begin(header.encode())
+	return nil
+}
+
+func writeHeader(file File, name string, header segmentHeader) error {
+	if _, err := file.WriteAt(header.encode(), 0); err != nil {
+		return wrap("begin", name, err)
+	}
+	return wrap("begin", name, file.Sync())
+}
+
+// renewHeader writes the header of the active segment again when its first batch was taken back and another one comes first.
+func (a *Appender) renewHeader(first record.Header) error {
+	if a.accepted.end != segmentDataOffset {
+		return nil
+	}
+	header := a.newHeader(a.active.header.Number, first)
+	header.CreatedNS = a.active.header.CreatedNS
+	if header == a.active.header {
+		return nil
+	}
+	if err := writeHeader(a.active.file, a.active.name, header); err != nil {
+		return err
+	}
+	a.active.header = header
+	a.hash.begin(header.encode())
+	return nil
+}
+
+func (a *Appender) newHeader(number uint64, first record.Header) segmentHeader {
+	header := segmentHeader{
+		StoreUUID: a.store.uuid, RingUUID: a.source.RingUUID, Salt: a.source.Salt, Align: a.source.Align,
+		RecordLenMax: a.source.RecordLenMax, Number: number, Generation: a.generation,
+		FirstLSN: first.LSN, FirstSeq: first.Seq, FirstTS: first.TimestampNS,
+		StreamID: a.source.StreamID, StreamName: a.source.StreamName, CreatedNS: uint64(a.rollover.now().UnixNano()),
+	}
+	if at := a.accepted.chain; at.isBegun {
+		header.PrevNextLSN, header.PrevNextSeq, header.PrevEpoch = at.LSN, at.Seq, at.Epoch
+	}
+	return header
+}

@@ -1,0 +1,467 @@
+package store
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// VerifyOptions choose what Verify looks at.
+type VerifyOptions struct {
+	Stream    string            // "" = all streams
+	PublicKey ed25519.PublicKey // to trust instead of the store's own
+	Progress  func(VerifyProgress)
+}
+
+// VerifyProgress is told after every few megabytes.
+type VerifyProgress struct {
+	Stream  string
+	Segment uint64
+	Bytes   int64
+	Records uint64
+}
+
+// Verify reads a store from its first byte to its last and checks segment headers, the CRC of every record, the lsn, seq and epoch
+// chains, and the manifests: hash, chain and signature. It may run beside an appender and then speaks of what had been
+// synced when it came by. Damage is in the report; the error is for what could not be read. Errors: ErrNotFound.
+func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, error) {
+	report := Report{StoreUUID: s.uuid.String()}
+	streams, err := s.Streams()
+	if err != nil {
+		return report, err
+	}
+	if options.Stream != "" {
+		isThere := false
+		for _, name := range streams {
+			isThere = isThere || name == options.Stream
+		}
+		if !isThere {
+			return report, fmt.Errorf("%w: store %s has no stream %q", ErrNotFound, s.dir, options.Stream)
+		}
+		streams = []string{options.Stream}
+	}
+	if options.PublicKey == nil {
+		options.PublicKey = s.key
+	}
+	for _, stream := range streams {
+		v := &verifier{ctx: ctx, store: s, dir: s.streamDir(stream), options: options, report: StreamReport{Stream: stream}}
+		if err := v.run(); err != nil {
+			return report, err
+		}
+		report.Streams = append(report.Streams, v.report)
+	}
+	return report, nil
+}
+
+// VerifySegment checks one segment file by itself: header, CRCs and chains of its records. Its place among others and its manifest
+// need the store.
+func VerifySegment(ctx context.Context, fsys FS, name string, progress func(VerifyProgress)) (StreamReport, error) {
+	v := &verifier{ctx: ctx, dir: streamDir{fsys: fsys, path: path.Dir(name)}, options: VerifyOptions{Progress: progress}}
+	file, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return v.report, wrap("open", name, err)
+	}
+	defer file.Close()
+	head, err := readFront(file)
+	if err != nil {
+		return v.report, wrap("read", name, err)
+	}
+	if head.headerErr != nil {
+		return v.report, fmt.Errorf("%w: %s: %w", ErrNotAStore, name, head.headerErr)
+	}
+	f := found{front: head, number: head.header.Number, name: name}
+	v.begun = []found{f}
+	v.report.Stream, v.report.StreamID = head.header.StreamName, head.header.StreamID
+	v.enter(head.header)
+	if _, err := v.walk(f); err != nil && !v.isFailure(err) {
+		return v.report, err
+	}
+	return v.report, nil
+}
+
+// verifier goes along one stream.
+type verifier struct {
+	ctx     context.Context
+	store   *Store
+	dir     streamDir
+	options VerifyOptions
+	report  StreamReport
+
+	list     listing
+	begun    []found
+	at       chain // after the last record of the segments before
+	marks    []EpochMark
+	previous [sha256.Size]byte // of the last manifest's file
+	told     int64             // bytes at the last progress
+	lastWalk walked
+}
+
+// failed is a Failure on its way up.
+type failed struct{ failure Failure }
+
+func (f *failed) Error() string { return f.failure.String() }
+
+func fail(name string, lsn uint64, offset int64, format string, args ...any) error {
+	return &failed{Failure{Segment: path.Base(name), LSN: lsn, Offset: offset, Reason: fmt.Errorf(format, args...).Error()}}
+}
+
+// isFailure puts damage into the report.
+func (v *verifier) isFailure(err error) bool {
+	var f *failed
+	if errors.As(err, &f) {
+		v.report.Failure = &f.failure
+		return true
+	}
+	var c *CorruptError
+	if errors.As(err, &c) {
+		v.report.Failure = &Failure{Segment: path.Base(c.Path), LSN: c.LSN, Offset: c.Offset, Reason: c.Err.Error()}
+		return true
+	}
+	return false
+}
+
+func (v *verifier) run() error {
+	if err := v.survey(); err != nil {
+		if v.isFailure(err) {
+			return nil
+		}
+		return err
+	}
+	for i := range v.begun {
+		if err := v.segment(i); err != nil {
+			if v.isFailure(err) {
+				return nil
+			}
+			return err
+		}
+		v.report.Segments++
+	}
+	return nil
+}
+
+// survey finds the segments and what is missing among them.
+func (v *verifier) survey() (err error) {
+	if v.list, err = v.dir.list(); err != nil {
+		return err
+	}
+	if err := v.dir.checkNumbers(v.list.segments); err != nil {
+		return err
+	}
+	for number := range v.list.manifests {
+		if number > uint64(len(v.list.segments)) {
+			return fail(v.dir.file(number, segmentSuffix), 0, 0, "segment is missing: its manifest is there")
+		}
+	}
+	var segments []found
+	for _, number := range v.list.segments {
+		f, err := v.dir.look(number)
+		if err != nil {
+			return err
+		}
+		f.isSealed = v.list.manifests[number]
+		segments = append(segments, f)
+	}
+	v.begun, _ = splitBegun(segments)
+	return nil
+}
+
+// segment checks one segment and its place.
+func (v *verifier) segment(i int) error {
+	f := v.begun[i]
+	if err := v.checkPlace(i); err != nil {
+		return err
+	}
+	digest, err := v.walk(f)
+	if err != nil {
+		return err
+	}
+	if f.isSealed {
+		if err := v.checkManifest(f, digest); err != nil {
+			return err
+		}
+		v.report.SealedSegments++
+	} else if i < len(v.begun)-2 {
+		return fail(f.name, f.header.FirstLSN, 0, "manifest is missing: expected %s", path.Base(v.dir.file(f.number, manifestSuffix)))
+	} else {
+		v.noteTail(f)
+	}
+	v.at = v.lastWalk.chain
+	return nil
+}
+
+// checkPlace checks a header against the segment before.
+func (v *verifier) checkPlace(i int) error {
+	f := v.begun[i]
+	if f.headerErr != nil {
+		return fail(f.name, v.at.LSN, 0, "%w", f.headerErr)
+	}
+	h := f.header
+	v.report.StreamID = h.StreamID
+	switch {
+	case h.Number != f.number:
+		return fail(f.name, h.FirstLSN, 0, "header says segment %d", h.Number)
+	case h.StoreUUID != v.store.uuid:
+		return fail(f.name, h.FirstLSN, 0, "segment is of store %s, expected %s", h.StoreUUID, v.store.uuid)
+	case h.StreamName != v.report.Stream:
+		return fail(f.name, h.FirstLSN, 0, "segment is of stream %q, expected %q", h.StreamName, v.report.Stream)
+	}
+	if i == 0 {
+		if h.Generation != 1 || h.PrevEpoch != 0 {
+			return fail(f.name, h.FirstLSN, 0, "first segment has generation %d and continues epoch %d, expected 1 and 0",
+				h.Generation, h.PrevEpoch)
+		}
+		v.enter(h)
+		return nil
+	}
+	before := v.begun[i-1]
+	isSameRing := h.RingUUID == before.header.RingUUID && h.Salt == before.header.Salt
+	switch {
+	case h.Generation == before.header.Generation && isSameRing:
+		if start := h.start(); start != v.at {
+			return fail(before.name, v.at.LSN, v.lastWalk.end, "%w; %s begins after lsn %d, seq %d, epoch %d", v.lastWalk.stop,
+				path.Base(f.name), start.LSN, start.Seq, start.Epoch)
+		}
+	case h.Generation == before.header.Generation+1 && !isSameRing && h.PrevEpoch == 0:
+		v.enter(h)
+	default:
+		return fail(f.name, h.FirstLSN, 0, "generation %d of ring %s after generation %d of ring %s",
+			h.Generation, h.RingUUID, before.header.Generation, before.header.RingUUID)
+	}
+	return nil
+}
+
+// enter begins a generation in the report.
+func (v *verifier) enter(h segmentHeader) {
+	v.at, v.marks = chain{}, nil
+	v.report.Generations = append(v.report.Generations, GenerationReport{
+		Generation: h.Generation, RingUUID: h.RingUUID.String(),
+		FirstLSN: h.FirstLSN, NextLSN: h.FirstLSN, FirstSeq: h.FirstSeq, NextSeq: h.FirstSeq,
+	})
+}
+
+// walk checks the records of a segment.
+func (v *verifier) walk(f found) (digest [sha256.Size]byte, err error) {
+	file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
+	if err != nil {
+		return digest, wrap("open", f.name, err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	_, _ = sum.Write(f.header.encode())
+	w, err := walkSegment(file, f.name, func(rec record.Record, offset int64, isRewind bool) error {
+		return v.visit(f, sum, rec, offset, isRewind)
+	})
+	v.lastWalk = w
+	if err != nil {
+		return digest, err
+	}
+	if w.end < w.mark.syncedOffset || (f.isSealed && !errors.Is(w.stop, record.ErrNothing)) {
+		v.countDuplicate(file, w)
+		return digest, fail(f.name, w.chain.LSN, w.end, "%w", w.stop)
+	}
+	if f.isSealed {
+		if err := v.checkBehind(file, f, w.end); err != nil {
+			return digest, err
+		}
+	}
+	return [sha256.Size]byte(sum.Sum(nil)), nil
+}
+
+// visit takes one record into the report.
+func (v *verifier) visit(f found, sum hash.Hash, rec record.Record, offset int64, isRewind bool) error {
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	_, _ = sum.Write(rec.Raw)
+	if isRewind {
+		if err := v.rewind(f, rec, offset); err != nil {
+			return err
+		}
+	}
+	if n := len(v.marks); n == 0 || rec.Epoch > v.marks[n-1].Epoch {
+		v.marks = append(v.marks, EpochMark{Epoch: rec.Epoch, StartLSN: rec.LSN, StartSeq: rec.Seq})
+	}
+	r := &v.report
+	switch {
+	case rec.Flags.IsPad():
+	case rec.Flags.IsControl():
+		r.ControlRecords++
+	default:
+		r.Records++
+	}
+	r.Bytes += int64(len(rec.Raw))
+	if t := rec.Time(); r.FirstTime.IsZero() {
+		r.FirstTime, r.LastTime = t, t
+	} else if t.After(r.LastTime) {
+		r.LastTime = t
+	}
+	g := &r.Generations[len(r.Generations)-1]
+	g.NextLSN, g.LastEpoch = rec.LSN+rec.Extent(f.header.Align), rec.Epoch
+	if g.NextSeq = rec.Seq; !rec.Flags.IsPad() {
+		g.NextSeq++
+	}
+	v.tell(f)
+	return nil
+}
+
+const progressBytes = 4 << 20
+
+func (v *verifier) tell(f found) {
+	if v.options.Progress == nil || v.report.Bytes-v.told < progressBytes {
+		return
+	}
+	v.told = v.report.Bytes
+	v.options.Progress(VerifyProgress{Stream: v.report.Stream, Segment: f.number, Bytes: v.report.Bytes, Records: v.report.Records})
+}
+
+var errStopWalk = errors.New("walk far enough")
+
+// rewind checks that an epoch which goes back begins where a record that counted began, with its seq, and moves what it replaces from
+// the counts to the superseded. It walks the segments concerned again; that is rare and keeps memory small.
+func (v *verifier) rewind(at found, first record.Record, offset int64) error {
+	isFound, replaced, control := false, uint64(0), uint64(0)
+	for _, f := range v.begun {
+		if f.header.Generation != at.header.Generation || f.number > at.number {
+			continue
+		}
+		file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
+		if err != nil {
+			return wrap("open", f.name, err)
+		}
+		_, err = walkSegment(file, f.name, func(rec record.Record, off int64, _ bool) error {
+			if f.number == at.number && off >= offset {
+				return errStopWalk
+			}
+			if rec.LSN < first.LSN || v.isReplaced(rec.Header) {
+				return nil
+			}
+			isFound = isFound || rec.LSN == first.LSN && rec.Seq == first.Seq
+			switch {
+			case rec.Flags.IsPad():
+			case rec.Flags.IsControl():
+				control++
+			default:
+				replaced++
+			}
+			return nil
+		})
+		file.Close()
+		if err != nil && !errors.Is(err, errStopWalk) {
+			return err
+		}
+	}
+	if !isFound {
+		return fail(at.name, first.LSN, offset, "epoch %d goes back to lsn %d with seq %d, where no record with that seq begins",
+			first.Epoch, first.LSN, first.Seq)
+	}
+	v.report.Records -= replaced
+	v.report.ControlRecords -= control
+	v.report.Superseded += replaced + control
+	return nil
+}
+
+func (v *verifier) isReplaced(h record.Header) bool {
+	for _, m := range v.marks {
+		if m.Epoch > h.Epoch && m.StartLSN <= h.LSN {
+			return true
+		}
+	}
+	return false
+}
+
+// countDuplicate looks whether a walk stopped at a valid record that was there before.
+func (v *verifier) countDuplicate(file io.ReaderAt, w walked) {
+	rec, err := newScanner(file, w.header.identity(), w.end).next()
+	if err != nil || !w.chain.isBegun {
+		return
+	}
+	if rec.Epoch < w.chain.Epoch || rec.Epoch == w.chain.Epoch && rec.LSN < w.chain.LSN {
+		v.report.Duplicates++
+	}
+}
+
+// checkBehind: nothing but zeros lies behind the records of a sealed segment that was not cut yet.
+func (v *verifier) checkBehind(file File, f found, end int64) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := file.ReadAt(buf, end)
+		for i, b := range buf[:n] {
+			if b != 0 {
+				return fail(f.name, v.lastWalk.chain.LSN, end+int64(i), "byte %#02x behind the last record, expected zero", b)
+			}
+		}
+		end += int64(n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return wrap("read", f.name, err)
+		}
+	}
+}
+
+// checkManifest compares a manifest with what the walk found.
+func (v *verifier) checkManifest(f found, digest [sha256.Size]byte) error {
+	name := v.dir.file(f.number, manifestSuffix)
+	m, raw, err := loadManifest(v.dir, f.number, v.options.PublicKey)
+	if err != nil {
+		return err
+	}
+	w := v.lastWalk
+	if m.UsedBytes != w.end {
+		return fail(f.name, w.chain.LSN, w.end, "%w; the manifest says %d bytes", w.stop, m.UsedBytes)
+	}
+	if m.SHA256 != hex.EncodeToString(digest[:]) {
+		return fail(f.name, f.header.FirstLSN, segmentDataOffset, "SHA-256 of the segment is %x, the manifest says %s", digest, m.SHA256)
+	}
+	want := newManifest(f.header, w.sum, w.chain, w.end, digest, v.previous, time.Time{})
+	want.SealedAt = m.SealedAt
+	if m.PreviousSHA256 != want.PreviousSHA256 {
+		return fail(name, f.header.FirstLSN, 0, "manifest follows one with SHA-256 %s, the one before has %s",
+			m.PreviousSHA256, want.PreviousSHA256)
+	}
+	if field := firstDifference(m, want); field != "" {
+		return fail(name, f.header.FirstLSN, 0, "manifest does not describe its segment: %s", field)
+	}
+	v.previous = sha256.Sum256(raw)
+	return nil
+}
+
+// firstDifference compares two manifests by what they encode to, and names the place.
+func firstDifference(got, want Manifest) string {
+	for _, field := range []struct {
+		name      string
+		got, want any
+	}{
+		{"store_uuid", got.StoreUUID, want.StoreUUID}, {"stream", got.Stream, want.Stream}, {"stream_id", got.StreamID, want.StreamID},
+		{"segment", got.Segment, want.Segment}, {"generation", got.Generation, want.Generation}, {"ring_uuid", got.RingUUID, want.RingUUID},
+		{"first_lsn", got.FirstLSN, want.FirstLSN}, {"last_lsn", got.LastLSN, want.LastLSN}, {"next_lsn", got.NextLSN, want.NextLSN},
+		{"first_seq", got.FirstSeq, want.FirstSeq}, {"last_seq", got.LastSeq, want.LastSeq}, {"next_seq", got.NextSeq, want.NextSeq},
+		{"first_epoch", got.FirstEpoch, want.FirstEpoch}, {"last_epoch", got.LastEpoch, want.LastEpoch},
+		{"epochs", fmt.Sprint(got.Epochs), fmt.Sprint(want.Epochs)}, {"record_count", got.RecordCount, want.RecordCount},
+		{"control_count", got.ControlCount, want.ControlCount}, {"pad_count", got.PadCount, want.PadCount},
+		{"min_ts_ns", got.MinTimestampNS, want.MinTimestampNS}, {"max_ts_ns", got.MaxTimestampNS, want.MaxTimestampNS},
+	} {
+		if field.got != field.want {
+			return fmt.Sprintf("%s is %v, expected %v", field.name, field.got, field.want)
+		}
+	}
+	return ""
+}
+
+// noteTail tells of a torn end in the segment that is still written.
+func (v *verifier) noteTail(f found) {
+	if w := v.lastWalk; !errors.Is(w.stop, record.ErrNothing) {
+		v.report.Tail = &Tail{Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Reason: w.stop.Error()}
+	}
+}
