@@ -260,7 +260,7 @@ func (l *lifecycle) checkQuantities(e *event) {
 // checkAvgPx allows one unit of the last decimal place that the venue gives. Zeros at the end may have been left out, and so
 // at least four places are taken to be meant.
 func (l *lifecycle) checkAvgPx(e *event) {
-	if e.has&hasAvgPx == 0 || !l.isAvgKnown {
+	if e.has&hasAvgPx == 0 || e.has&hasCumQty == 0 || !l.isAvgKnown {
 		return
 	}
 	expected := 0.0
