@@ -277,3 +277,15 @@ func frame(begin string, body []byte) []byte {
 	raw := fmt.Appendf(nil, "8=%s\x019=%d\x01%s", begin, len(body), body)
 	return fmt.Appendf(raw, "10=%03d\x01", fix.Sum(raw))
 }
+
+// A trade can be taken back once: the second bust of it has no trade to refer to.
+func TestFindOrder_BustOfABustedTrade(t *testing.T) {
+	isBust := func(m *fix.Message) bool { return string(m.Get(fix.ExecType)) == "H" }
+	order, err := FindOrder(sourceOf(after(isBust, fix.ExecID, "AGAIN")(loadExcerpt(t))), "D7-000904")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(order.Anomalies, func(a Anomaly) bool { return a.Kind == UnknownTrade }) {
+		t.Errorf("anomalies are %v, expected an unknown trade", order.Anomalies)
+	}
+}
