@@ -1,0 +1,159 @@
+package target
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// rateIntervalLeast keeps rates from being made of a few milliseconds.
+const rateIntervalLeast = 200 * time.Millisecond
+
+// Ring is what was seen of one ring at one moment. Counters is nil while its writer exports none on this host.
+type Ring struct {
+	State    *api.RingState
+	Counters *farlog.Counters
+
+	rates rates
+}
+
+// rates are bytes and records a second between two looks.
+type rates struct {
+	since                     time.Time
+	appendedLSN, headLSN      uint64
+	records                   uint64
+	appended, drained, record float64
+}
+
+// lookAt describes a ring. cause is why it could not be provided, if so; what is there is then not looked at.
+func (t *Target) lookAt(stream, path string, cause error, before []Ring) Ring {
+	now := time.Now()
+	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: ringURI(path), Observed: timestamppb.New(now)}
+	if cause != nil {
+		state.Error = oneLine(cause)
+		return Ring{State: state}
+	}
+	status, err := farlog.Inspect(state.Uri)
+	if err != nil {
+		state.Error = oneLine(err)
+		return Ring{State: state}
+	}
+	describe(state, status, now)
+	ring := Ring{State: state}
+	counters, err := farlog.ReadCounters(t.config.CountersDir, status.RingUUID)
+	if err == nil {
+		ring.Counters = counters
+	} else if !errors.Is(err, farlog.ErrNotFound) {
+		t.config.Logger.Debug("read counters", "stream", stream, "error", err)
+	}
+	ring.rates = measure(state, ring.Counters, previous(before, state.Uri), now)
+	if left, ok := timeToFull(state, ring.rates); ok {
+		state.TimeToFull = durationpb.New(left)
+	}
+	if ring.Counters != nil {
+		state.Counters = countersOf(ring.Counters, ring.rates)
+	}
+	return ring
+}
+
+func describe(state *api.RingState, status farlog.Status, now time.Time) {
+	state.RingUuid = status.RingUUID[:]
+	state.Contract = contractOf(status.Contract)
+	state.WriterId = status.WriterID
+	state.IsWriterHeld, state.IsDrainHeld = status.WriterHeld, status.DrainHeld
+	state.WriterEpoch, state.EpochMin, state.LastEpoch = status.WriterEpoch, status.EpochMin, status.LastEpoch
+	state.CapacityBytes = status.CapacityBytes
+	state.HeadLsn, state.HeadSeq, state.CreditLsn = status.HeadLSN, status.HeadSeq, status.CreditLSN
+	state.AppendedLsn, state.DurableLsn = status.AppendedLSN, status.DurableLSN
+	state.LagBytes, state.LagRecords = status.LagBytes, status.LagRecords
+	if !status.EpochOpened.IsZero() {
+		state.EpochOpened = timestamppb.New(status.EpochOpened)
+	}
+	if status.LagBytes > 0 && !status.OldestRecord.IsZero() {
+		state.LagAge = durationpb.New(max(0, now.Sub(status.OldestRecord)))
+	}
+}
+
+func contractOf(contract farlog.Contract) *api.Contract {
+	return &api.Contract{
+		Kind: contract.Kind, FlushMethod: contract.FlushMethod, Probe: contract.Probe, Level: api.Level(contract.Level),
+		GranularityBytes: contract.Granularity, AtomicUnitBytes: contract.AtomicUnit, IsReadBack: contract.ReadBack,
+		SizeBytes: contract.SizeBytes, DeadlineDefault: durationpb.New(contract.DeadlineDefault),
+	}
+}
+
+func countersOf(counters *farlog.Counters, rates rates) *api.WriterCounters {
+	return &api.WriterCounters{
+		Records:           counters.RecordCount(),
+		PayloadBytes:      counters.PayloadBytes(),
+		Flushes:           counters.FlushCount(),
+		Full:              counters.FullCount(),
+		Fenced:            counters.FencedCount(),
+		Unknown:           counters.UnknownCount(),
+		TooLarge:          counters.TooLargeCount(),
+		Level:             api.Level(counters.Level()),
+		Pressure:          uint32(counters.Pressure()),
+		LatencyCount:      counters.LatencyCount(),
+		LatencyP50:        durationpb.New(counters.Quantile(0.5)),
+		LatencyP99:        durationpb.New(counters.Quantile(0.99)),
+		LatencyP999:       durationpb.New(counters.Quantile(0.999)),
+		LatencyMax:        durationpb.New(counters.Quantile(1)),
+		AppendRateRecords: rates.record,
+		AppendRateBytes:   rates.appended,
+	}
+}
+
+func previous(before []Ring, uri string) rates {
+	for _, ring := range before {
+		if ring.State.Uri == uri {
+			return ring.rates
+		}
+	}
+	return rates{}
+}
+
+// measure gives the rates since the look before. A look too soon after it keeps its rates and its start.
+func measure(state *api.RingState, counters *farlog.Counters, before rates, now time.Time) rates {
+	next := rates{since: now, appendedLSN: state.AppendedLsn, headLSN: state.HeadLsn}
+	if counters != nil {
+		next.records = counters.RecordCount()
+	}
+	elapsed := now.Sub(before.since)
+	if before.since.IsZero() {
+		return next
+	}
+	if elapsed < rateIntervalLeast {
+		return before
+	}
+	next.appended = perSecond(before.appendedLSN, next.appendedLSN, elapsed)
+	next.drained = perSecond(before.headLSN, next.headLSN, elapsed)
+	next.record = perSecond(before.records, next.records, elapsed)
+	return next
+}
+
+// perSecond is 0 when the number went back: another writer's counters, or a log that was undone.
+func perSecond(from, to uint64, elapsed time.Duration) float64 {
+	if to < from {
+		return 0
+	}
+	return float64(to-from) / elapsed.Seconds()
+}
+
+// timeToFull extrapolates; false while the ring does not fill.
+func timeToFull(state *api.RingState, rates rates) (time.Duration, bool) {
+	growth := rates.appended - rates.drained
+	free := float64(state.CapacityBytes) - float64(state.AppendedLsn-state.HeadLsn)
+	if growth < 1 || free < 0 {
+		return 0, false
+	}
+	seconds := min(free/growth, (365 * 24 * time.Hour).Seconds())
+	return time.Duration(seconds * float64(time.Second)), true
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,119 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const (
+	ringSuffix    = ".ring"
+	formingPrefix = ".forming-" // a ring that is being made; whatever has this name is ours to remove
+)
+
+// ringPath is where the ring of a stream lives: its name with the slashes escaped.
+func (t *Target) ringPath(stream string) string {
+	return filepath.Join(t.config.Dir, url.PathEscape(stream)+ringSuffix)
+}
+
+func ringURI(path string) string { return "mem:" + path }
+
+// streamOf is the inverse of ringPath.
+func streamOf(path string) (string, bool) {
+	escaped, ok := strings.CutSuffix(filepath.Base(path), ringSuffix)
+	if !ok || strings.HasPrefix(escaped, formingPrefix) {
+		return "", false
+	}
+	name, err := url.PathUnescape(escaped)
+	return name, err == nil
+}
+
+// found lists the ring files of the directory. A directory that cannot be read has none: the rings that are wanted then
+// report why.
+func (t *Target) found() []string {
+	paths, err := filepath.Glob(filepath.Join(globEscape(t.config.Dir), "*"+ringSuffix))
+	if err != nil {
+		return nil
+	}
+	return paths
+}
+
+func globEscape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// ensure makes a ring that is missing. Whatever else is at its place is left alone, and the error says what would cure
+// it.
+func (t *Target) ensure(path string, spec *api.RingSpec) error {
+	status, err := farlog.Inspect(ringURI(path))
+	switch {
+	case errors.Is(err, farlog.ErrNotFound):
+		if err := t.form(path, spec); err != nil {
+			return fmt.Errorf("make ring %q: %w", path, err)
+		}
+		t.config.Logger.Info("made ring", "stream", spec.Stream.Spec.Name, "path", path, "size_bytes", spec.Stream.Spec.RingSizeBytes)
+		return nil
+	case errors.Is(err, farlog.ErrNotARing):
+		return fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv %s %s.old", err, path, path)
+	case err != nil:
+		return err
+	}
+	return checkIdentity(path, status, spec.Stream)
+}
+
+// checkIdentity refuses the ring of another stream, or of a stream of the same name that some other control plane made:
+// its records would be accepted under a wrong identity.
+func checkIdentity(path string, status farlog.Status, stream *api.Stream) error {
+	if status.StreamName == stream.Spec.Name && status.StreamID == stream.StreamId && status.Salt == stream.Salt {
+		return nil
+	}
+	return fmt.Errorf("file %q holds the ring of stream %q id %d made by another control plane, expected stream %q id %d: "+
+		"drain it there, then move it away: mv %s %s.old",
+		path, status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, path, path)
+}
+
+// form formats a ring under another name and then gives it its own, so that a crash leaves either no ring or a whole
+// one. The link fails where a file has appeared meanwhile.
+func (t *Target) form(path string, spec *api.RingSpec) error {
+	forming := filepath.Join(t.config.Dir, formingPrefix+filepath.Base(path))
+	if err := os.Remove(forming); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	options := farlog.FormatOptions{
+		SizeBytes:    spec.Stream.Spec.RingSizeBytes,
+		Align:        spec.Stream.Spec.Align,
+		RecordLenMax: spec.Stream.Spec.RecordLenMax,
+		StreamID:     spec.Stream.StreamId,
+		StreamName:   spec.Stream.Spec.Name,
+		Salt:         spec.Stream.Salt,
+	}
+	if err := farlog.Format(ringURI(forming), options); err != nil {
+		return errors.Join(err, removeQuietly(forming))
+	}
+	if err := os.Link(forming, path); err != nil {
+		return errors.Join(err, removeQuietly(forming))
+	}
+	return errors.Join(os.Remove(forming), syncDir(t.config.Dir))
+}
+
+func removeQuietly(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// syncDir makes a new name durable.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,187 @@
+// Package target owns a directory of regions on one host: it makes the rings that the control plane wants of it, tells
+// the control plane what it sees of them once a second, and keeps doing what it knows when there is no control plane.
+// A ring that is there is never formatted again, and bytes that are not a ring of ours are never overwritten.
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+const (
+	intervalDefault = time.Second
+	reportTimeout   = 3 * time.Second
+	lockName        = "target.lock"
+)
+
+// Config is what a target needs. All fields but CountersDir and Interval are required.
+type Config struct {
+	Dir         string // holds the rings; made when it is missing
+	Agent       *api.Agent
+	Control     grpc.ClientConnInterface
+	Logger      *slog.Logger
+	CountersDir string        // of the writers on this host; "" = the C core's default
+	Interval    time.Duration // between two looks at the rings; 0 = 1 s
+}
+
+// Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
+type Target struct {
+	config Config
+	lock   *os.File
+	client api.TargetServiceClient
+	look   chan struct{} // asks for a look before its time, because something new is wanted
+
+	mutex  sync.Mutex
+	wanted []*api.RingSpec
+	seen   []Ring
+
+	isConnected atomic.Bool // the last report reached the control plane
+}
+
+// New takes the directory. It fails when another target holds it, and says which.
+func New(config Config) (*Target, error) {
+	if config.Interval == 0 {
+		config.Interval = intervalDefault
+	}
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find ring directory %q: %w", config.Dir, err)
+	}
+	config.Dir = dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create ring directory %q: %w", dir, errors.Unwrap(err))
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1)}, nil
+}
+
+// Run works until ctx is done. It returns no error of the control plane or of a ring: those are reported and tried
+// again.
+func (t *Target) Run(ctx context.Context) error {
+	defer t.lock.Close()
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	workers.Go(func() { t.followSpecs(ctx) })
+	tick := time.NewTicker(t.config.Interval)
+	defer tick.Stop()
+	for {
+		t.observe()
+		t.report(ctx)
+		select {
+		case <-tick.C:
+		case <-t.look:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Rings is what was last seen, for metrics. The result must not be changed.
+func (t *Target) Rings() []Ring {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.seen
+}
+
+// IsConnected says whether the last report reached the control plane.
+func (t *Target) IsConnected() bool { return t.isConnected.Load() }
+
+func (t *Target) followSpecs(ctx context.Context) {
+	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchRingsResponse], error) {
+		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.config.Agent})
+	}
+	api.Follow(ctx, open, func(message *api.WatchRingsResponse) {
+		t.mutex.Lock()
+		t.wanted = message.Rings
+		t.mutex.Unlock()
+		select {
+		case t.look <- struct{}{}:
+		default: // a look is already asked for
+		}
+	}, func(err error) {
+		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
+	})
+}
+
+// observe makes what is wanted and missing, and looks at every ring: those wanted and those found in the directory,
+// which a target whose control plane is down still serves.
+func (t *Target) observe() {
+	t.mutex.Lock()
+	wanted, before := t.wanted, t.seen
+	t.mutex.Unlock()
+	seen := make([]Ring, 0, len(wanted))
+	known := make(map[string]bool, len(wanted))
+	for _, spec := range wanted {
+		path := t.ringPath(spec.Stream.Spec.Name)
+		known[path] = true
+		seen = append(seen, t.lookAt(spec.Stream.Spec.Name, path, t.ensure(path, spec), before))
+	}
+	for _, path := range t.found() {
+		if name, ok := streamOf(path); ok && !known[path] {
+			seen = append(seen, t.lookAt(name, path, nil, before))
+		}
+	}
+	t.mutex.Lock()
+	t.seen = seen
+	t.mutex.Unlock()
+}
+
+func (t *Target) report(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	state := &api.TargetState{Agent: t.config.Agent, Reported: timestamppb.Now()}
+	for _, ring := range t.Rings() {
+		state.Rings = append(state.Rings, ring.State)
+	}
+	_, err := t.client.ReportTarget(ctx, &api.ReportTargetRequest{State: state})
+	t.isConnected.Store(err == nil)
+}
+
+// lockDir keeps two targets out of one directory. The kernel gives the lock back when the process dies.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, lockName)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock %q: %w", path, errors.Unwrap(err))
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := make([]byte, 64)
+		count, _ := file.ReadAt(holder, 0) // an unreadable holder is named as unknown
+		file.Close()
+		return nil, fmt.Errorf("ring directory %q is held by another target (%s): stop it, or give another --data-dir", dir, holderText(holder[:count]))
+	}
+	err = errors.Join(file.Truncate(0), write(file, fmt.Sprintf("pid=%d", os.Getpid())))
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("write lock %q: %w", path, err)
+	}
+	return file, nil
+}
+
+func holderText(text []byte) string {
+	if len(text) == 0 {
+		return "holder unknown"
+	}
+	return string(text)
+}
+
+func write(file *os.File, text string) error {
+	_, err := file.WriteAt([]byte(text), 0)
+	return err
+}
