@@ -51,7 +51,10 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return env.validate() }
 
 	root.AddCommand(
-	// One line a command, alphabetical.
+		// One line a command, alphabetical.
+		newAppendCommand(env),
+		newRingCommand(env),
+		newTailCommand(env),
 	)
 	return root
 }

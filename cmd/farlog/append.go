@@ -1,0 +1,209 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
+)
+
+const (
+	windowMax         = 65536
+	openRetryInterval = 20 * time.Millisecond
+)
+
+type appendOptions struct {
+	stream, ring   string
+	format, ack    string
+	level, policy  string
+	name           string
+	window         int
+	class          uint16
+	keyField       int
+	isFIX          bool
+	deadline       time.Duration
+	acquireTimeout time.Duration
+}
+
+func newAppendCommand(env *environment) *cobra.Command {
+	var options appendOptions
+	command := &cobra.Command{
+		Use:   "append {--stream NAME | --ring URI} [flags] < RECORDS",
+		Short: "Append records from standard input to a stream or a ring",
+		Long: `Reads records from standard input, a file or a pipe, and appends them in order.
+
+Each record is a line, or 4 bytes of little-endian length and as many bytes (--format length-prefixed). With
+--stream the control plane grants the right to write; with --ring no daemon is needed. A record is acknowledged
+when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level.
+
+--window N puts up to N records under one flush. A window never waits for input: what is there is committed.
+When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject).`,
+		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
+  tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
+		Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return runAppend(cmd.Context(), env, options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
+	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane")
+	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
+	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
+	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
+	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring: persistent)")
+	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
+	flags.DurationVar(&options.deadline, "deadline", 0, "longest wait of one append (default: the stream's or the region's)")
+	flags.Uint16Var(&options.class, "class", 0, "class of every record")
+	flags.BoolVar(&options.isFIX, "fix", false, "records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
+	flags.IntVar(&options.keyField, "key-field", 0, "key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
+	flags.StringVar(&options.name, "name", "farlog append", "`name` of this writer, shown to others")
+	flags.DurationVar(&options.acquireTimeout, "acquire-timeout", 10*time.Second, "longest wait for the control plane's grant")
+	return command
+}
+
+func (o *appendOptions) validate() error {
+	if (o.stream == "") == (o.ring == "") {
+		return usageErrorf("append: expected either --stream NAME or --ring URI")
+	}
+	for _, choice := range []struct{ flag, value, expected string }{
+		{"format", o.format, "lines length-prefixed"},
+		{"ack", o.ack, "none text json"},
+		{"level", o.level, " posted visible persistent"},
+		{"policy", o.policy, " block reject"},
+	} {
+		if !isOneOf(choice.value, strings.Split(choice.expected, " ")) {
+			return usageErrorf("--%s %q: expected %s", choice.flag, choice.value,
+				strings.Join(strings.Fields(choice.expected), ", "))
+		}
+	}
+	switch {
+	case o.window < 1 || o.window > windowMax:
+		return usageErrorf("--window %d: expected 1 to %d", o.window, windowMax)
+	case o.keyField < 0:
+		return usageErrorf("--key-field %d: expected 1 or more", o.keyField)
+	case o.isFIX && o.class != 0:
+		return usageErrorf("--class %d: with --fix the class comes from MsgType; leave one of the two out", o.class)
+	case o.deadline < 0 || o.acquireTimeout <= 0:
+		return usageErrorf("--deadline %s, --acquire-timeout %s: expected a time that is not negative", o.deadline, o.acquireTimeout)
+	}
+	return nil
+}
+
+func isOneOf(value string, choices []string) bool {
+	for _, choice := range choices {
+		if value == choice {
+			return true
+		}
+	}
+	return false
+}
+
+// writerPlace is which ring to open and how: from a grant, or from the command line alone.
+type writerPlace struct {
+	uri     string
+	options farlog.WriterOptions
+}
+
+func runAppend(ctx context.Context, env *environment, options appendOptions) error {
+	place, err := locateWriter(ctx, env, options)
+	if err != nil {
+		return err
+	}
+	status, err := farlog.Inspect(place.uri)
+	if err != nil {
+		return err
+	}
+	talk := newAppendTalk(env.stderr)
+	writer, err := openWhenThereIsSpace(ctx, place, talk)
+	if err != nil {
+		return err
+	}
+	talk.opened(place.uri, writer.Contract(), place.options.Level, writer.Recovery())
+	f := &feed{
+		writer:   writer,
+		input:    newRecordInput(env.stdin, options.format, int(status.RecordLenMax)-record.OverheadLen),
+		output:   newAcknowledgements(options.ack, env.stdout),
+		talk:     talk,
+		window:   options.window,
+		deadline: place.options.Deadline,
+		policy:   place.options.Policy,
+		classify: classifier(options.isFIX, options.class, options.keyField),
+	}
+	err = f.run(ctx)
+	return finishAppend(f, status.RingUUID, err)
+}
+
+// finishAppend prints what was acknowledged also when the feed failed.
+func finishAppend(f *feed, ringUUID [16]byte, err error) error {
+	err = errors.Join(err, f.output.flush())
+	counters, _ := farlog.ReadCounters("", ringUUID) // none: the summary goes without latencies
+	f.talk.summary(&f.count, f.writer.Contract(), counters)
+	if closeErr := f.writer.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("close ring: %w", closeErr)
+	}
+	if err == nil && f.count.refused > 0 {
+		err = fmt.Errorf("%d records were refused because the ring was full (policy reject)", f.count.refused)
+	}
+	return err
+}
+
+// openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
+// makes room; that is waited for, unless the policy is to reject.
+func openWhenThereIsSpace(ctx context.Context, place writerPlace, talk *appendTalk) (*farlog.Writer, error) {
+	for {
+		writer, err := farlog.OpenWriter(place.uri, place.options)
+		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject {
+			return writer, err
+		}
+		if talk.isDue() {
+			talk.printf("ring is full, its new epoch finds no room: waiting for the drain")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(openRetryInterval):
+		}
+	}
+}
+
+// locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open it.
+func locateWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
+	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{Level: farlog.LevelPersistent, Name: options.name}}
+	if options.stream != "" {
+		granted, err := acquireWriter(ctx, env, options)
+		if err != nil {
+			return place, err
+		}
+		place = granted
+	}
+	if options.level != "" {
+		level, err := farlog.ParseLevel(options.level)
+		if err != nil {
+			return place, &usageError{text: err.Error()}
+		}
+		place.options.Level = level
+	}
+	if options.policy != "" {
+		policy, err := farlog.ParsePolicy(options.policy)
+		if err != nil {
+			return place, &usageError{text: err.Error()}
+		}
+		place.options.Policy = policy
+	}
+	if options.deadline != 0 {
+		place.options.Deadline = options.deadline
+	}
+	return place, nil
+}

@@ -1,0 +1,243 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farlog/farlog/pkg/audit/fix"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const (
+	fullDeadline    = 100 * time.Millisecond // of one attempt while the ring is full
+	resolveDeadline = time.Second
+	resolveTimeout  = 30 * time.Second
+)
+
+// feed appends what the input gives, in windows of one group commit each.
+type feed struct {
+	writer   *farlog.Writer
+	input    *recordInput
+	output   *acknowledgements
+	talk     *appendTalk
+	window   int
+	deadline time.Duration
+	policy   farlog.Policy
+	classify func(record []byte) (key []byte, class uint16)
+
+	entries   []farlog.Entry
+	positions []farlog.Position
+	count     feedCount
+}
+
+type feedCount struct {
+	acknowledged, refused, full, unknown uint64
+	bytes                                uint64
+	level                                farlog.Level // the weakest that was reached
+}
+
+// run ends with the input, with ctx, or with an error that concerns all that would follow.
+func (f *feed) run(ctx context.Context) error {
+	f.entries = make([]farlog.Entry, 0, f.window)
+	f.positions = make([]farlog.Position, f.window)
+	for ctx.Err() == nil {
+		if err := f.gather(); err != nil {
+			return err
+		}
+		if len(f.entries) > 0 {
+			if err := f.commit(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if f.input.more() {
+			continue
+		}
+		if err := f.output.flush(); err != nil {
+			return err
+		}
+		if isMore, err := f.input.wait(ctx); err != nil || !isMore {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather fills a window with what is there already. A window that would have to wait for input is committed as it is.
+func (f *feed) gather() error {
+	f.entries = f.entries[:0]
+	for len(f.entries) < f.window {
+		record, ok, err := f.input.next()
+		if err != nil && len(f.entries) > 0 {
+			return nil // what came before the bad record is committed; the input says it again
+		}
+		if err != nil || !ok {
+			return err
+		}
+		key, class := f.classify(record)
+		f.entries = append(f.entries, farlog.Entry{Data: record, Key: key, Class: class})
+	}
+	return nil
+}
+
+// commit appends the window and returns when every record of it is acknowledged, or refused by the policy.
+func (f *feed) commit(ctx context.Context) error {
+	entries, deadline := f.entries, f.deadline
+	for len(entries) > 0 {
+		positions := f.positions[:len(entries)]
+		done, submitted, err := f.append(entries, positions, deadline)
+		if err := f.acknowledge(entries[:done], positions[:done]); err != nil {
+			return err
+		}
+		if errors.Is(err, farlog.ErrUnknown) || submitted > done {
+			if err := f.resolve(entries[done:submitted], positions[done:submitted]); err != nil {
+				return err
+			}
+		}
+		entries = entries[submitted:]
+		switch {
+		case err == nil, errors.Is(err, farlog.ErrUnknown):
+		case errors.Is(err, farlog.ErrFull) && f.policy == farlog.PolicyReject:
+			f.count.refused++
+			entries = entries[1:]
+			f.talk.refused(f.count.refused)
+		case errors.Is(err, farlog.ErrFull):
+			f.count.full++
+			deadline = max(f.deadline, fullDeadline)
+			if err := f.waitForSpace(ctx); err != nil {
+				return err
+			}
+		default:
+			return f.explain(err, entries, positions[submitted:])
+		}
+	}
+	return nil
+}
+
+// append is one attempt: a window of one record goes through Append, whose deadline and latency are those of that record.
+func (f *feed) append(entries []farlog.Entry, positions []farlog.Position, deadline time.Duration) (done, submitted int, err error) {
+	if f.window > 1 {
+		return f.writer.AppendBatch(entries, deadline, positions)
+	}
+	position, err := f.writer.Append(entries[0], deadline)
+	positions[0] = position
+	switch {
+	case err == nil:
+		return 1, 1, nil
+	case errors.Is(err, farlog.ErrUnknown):
+		return 0, 1, err
+	}
+	return 0, 0, err
+}
+
+func (f *feed) waitForSpace(ctx context.Context) error {
+	if err := f.output.flush(); err != nil {
+		return err
+	}
+	cursors := f.writer.Cursors()
+	f.talk.full(cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes)
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped while the ring was full: input record %d and later ones were not appended",
+			f.count.acknowledged+f.count.refused+1)
+	}
+	return nil
+}
+
+// resolve finds out about records whose deadline passed. They are in order, so that the first that cannot be resolved ends it.
+func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) error {
+	f.count.unknown += uint64(len(entries))
+	until := time.Now().Add(resolveTimeout)
+	for i := range entries {
+		position, err := f.writer.Resolve(positions[i].LSN, resolveDeadline)
+		for errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until) {
+			time.Sleep(time.Millisecond)
+			position, err = f.writer.Resolve(positions[i].LSN, resolveDeadline)
+		}
+		if err != nil {
+			return fmt.Errorf("input record %d may or may not be in the ring: lsn %d of epoch %d could not be resolved within %s: %w",
+				f.count.acknowledged+f.count.refused+1, positions[i].LSN, positions[i].Epoch, resolveTimeout, err)
+		}
+		positions[i].Level = position.Level
+		if err := f.acknowledge(entries[i:i+1], positions[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *feed) acknowledge(entries []farlog.Entry, positions []farlog.Position) error {
+	for i := range positions {
+		if f.count.acknowledged == 0 || positions[i].Level < f.count.level {
+			f.count.level = positions[i].Level
+		}
+		f.count.acknowledged++
+		f.count.bytes += uint64(len(entries[i].Data))
+		if err := f.output.add(positions[i]); err != nil {
+			return err
+		}
+	}
+	if len(positions) > 0 {
+		f.talk.progress(&f.count)
+	}
+	return nil
+}
+
+// explain makes the one line for an error that ends the feed. entries[0] is the record that met it.
+func (f *feed) explain(err error, entries []farlog.Entry, positions []farlog.Position) error {
+	number := f.count.acknowledged + f.count.refused + 1
+	switch {
+	case errors.Is(err, farlog.ErrFenced):
+		own := f.writer.Cursors().Epoch
+		return fmt.Errorf("fenced at input record %d: epoch %d has taken over from this writer's epoch %d; everything acknowledged stays valid",
+			number, positions[0].Epoch, own)
+	case errors.Is(err, farlog.ErrTooLarge):
+		return fmt.Errorf("input record %d of %d bytes with a key of %d bytes: %w", number, len(entries[0].Data), len(entries[0].Key), err)
+	case errors.Is(err, farlog.ErrClosed):
+		return fmt.Errorf("input record %d: the region failed and takes no more: %w", number, err)
+	}
+	return fmt.Errorf("append input record %d: %w", number, err)
+}
+
+// classifier says how keys and classes are found in the records.
+func classifier(isFIX bool, class uint16, keyField int) func([]byte) ([]byte, uint16) {
+	if isFIX {
+		return fixClassifier(keyField)
+	}
+	return func(record []byte) ([]byte, uint16) { return fieldOf(record, keyField), class }
+}
+
+func fixClassifier(keyField int) func([]byte) ([]byte, uint16) {
+	var message fix.Message
+	return func(record []byte) ([]byte, uint16) {
+		if fix.Parse(record, &message) != nil {
+			return nil, fix.ClassOther
+		}
+		msgType := message.Get(fix.MsgType)
+		tag := keyField
+		if tag == 0 {
+			tag = fix.KeyTag(msgType)
+		}
+		return message.Get(tag), fix.ClassOf(msgType)
+	}
+}
+
+// fieldOf gives the field with this number, from 1, of those that blanks separate; nil when there are fewer, or for 0.
+func fieldOf(record []byte, number int) []byte {
+	for ; number > 0; number-- {
+		record = bytes.TrimLeft(record, " \t")
+		end := bytes.IndexAny(record, " \t")
+		if end < 0 {
+			end = len(record)
+		}
+		if number == 1 && end > 0 {
+			return record[:end:end]
+		}
+		record = record[end:]
+	}
+	return nil
+}

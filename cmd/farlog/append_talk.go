@@ -1,0 +1,145 @@
+//go:build cgo
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const (
+	ackNone = "none"
+	ackText = "text"
+	ackJSON = "json"
+
+	ackBufferLen = 32 << 10
+)
+
+// acknowledgements prints one line for each record that is acknowledged, in order.
+type acknowledgements struct {
+	kind   string
+	writer *bufio.Writer
+	line   []byte
+}
+
+func newAcknowledgements(kind string, stdout io.Writer) *acknowledgements {
+	return &acknowledgements{kind: kind, writer: bufio.NewWriterSize(stdout, ackBufferLen)}
+}
+
+func (a *acknowledgements) add(p farlog.Position) error {
+	switch a.kind {
+	case ackNone:
+		return nil
+	case ackJSON:
+		a.line = fmt.Appendf(a.line[:0], `{"epoch":%d,"seq":%d,"lsn":%d,"level":%q,"copies":%d}`, p.Epoch, p.Seq, p.LSN, p.Level, p.Copies)
+	default:
+		a.line = strconv.AppendUint(a.line[:0], uint64(p.Epoch), 10)
+		a.line = strconv.AppendUint(append(a.line, ' '), p.Seq, 10)
+		a.line = strconv.AppendUint(append(a.line, ' '), p.LSN, 10)
+		a.line = append(append(a.line, ' '), p.Level.String()...)
+	}
+	a.line = append(a.line, '\n')
+	if _, err := a.writer.Write(a.line); err != nil {
+		return fmt.Errorf("write acknowledgement of lsn %d: %w", p.LSN, err)
+	}
+	return nil
+}
+
+func (a *acknowledgements) flush() error {
+	if err := a.writer.Flush(); err != nil {
+		return fmt.Errorf("write acknowledgements: %w", err)
+	}
+	return nil
+}
+
+// appendTalk is what append says on stderr: what opening found, why it waits, and at the end what was done.
+type appendTalk struct {
+	stderr     io.Writer
+	isTerminal bool
+	started    time.Time
+	saidAt     time.Time
+	isLineOpen bool // a progress line that the next text has to end
+}
+
+func newAppendTalk(stderr io.Writer) *appendTalk {
+	now := time.Now()
+	return &appendTalk{stderr: stderr, isTerminal: isTerminal(stderr), started: now, saidAt: now}
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
+}
+
+// printf ends a progress line that is open.
+func (t *appendTalk) printf(format string, args ...any) {
+	if t.isLineOpen {
+		fmt.Fprintln(t.stderr)
+		t.isLineOpen = false
+	}
+	fmt.Fprintf(t.stderr, format+"\n", args...)
+}
+
+// isDue says whether a second has passed since something was said.
+func (t *appendTalk) isDue() bool {
+	now := time.Now()
+	if now.Sub(t.saidAt) < time.Second {
+		return false
+	}
+	t.saidAt = now
+	return true
+}
+
+func (t *appendTalk) opened(uri string, contract farlog.Contract, level farlog.Level, r farlog.Recovery) {
+	t.printf("ring %s: %s, flush %s, acknowledges %s", uri, contract.Kind, contract.FlushMethod, level)
+	t.printf("recovered: epoch %d (before: %d), head lsn %d, tail lsn %d, %d undrained records kept, %d unacknowledged ones dropped, %d bytes scanned in %s",
+		r.Epoch, r.PrevEpoch, r.HeadLSN, r.TailLSN, r.RecordCount, r.OrphanCount, r.ScannedBytes, r.Duration.Round(time.Microsecond))
+}
+
+func (t *appendTalk) full(usedBytes, capacityBytes uint64) {
+	if t.isDue() {
+		t.printf("ring is full (%d of %d bytes undrained): waiting for the drain", usedBytes, capacityBytes)
+	}
+}
+
+func (t *appendTalk) refused(count uint64) {
+	if t.isDue() {
+		t.printf("ring is full: %d records refused so far (policy reject)", count)
+	}
+}
+
+func (t *appendTalk) progress(count *feedCount) {
+	if t.isTerminal && t.isDue() {
+		fmt.Fprintf(t.stderr, "\r%d records acknowledged, %.0f/s ", count.acknowledged, t.rate(count))
+		t.isLineOpen = true
+	}
+}
+
+func (t *appendTalk) rate(count *feedCount) float64 {
+	return float64(count.acknowledged) / max(time.Since(t.started).Seconds(), 1e-9)
+}
+
+// summary is the last line or two. counters may be nil when the writer exported none.
+func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters) {
+	level := "none"
+	if count.acknowledged > 0 {
+		level = count.level.String()
+	}
+	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s on %s by %s; refused %d, waited for space %d times, resolved %d unknown",
+		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level, contract.Kind,
+		contract.FlushMethod, count.refused, count.full, count.unknown)
+	if counters != nil && counters.LatencyCount() > 0 {
+		t.printf("append latency over %d commits: p50 %s p99 %s p99.9 %s max %s", counters.LatencyCount(),
+			counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999), counters.Quantile(1))
+	}
+}

@@ -1,0 +1,210 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const ringSizeDefault = 64 << 20
+
+func newRingCommand(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "ring",
+		Short: "Format, show and fence one ring, without the control plane",
+		Args:  groupArgs,
+		RunE:  runGroup,
+	}
+	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env))
+	return command
+}
+
+func newRingFormatCommand(env *environment) *cobra.Command {
+	size, recordLenMax, align := uint64(ringSizeDefault), uint64(0), uint64(0)
+	var options farlog.FormatOptions
+	command := &cobra.Command{
+		Use:   "format URI",
+		Short: "Make a new, empty ring in a region",
+		Example: `  farlog ring format mem:/var/lib/farlog/orders.ring --size 64MiB --stream desk7/orders
+  farlog ring format 'mem:/dev/dax0.0'`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkRingSizes(size, recordLenMax, align); err != nil {
+				return err
+			}
+			options.SizeBytes, options.RecordLenMax, options.Align = size, uint32(recordLenMax), uint32(align)
+			if !cmd.Flags().Changed("size") && hasOwnSize(args[0]) {
+				options.SizeBytes = 0
+			}
+			if err := farlog.Format(args[0], options); err != nil {
+				return err
+			}
+			return showRing(env, args[0])
+		},
+	}
+	flags := command.Flags()
+	flags.Var((*config.SizeValue)(&size), "size", "of the region, a multiple of 4KiB; a device or an existing file gives its own")
+	flags.Var((*config.SizeValue)(&recordLenMax), "record-len-max", "largest extent of one record; 0 = 1MiB, or a quarter of the ring")
+	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64")
+	flags.StringVar(&options.StreamName, "stream", "", "`name` of the stream, under which a drain stores the records")
+	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
+	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
+	return command
+}
+
+func checkRingSizes(size, recordLenMax, align uint64) error {
+	for _, part := range []struct {
+		flag  string
+		value uint64
+	}{{"record-len-max", recordLenMax}, {"align", align}} {
+		if part.value > 1<<32-1 {
+			return usageErrorf("--%s %s: expected less than 4GiB", part.flag, config.FormatSize(part.value))
+		}
+	}
+	if size%4096 != 0 || size == 0 {
+		return usageErrorf("--size %d: expected a multiple of 4096 bytes", size)
+	}
+	return nil
+}
+
+// hasOwnSize tells whether the region is there and has a size, which format then takes.
+func hasOwnSize(uri string) bool {
+	contract, err := farlog.Probe(uri)
+	return err == nil && contract.SizeBytes > 0
+}
+
+func newRingShowCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show URI",
+		Short: "Show identity, contract, cursors and lag of a ring",
+		Args:  exactArgs(1),
+		RunE:  func(_ *cobra.Command, args []string) error { return showRing(env, args[0]) },
+	}
+}
+
+func newRingFenceCommand(env *environment) *cobra.Command {
+	var epochMin uint32
+	command := &cobra.Command{
+		Use:   "fence URI",
+		Short: "Order that writers of lower epochs stop",
+		Long: `Persists the order that no writer below the epoch appends to the ring. A living writer stops at its next call; that it is
+gone is sure only when another could open the ring.`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			status, err := farlog.Inspect(args[0])
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("epoch-min") {
+				epochMin = status.WriterEpoch + 1
+			}
+			if err := farlog.Fence(args[0], epochMin); err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "ring %s: writers below epoch %d are fenced\n", args[0], epochMin)
+			return nil
+		},
+	}
+	command.Flags().Uint32Var(&epochMin, "epoch-min", 0, "lowest `epoch` that may write (default: one above the present writer's)")
+	return command
+}
+
+func showRing(env *environment, uri string) error {
+	status, err := farlog.Inspect(uri)
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		return json.NewEncoder(env.stdout).Encode(ringJSON(uri, status))
+	}
+	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	for _, line := range ringLines(uri, status, env.isWide()) {
+		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+	}
+	return table.Flush()
+}
+
+func ringLines(uri string, s farlog.Status, isWide bool) [][2]string {
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	lines := [][2]string{
+		{"ring", uri},
+		{"stream", fmt.Sprintf("%s (id %d)", orDash(s.StreamName), s.StreamID)},
+		{"uuid", hex.EncodeToString(s.RingUUID[:])},
+		{"contract", fmt.Sprintf("%s, flush %s, gives %s at most: %s", s.Contract.Kind, s.Contract.FlushMethod, s.Contract.Level, s.Contract.Probe)},
+		{"capacity", decimal(s.CapacityBytes) + " bytes"},
+		{"record-len-max", decimal(uint64(s.RecordLenMax)) + " bytes"},
+		{"writer", writerText(s)},
+		{"drain", heldText(s.DrainHeld)},
+		{"head", fmt.Sprintf("lsn %d, seq %d, last epoch %d", s.HeadLSN, s.HeadSeq, s.LastEpoch)},
+		{"appended", "lsn " + decimal(s.AppendedLSN)},
+		{"durable", "lsn " + decimal(s.DurableLSN)},
+		{"lag", lagText(s)},
+	}
+	if isWide {
+		lines = append(lines,
+			[2]string{"align", decimal(uint64(s.Align)) + " bytes"},
+			[2]string{"credit", "lsn " + decimal(s.CreditLSN)},
+			[2]string{"epoch-min", decimal(uint64(s.EpochMin))},
+			[2]string{"epoch-start", fmt.Sprintf("lsn %d, seq %d, at %s", s.EpochStartLSN, s.EpochStartSeq, timeText(s.EpochOpened))},
+			[2]string{"created", timeText(s.Created)},
+		)
+	}
+	return lines
+}
+
+func writerText(s farlog.Status) string {
+	if s.WriterEpoch == 0 {
+		return "never had one"
+	}
+	return fmt.Sprintf("epoch %d, %s: %s", s.WriterEpoch, heldText(s.WriterHeld), s.WriterID)
+}
+
+func heldText(isHeld bool) string {
+	if isHeld {
+		return "alive"
+	}
+	return "none"
+}
+
+func lagText(s farlog.Status) string {
+	text := fmt.Sprintf("%d bytes, %d records", s.LagBytes, s.LagRecords)
+	if !s.OldestRecord.IsZero() {
+		text += fmt.Sprintf(", oldest %s old", time.Since(s.OldestRecord).Round(time.Millisecond))
+	}
+	return text
+}
+
+func timeText(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+// ringJSON has the names and units of the metrics.
+func ringJSON(uri string, s farlog.Status) map[string]any {
+	fields := map[string]any{
+		"uri": uri, "ring_uuid": hex.EncodeToString(s.RingUUID[:]), "stream": s.StreamName, "stream_id": s.StreamID,
+		"kind": s.Contract.Kind, "flush_method": s.Contract.FlushMethod, "level": s.Contract.Level.String(),
+		"probe": s.Contract.Probe, "capacity_bytes": s.CapacityBytes, "align": s.Align, "record_len_max": s.RecordLenMax,
+		"writer_epoch": s.WriterEpoch, "epoch_min": s.EpochMin, "last_epoch": s.LastEpoch, "writer_id": s.WriterID,
+		"is_writer_held": s.WriterHeld, "is_drain_held": s.DrainHeld, "head_lsn": s.HeadLSN, "head_seq": s.HeadSeq,
+		"credit_lsn": s.CreditLSN, "appended_lsn": s.AppendedLSN, "durable_lsn": s.DurableLSN, "lag_bytes": s.LagBytes,
+		"lag_records": s.LagRecords, "epoch_start_lsn": s.EpochStartLSN, "epoch_start_seq": s.EpochStartSeq,
+		"created": timeText(s.Created), "epoch_opened": timeText(s.EpochOpened),
+	}
+	if !s.OldestRecord.IsZero() {
+		fields["lag_seconds"] = time.Since(s.OldestRecord).Seconds()
+	}
+	return fields
+}
