@@ -1,0 +1,150 @@
+// Package drain takes whole records out of a ring and puts them into a store.
+//
+// There is one order, and the guarantee rests on it: append to the store, sync the store, then release the ring's
+// head. A drain may die between any two steps: the next one reads the same records again and the store drops those it has,
+// by (stream, epoch, lsn). A full disk stops the drain and nothing else: the ring fills, its writer gets FULL, and all goes on
+// when there is space again.
+package drain
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// Defaults of Config.
+const (
+	BatchBytesDefault   = 1 << 20
+	PollIntervalDefault = time.Millisecond
+)
+
+// ErrStoreBehind: the ring's head says that records were stored which this store does not have.
+var ErrStoreBehind = errors.New("store has less than the ring released")
+
+// Config says what one drain drains, and where to.
+type Config struct {
+	RingURI  string
+	RingUUID [16]byte // refuse any other ring; zero = take what is there
+	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
+	Stream string
+	Store  *store.Store
+	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. One larger record makes the buffer grow.
+	BatchBytes int
+	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms.
+	PollInterval time.Duration
+	Logger       *slog.Logger // nil = slog.Default()
+	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
+	OnProgress func(Progress)
+
+	afterAppend func(*farlog.Reader, farlog.Batch) // crash tests break the order of the steps here
+}
+
+// Progress is how far a drain has come. Counts are since Run began.
+type Progress struct {
+	Stream    string
+	RingUUID  [16]byte
+	StoredLSN uint64 // first LSN that is not yet synced in the store
+	HeadLSN   uint64 // first LSN that is not yet released
+	LastEpoch uint32 // of the last record stored
+
+	Records    uint64 // read from the ring and synced in the store, duplicates not counted; the ring's own records included
+	Bytes      uint64
+	Batches    uint64
+	Duplicates uint64 // read again after a restart: the store had them
+
+	AppendedLSN uint64        // the writer's last word, at most 200 ms old
+	LagBytes    uint64        // appended, not yet released
+	LagAge      time.Duration // how long the oldest undrained record waits, at most
+
+	BatchBytes   int           // of the last batch
+	SyncDuration time.Duration // of the last batch: append and sync
+	Retries      uint64        // attempts that failed for want of space
+	LastError    string        // why the drain is stuck; "" when it is not
+}
+
+// Run drains one ring into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
+// full disk is retried for ever. The ring's drain lock and the stream's lock are held meanwhile.
+//
+// Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, farlog.ErrCorrupt (the text names ring and lsn).
+func Run(ctx context.Context, config Config) error {
+	d, err := open(ctx, config)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	err = d.loop(ctx)
+	if closeErr := d.close(); err == nil {
+		err = closeErr
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+func (c Config) withDefaults() Config {
+	if c.BatchBytes <= 0 {
+		c.BatchBytes = BatchBytesDefault
+	}
+	if c.PollInterval <= 0 {
+		c.PollInterval = PollIntervalDefault
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.OnProgress == nil {
+		c.OnProgress = func(Progress) {}
+	}
+	return c
+}
+
+// openReader takes the ring's drain lock and learns whose ring it is.
+func openReader(config Config) (*farlog.Reader, store.Source, error) {
+	options := farlog.ReaderOptions{Drain: true}
+	if config.RingUUID != [16]byte{} {
+		options.RingUUID = &config.RingUUID
+	}
+	reader, err := farlog.OpenReader(config.RingURI, options)
+	if err != nil {
+		return nil, store.Source{}, fmt.Errorf("open ring for draining: %w", err)
+	}
+	status, err := reader.Status()
+	if err != nil {
+		reader.Close()
+		return nil, store.Source{}, fmt.Errorf("read status of ring %q: %w", config.RingURI, err)
+	}
+	source := store.Source{
+		StreamName:   status.StreamName,
+		StreamID:     status.StreamID,
+		RingUUID:     status.RingUUID,
+		Salt:         status.Salt,
+		Align:        status.Align,
+		RecordLenMax: status.RecordLenMax,
+	}
+	if config.Stream != "" {
+		source.StreamName = config.Stream
+	}
+	return reader, source, nil
+}
+
+// checkHead compares the store's end with the ring's head: what was released must be in this store.
+func checkHead(config Config, source store.Source, headLSN uint64, last store.Checkpoint) error {
+	if headLSN == 0 || last.OK && last.NextLSN >= headLSN {
+		return nil
+	}
+	holds := "nothing of it"
+	if last.OK {
+		holds = fmt.Sprintf("it only up to lsn %d", last.NextLSN)
+	}
+	return fmt.Errorf("%w: ring %q (%s, stream %s) was drained up to lsn %d, but store %s holds %s; drain it into the store that has the rest",
+		ErrStoreBehind, config.RingURI, hex.EncodeToString(source.RingUUID[:4]), source.StreamName, headLSN,
+		config.Store.Dir(), holds)
+}

@@ -1,0 +1,269 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	pollIntervalMin  = 50 * time.Microsecond
+	statusInterval   = 200 * time.Millisecond
+	retryIntervalMin = 50 * time.Millisecond
+	retryIntervalMax = 2 * time.Second
+)
+
+// drainer is one running drain. One goroutine uses it.
+type drainer struct {
+	config   Config
+	source   store.Source
+	reader   *farlog.Reader
+	appender *store.Appender
+	buf      []byte
+
+	progress     Progress
+	statusAt     time.Time // when AppendedLSN was last looked up
+	lastRecordAt time.Time // timestamp of the last record stored
+	caughtUpAt   time.Time // when the ring was last seen empty
+}
+
+// open takes both locks and finds where to go on. It waits for space on the disk, as long as ctx allows.
+func open(ctx context.Context, config Config) (*drainer, error) {
+	config = config.withDefaults()
+	reader, source, err := openReader(config)
+	if err != nil {
+		return nil, err
+	}
+	d := &drainer{config: config, source: source, reader: reader, buf: make([]byte, config.BatchBytes)}
+	d.progress.Stream, d.progress.RingUUID = source.StreamName, source.RingUUID
+	if err := d.start(ctx); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *drainer) start(ctx context.Context) error {
+	if err := d.retry(ctx, d.openAppender); err != nil {
+		return err
+	}
+	status, err := d.reader.Status()
+	if err != nil {
+		return fmt.Errorf("read status of ring %q: %w", d.config.RingURI, err)
+	}
+	last := d.appender.Last()
+	if err := checkHead(d.config, d.source, status.HeadLSN, last); err != nil {
+		return err
+	}
+	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
+	d.caughtUpAt = time.Now()
+	d.config.Logger.Info("drain started", "ring", d.config.RingURI, "stream", d.source.StreamName,
+		"head_lsn", status.HeadLSN, "stored_lsn", last.NextLSN, "last_epoch", last.Epoch)
+	d.report()
+	return nil
+}
+
+func (d *drainer) openAppender() error {
+	appender, err := d.config.Store.OpenStream(d.source)
+	if err != nil {
+		return fmt.Errorf("open stream %s for appending: %w", d.source.StreamName, err)
+	}
+	d.appender = appender
+	return nil
+}
+
+func (d *drainer) close() error {
+	var err error
+	if d.appender != nil {
+		err = d.appender.Close()
+		if err != nil {
+			err = fmt.Errorf("close stream %s: %w", d.source.StreamName, err)
+		}
+	}
+	d.reader.Close()
+	return err
+}
+
+// loop steps until ctx is done. It pauses only when the ring has nothing, twice as long each time.
+func (d *drainer) loop(ctx context.Context) error {
+	pause := pollIntervalMin
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		isIdle, err := d.step(ctx)
+		if err != nil {
+			return err
+		}
+		if !isIdle {
+			pause = pollIntervalMin
+			continue
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		pause = min(2*pause, d.config.PollInterval)
+	}
+	return nil
+}
+
+// step moves one batch all the way, or reports that there is none.
+func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
+	batch, err := d.read()
+	if errors.Is(err, farlog.ErrNotYet) {
+		d.idle()
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	started := time.Now()
+	if err := d.retry(ctx, func() error { return d.persist(batch) }); err != nil {
+		return false, err
+	}
+	d.progress.SyncDuration = time.Since(started)
+	if err := d.reader.Release(batch.NextLSN, batch.NextSeq, batch.LastEpoch); err != nil {
+		return false, fmt.Errorf("release ring %q up to lsn %d: %w", d.config.RingURI, batch.NextLSN, err)
+	}
+	d.account(batch)
+	return false, nil
+}
+
+// read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one sync.
+func (d *drainer) read() (farlog.Batch, error) {
+	batch, err := d.reader.Read(d.buf)
+	var large *farlog.TooLargeError
+	if errors.As(err, &large) && large.Need <= int(d.source.RecordLenMax) {
+		d.buf = make([]byte, large.Need)
+		batch, err = d.reader.Read(d.buf)
+	}
+	switch {
+	case err == nil, errors.Is(err, farlog.ErrNotYet):
+		return batch, err
+	case errors.Is(err, farlog.ErrCorrupt):
+		return batch, fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged: %w",
+			d.config.RingURI, d.source.StreamName, batch.FirstLSN, err)
+	}
+	return batch, fmt.Errorf("read ring %q: %w", d.config.RingURI, err)
+}
+
+// persist makes a batch durable in the store. It may be repeated with the same batch: the store drops what it has.
+func (d *drainer) persist(batch farlog.Batch) error {
+	if d.appender == nil {
+		if err := d.openAppender(); err != nil {
+			return err
+		}
+	}
+	_, duplicates, err := d.appender.Append(batch.Bytes)
+	if err != nil {
+		return fmt.Errorf("append lsn %d to %d: %w", batch.FirstLSN, batch.NextLSN, err)
+	}
+	if d.config.afterAppend != nil {
+		d.config.afterAppend(d.reader, batch)
+	}
+	if err := d.appender.Sync(); err != nil {
+		return fmt.Errorf("sync after lsn %d: %w", batch.NextLSN, err)
+	}
+	d.progress.Duplicates += uint64(duplicates)
+	d.progress.Records += batch.RecordCount - min(uint64(duplicates), batch.RecordCount)
+	return nil
+}
+
+// retry repeats what fails for want of space, with growing pauses, and says so meanwhile. Any other error ends it.
+func (d *drainer) retry(ctx context.Context, attempt func() error) error {
+	pause := retryIntervalMin
+	for {
+		err := attempt()
+		if err == nil {
+			d.recovered()
+			return nil
+		}
+		isBroken := errors.Is(err, store.ErrBroken)
+		if isBroken && d.appender != nil {
+			d.appender.Close() // says again what broke it
+			d.appender = nil
+		}
+		if !isBroken && !errors.Is(err, store.ErrNoSpace) {
+			return err
+		}
+		d.stuck(err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryIntervalMax)
+	}
+}
+
+func (d *drainer) stuck(err error) {
+	if d.progress.LastError == "" {
+		d.config.Logger.Error("drain is stuck, will go on by itself when there is space", "stream", d.source.StreamName,
+			"store", d.config.Store.Dir(), "error", err)
+	}
+	d.progress.LastError = err.Error()
+	d.progress.Retries++
+	d.look(time.Now())
+	d.report()
+}
+
+func (d *drainer) recovered() {
+	if d.progress.LastError != "" {
+		d.config.Logger.Info("drain goes on", "stream", d.source.StreamName, "retries", d.progress.Retries)
+	}
+	d.progress.LastError = ""
+}
+
+func (d *drainer) idle() {
+	now := time.Now()
+	d.caughtUpAt = now
+	if now.Sub(d.statusAt) >= statusInterval {
+		d.look(now)
+		d.report()
+	}
+}
+
+func (d *drainer) account(batch farlog.Batch) {
+	p := &d.progress
+	p.StoredLSN, p.HeadLSN, p.LastEpoch = batch.NextLSN, batch.NextLSN, batch.LastEpoch
+	p.Bytes += uint64(len(batch.Bytes))
+	p.Batches++
+	p.BatchBytes = len(batch.Bytes)
+	d.lastRecordAt = batch.LastTimestamp
+	if batch.Rewound {
+		d.config.Logger.Warn("a power cut undid unacknowledged records that were already drained: they are superseded",
+			"stream", d.source.StreamName, "from_lsn", batch.FirstLSN, "epoch", batch.LastEpoch)
+	}
+	if now := time.Now(); now.Sub(d.statusAt) >= statusInterval {
+		d.look(now)
+	}
+	d.report()
+}
+
+// look asks the ring how far its writer is.
+func (d *drainer) look(now time.Time) {
+	if status, err := d.reader.Status(); err == nil {
+		d.progress.AppendedLSN = status.AppendedLSN
+		d.statusAt = now
+	}
+}
+
+func (d *drainer) report() {
+	p := &d.progress
+	p.AppendedLSN = max(p.AppendedLSN, p.HeadLSN)
+	p.LagBytes = p.AppendedLSN - p.HeadLSN
+	p.LagAge = 0
+	if p.LagBytes > 0 {
+		since := d.caughtUpAt
+		if d.lastRecordAt.After(since) {
+			since = d.lastRecordAt
+		}
+		p.LagAge = max(0, time.Since(since))
+	}
+	d.config.OnProgress(*p)
+}
