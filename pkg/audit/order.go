@@ -96,6 +96,16 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return []byte(n.String()), nil
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	value, err := fix.ParseDecimal(text)
+	if err != nil {
+		return err
+	}
+	*n = Number(value)
+	return nil
+}
+
 func (e *event) step() Step {
 	step := Step{Time: time.Unix(0, e.entry.TimestampNS).UTC(), LSN: e.entry.LSN, Direction: "in", Message: e.title(),
 		ClOrdID: e.clOrdID, Text: e.text}
