@@ -55,7 +55,6 @@ type StreamSample struct {
 	Condition    string
 	EpochGranted uint32
 	IsDrainAlive bool
-	IsWriterHeld bool
 }
 
 var (

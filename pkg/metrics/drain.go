@@ -11,7 +11,7 @@ type DrainSample struct {
 	Stream                              string
 	StoredLSN, HeadLSN                  uint64
 	Records, Bytes, Batches, Duplicates uint64
-	LagBytes, LagRecords                uint64
+	LagBytes                            uint64
 	LagAge                              time.Duration
 	IsFailing                           bool // it reports an error and tries again
 }
@@ -50,7 +50,6 @@ var (
 	drainStoredLSN  = desc("drain", "stored_lsn", "First LSN that is not yet synced in the store.", "stream")
 	drainHeadLSN    = desc("drain", "head_lsn", "Head that the drain has given back to the writer.", "stream")
 	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
-	drainLagRecords = desc("drain", "lag_records", "Records appended and not yet stored, as the drain sees them.", "stream")
 	drainLagSeconds = desc("drain", "lag_seconds", "Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
 	drainFailing    = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
 )
@@ -59,7 +58,7 @@ type drainCollector struct{ samples func() []DrainSample }
 
 func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN, drainHeadLSN,
-		drainLagBytes, drainLagRecords, drainLagSeconds, drainFailing} {
+		drainLagBytes, drainLagSeconds, drainFailing} {
 		descs <- one
 	}
 }
@@ -73,7 +72,6 @@ func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(drainStoredLSN, float64(sample.StoredLSN), sample.Stream)
 		metrics <- gauge(drainHeadLSN, float64(sample.HeadLSN), sample.Stream)
 		metrics <- gauge(drainLagBytes, float64(sample.LagBytes), sample.Stream)
-		metrics <- gauge(drainLagRecords, float64(sample.LagRecords), sample.Stream)
 		metrics <- gauge(drainLagSeconds, sample.LagAge.Seconds(), sample.Stream)
 		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
 	}

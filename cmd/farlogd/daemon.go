@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/metrics"
+)
+
+// part is one role, opened and ready to run. run works until ctx is done, calls ready once, and returns an error only when the
+// whole daemon has to end. healthy says what is wrong, nil for nothing.
+type part struct {
+	run     func(ctx context.Context, ready func()) error
+	healthy func() error
+	close   func() error
+}
+
+// daemon is one process with some roles. Everything is opened before anything runs, so that a port in use or a
+// directory that is taken ends it before it has done anything.
+type daemon struct {
+	settings *settings
+	stdout   io.Writer
+	stderr   io.Writer
+	logger   *slog.Logger
+	registry *prometheus.Registry
+
+	controlAddress string // where the agents of this process find the control plane
+	metricsAddress string
+	parts          []part
+}
+
+func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		level = slog.LevelInfo // cannot be: the setting was checked
+	}
+	return &daemon{
+		settings: s, stdout: stdout, stderr: stderr, controlAddress: s.control,
+		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+		registry: metrics.NewRegistry(version()),
+	}
+}
+
+func (d *daemon) run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := makeDataDir(d.settings.dataDir); err != nil {
+		return err
+	}
+	if err := d.openMetrics(); err != nil {
+		return err
+	}
+	for _, role := range []struct {
+		name string
+		open func(context.Context) error
+	}{{roleControl, d.openControl}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}} {
+		if !d.settings.has(role.name) {
+			continue
+		}
+		if err := role.open(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // asked to stop while starting
+			}
+			return err
+		}
+	}
+	return d.serve(ctx)
+}
+
+// serve runs the parts in order, each when the one before is ready, until ctx is done or one of them fails.
+func (d *daemon) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range d.parts {
+		ready := make(chan struct{})
+		group.Go(func() error { return one.run(ctx, func() { close(ready) }) })
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return group.Wait()
+		}
+	}
+	if err := d.announce(); err != nil {
+		return errors.Join(err, errors.New("ready file could not be written"))
+	}
+	err := group.Wait()
+	d.logger.Info("stopping", "roles", d.settings.roles)
+	return err
+}
+
+// close gives everything back, the last opened first.
+func (d *daemon) close() error {
+	var errs []error
+	for i := len(d.parts) - 1; i >= 0; i-- {
+		if d.parts[i].close != nil {
+			errs = append(errs, d.parts[i].close())
+		}
+	}
+	if file := d.settings.readyFile; file != "" {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *daemon) openMetrics() error {
+	if d.settings.metricsListen == "off" {
+		return nil
+	}
+	listener, err := listen("metrics.listen", d.settings.metricsListen)
+	if err != nil {
+		return err
+	}
+	d.metricsAddress = listener.Addr().String()
+	server := metrics.NewServer(listener, d.registry, d.healthy)
+	d.parts = append(d.parts, part{
+		run: func(ctx context.Context, ready func()) error {
+			ready()
+			return server.Run(ctx)
+		},
+		healthy: func() error { return nil },
+		close:   func() error { return ignoreClosed(listener.Close()) },
+	})
+	return nil
+}
+
+func (d *daemon) healthy() error {
+	var errs []error
+	for _, one := range d.parts {
+		errs = append(errs, one.healthy())
+	}
+	return errors.Join(errs...)
+}
+
+// ready is what a script reads: one JSON object on one line.
+type ready struct {
+	Ready   bool     `json:"ready"`
+	PID     int      `json:"pid"`
+	Roles   []string `json:"roles"`
+	Control string   `json:"control,omitempty"`
+	Metrics string   `json:"metrics,omitempty"`
+	DataDir string   `json:"data_dir"`
+	Store   string   `json:"store_dir,omitempty"`
+}
+
+// announce tells people on stderr and programs on stdout and in the ready file.
+func (d *daemon) announce() error {
+	s := d.settings
+	message := ready{Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress, Metrics: d.metricsAddress, DataDir: s.dataDir}
+	if s.has(roleDrain) {
+		message.Store = s.storeDir
+	}
+	line, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.stderr, "farlogd is ready: %s\n", joinAnd(s.roles))
+	fmt.Fprintf(d.stderr, "  control  %s\n", d.controlAddress)
+	if d.metricsAddress != "" {
+		fmt.Fprintf(d.stderr, "  metrics  http://%s/metrics\n", d.metricsAddress)
+	}
+	fmt.Fprintf(d.stderr, "  data     %s\n", s.dataDir)
+	if s.has(roleControl) {
+		flag := ""
+		if d.controlAddress != listenDefault {
+			flag = " --control " + d.controlAddress
+		}
+		fmt.Fprintf(d.stderr, "next:\n  farlog%s stream create desk7/orders\n  farlog%s status\n", flag, flag)
+	}
+	fmt.Fprintf(d.stdout, "%s\n", line)
+	if s.readyFile == "" {
+		return nil
+	}
+	return writeWhole(s.readyFile, append(line, '\n'))
+}
+
+// writeWhole lets a reader see the old file or the new one, never a part.
+func writeWhole(path string, content []byte) error {
+	part := path + ".part"
+	if err := os.WriteFile(part, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}
+
+// listen opens a port; the error names the setting.
+func listen(setting, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s %q: port is in use: stop the process that has it, or give another address (port 0 = any free one)", setting, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: cannot listen: %w", setting, address, err)
+	}
+	return listener, nil
+}
+
+// makeDataDir makes the directory and finds out at once whether it can be written.
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("data.dir %q: cannot be made: %w", dir, errors.Unwrap(err))
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("data.dir %q: cannot be written: %w", dir, errors.Unwrap(err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+func (d *daemon) dial() (*grpc.ClientConn, error) {
+	conn, err := api.Dial(d.controlAddress)
+	if err != nil {
+		return nil, fmt.Errorf("control %q: %w", d.controlAddress, err)
+	}
+	return conn, nil
+}
+
+func (d *daemon) agent(dir string) *api.Agent {
+	return &api.Agent{Id: d.settings.agentID(dir), Host: d.settings.hostName, Pid: uint32(os.Getpid()), MetricsAddress: d.metricsAddress}
+}
+
+func (d *daemon) dir(name string) string { return filepath.Join(d.settings.dataDir, name) }
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

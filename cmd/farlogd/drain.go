@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/drain"
+	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	drainReportInterval = time.Second
+	drainReportTimeout  = 3 * time.Second
+	drainRetryLeast     = 100 * time.Millisecond
+	drainRetryMost      = 5 * time.Second
+	assignmentsName     = "drain-assignments.json"
+)
+
+// drainRole runs one drain for each ring that the control plane gave it. The last word of the control plane is kept in
+// a file: after a restart without one, draining goes on. That another drain may have the ring meanwhile does no harm:
+// the ring's drain lock lets only one in.
+type drainRole struct {
+	settings *settings
+	agent    *api.Agent
+	client   api.DrainServiceClient
+	store    *store.Store
+	metrics  *metrics.Drain
+	logger   *slog.Logger
+	path     string // of the file with the last assignments
+
+	isConnected atomic.Bool
+	mutex       sync.Mutex
+	workers     map[string]*drainWorker // by ring: stream, uri and uuid
+}
+
+// drainWorker drains one ring, again and again until it is stopped.
+type drainWorker struct {
+	assignment *api.Assignment
+	stop       context.CancelFunc
+	done       chan struct{}
+
+	mutex    sync.Mutex
+	progress drain.Progress
+	failure  string // why the last run ended; "" while one is going well
+}
+
+func (d *daemon) openDrain(context.Context) error {
+	opened, err := store.Open(d.settings.storeDir, store.Options{Create: true, SegmentBytes: int64(d.settings.segmentBytes)})
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	conn, err := d.dial()
+	if err != nil {
+		return err
+	}
+	role := &drainRole{
+		settings: d.settings, agent: d.agent(d.settings.storeDir), client: api.NewDrainServiceClient(conn), store: opened,
+		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
+	}
+	role.metrics = metrics.NewDrain(d.registry, role.samples)
+	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
+	d.parts = append(d.parts, part{run: role.run, healthy: role.healthy, close: conn.Close})
+	return nil
+}
+
+func (r *drainRole) run(ctx context.Context, ready func()) error {
+	remembered, err := r.recall()
+	if err != nil {
+		r.logger.Warn("last assignments are not known, waiting for the control plane", "file", r.path, "error", err)
+	}
+	r.apply(ctx, remembered)
+	ready()
+	var workers sync.WaitGroup
+	workers.Go(func() { r.follow(ctx) })
+	workers.Go(func() { r.report(ctx) })
+	workers.Wait()
+	r.apply(ctx, nil)
+	return nil
+}
+
+func (r *drainRole) follow(ctx context.Context) {
+	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchAssignmentsResponse], error) {
+		return r.client.WatchAssignments(ctx, &api.WatchAssignmentsRequest{Agent: r.agent, StoreDir: r.store.Dir()})
+	}
+	api.Follow(ctx, open, func(message *api.WatchAssignmentsResponse) {
+		r.apply(ctx, message.Assignments)
+		if err := r.remember(message); err != nil {
+			r.logger.Warn("assignments could not be kept for a restart", "file", r.path, "error", err)
+		}
+	}, func(err error) {
+		r.logger.Warn("no control plane, going on draining what is assigned", "error", err)
+	})
+}
+
+// apply starts and stops workers until they are those of the list. It waits for the ones it stops: they have synced
+// the store and moved the head, or will not.
+func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
+	wanted := make(map[string]*api.Assignment, len(assignments))
+	for _, assignment := range assignments {
+		wanted[ringKey(assignment)] = assignment
+	}
+	r.mutex.Lock()
+	var stopped []*drainWorker
+	for key, worker := range r.workers {
+		if wanted[key] == nil {
+			worker.stop()
+			stopped = append(stopped, worker)
+			delete(r.workers, key)
+		}
+	}
+	r.mutex.Unlock()
+	for _, worker := range stopped {
+		<-worker.done
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for key, assignment := range wanted {
+		if r.workers[key] == nil {
+			r.workers[key] = r.start(ctx, assignment)
+		}
+	}
+}
+
+func (r *drainRole) start(ctx context.Context, assignment *api.Assignment) *drainWorker {
+	ctx, stop := context.WithCancel(ctx)
+	worker := &drainWorker{assignment: assignment, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(worker.done)
+		r.supervise(ctx, worker)
+	}()
+	return worker
+}
+
+// supervise runs the drain and begins it again, with backoff, when it ends with an error. A failure is logged when it
+// is not the one before.
+func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
+	delay, last := drainRetryLeast, ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := drain.Run(ctx, r.drainConfig(worker))
+		if ctx.Err() != nil {
+			if err != nil {
+				r.logger.Error("drain ended badly", "stream", worker.assignment.Stream, "error", err)
+			}
+			return
+		}
+		if time.Since(began) > drainRetryMost {
+			delay = drainRetryLeast
+		}
+		text := "drain ended without a reason"
+		if err != nil {
+			text = oneLine(err)
+		}
+		worker.fail(text)
+		r.metrics.OnRestart(worker.assignment.Stream)
+		if text != last {
+			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text)
+			last = text
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+		delay = min(2*delay, drainRetryMost)
+	}
+}
+
+func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
+	stream, batches := worker.assignment.Stream, uint64(0)
+	config := drain.Config{
+		RingURI: worker.assignment.Uri, Stream: stream, Store: r.store, Logger: r.logger,
+		BatchBytes: int(r.settings.batchBytes), PollInterval: r.settings.pollInterval,
+		OnProgress: func(progress drain.Progress) {
+			worker.keep(progress)
+			if progress.Batches > batches {
+				batches = progress.Batches
+				r.metrics.OnSync(stream, progress.SyncDuration)
+			}
+		},
+	}
+	copy(config.RingUUID[:], worker.assignment.RingUuid)
+	return config
+}
+
+func (r *drainRole) report(ctx context.Context) {
+	tick := time.NewTicker(drainReportInterval)
+	defer tick.Stop()
+	for {
+		call, cancel := context.WithTimeout(ctx, drainReportTimeout)
+		_, err := r.client.ReportDrain(call, &api.ReportDrainRequest{State: r.state()})
+		cancel()
+		r.isConnected.Store(err == nil)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *drainRole) state() *api.DrainState {
+	state := &api.DrainState{Agent: r.agent, Reported: timestamppb.Now(), StoreDir: r.store.Dir()}
+	for _, worker := range r.list() {
+		progress, failure := worker.look()
+		state.Progress = append(state.Progress, &api.DrainProgress{
+			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
+			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,
+			Batches: progress.Batches, Duplicates: progress.Duplicates, LastError: failure,
+		})
+	}
+	return state
+}
+
+func (r *drainRole) samples() []metrics.DrainSample {
+	var samples []metrics.DrainSample
+	for _, worker := range r.list() {
+		progress, failure := worker.look()
+		samples = append(samples, metrics.DrainSample{
+			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN, Records: progress.Records,
+			Bytes: progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates, LagBytes: progress.LagBytes,
+			LagAge: progress.LagAge, IsFailing: failure != "",
+		})
+	}
+	return samples
+}
+
+func (r *drainRole) healthy() error {
+	var errs []error
+	for _, worker := range r.list() {
+		if _, failure := worker.look(); failure != "" {
+			errs = append(errs, fmt.Errorf("drain of stream %s: %s", worker.assignment.Stream, failure))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *drainRole) list() []*drainWorker {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	list := make([]*drainWorker, 0, len(r.workers))
+	for _, worker := range r.workers {
+		list = append(list, worker)
+	}
+	slices.SortFunc(list, func(a, b *drainWorker) int { return compareStreams(a.assignment, b.assignment) })
+	return list
+}
+
+func (r *drainRole) remember(message *api.WatchAssignmentsResponse) error {
+	raw, err := protojson.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return writeWhole(r.path, raw)
+}
+
+func (r *drainRole) recall() ([]*api.Assignment, error) {
+	raw, err := os.ReadFile(r.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	message := new(api.WatchAssignmentsResponse)
+	if err := protojson.Unmarshal(raw, message); err != nil {
+		return nil, err
+	}
+	return message.Assignments, nil
+}
+
+func (w *drainWorker) keep(progress drain.Progress) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.progress, w.failure = progress, progress.LastError
+}
+
+func (w *drainWorker) fail(text string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.failure = text
+}
+
+func (w *drainWorker) look() (drain.Progress, string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.progress, w.failure
+}
+
+func ringKey(a *api.Assignment) string {
+	return a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid)
+}
+
+func compareStreams(a, b *api.Assignment) int {
+	return slices.Compare([]byte(ringKey(a)), []byte(ringKey(b)))
+}

@@ -1,0 +1,54 @@
+// Command farlogd is farlog's daemon. Its sub-commands are roles: control, target, drain, and dev, which is all of
+// them in one process on files.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/farlog/farlog/pkg/config"
+)
+
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a mistake in the command line: exit code 2.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for a clean stop; after it the default is back, and a second one ends the process.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the exit code. It is main without the process, for tests.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand(stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "farlogd: %s\n", oneLine(err))
+	var usage *usageError
+	var setting *config.Error
+	if errors.As(err, &usage) || errors.As(err, &setting) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// oneLine folds an error into one line, whatever a library wrote.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "farlogd",
+		Short:         "The daemon of farlog: control plane, target and drain",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return &usageError{fmt.Sprintf("unknown role %q: expected dev, control, target or drain", args[0])}
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return &usageError{"no role was given: expected dev, control, target or drain (--help says more)"}
+		},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{oneLine(err) + " (" + cmd.CommandPath() + " --help lists the flags)"}
+	})
+	root.AddCommand(
+		newRoleCommand("control", "Say who may write where; keep that in etcd", controlMetricsDefault, stdout, stderr),
+		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout, stderr),
+		newRoleCommand("drain", "Move records from rings into the store", drainMetricsDefault, stdout, stderr),
+		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout, stderr),
+	)
+	return root
+}
+
+// newRoleCommand makes the command of one role, or of "dev", whose roles are a setting.
+func newRoleCommand(role, short, metricsDefault string, stdout, stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   role,
+		Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Sprintf("%s: unexpected argument %q: it takes flags only", cmd.CommandPath(), args[0])}
+			}
+			return nil
+		},
+	}
+	s, set, file := declareSettings(cmd.Flags(), role, metricsDefault)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := set.Load(*file, os.LookupEnv); err != nil {
+			return err
+		}
+		if err := s.complete(); err != nil {
+			return err
+		}
+		return newDaemon(s, stdout, stderr).run(cmd.Context())
+	}
+	return cmd
+}
+
+func joinAnd(words []string) string { return strings.Join(words, ", ") }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/farlog/farlog/pkg/config"
+)
+
+const (
+	roleControl = "control"
+	roleTarget  = "target"
+	roleDrain   = "drain"
+	roleDev     = "dev"
+
+	listenDefault = "127.0.0.1:7070"
+	// One port a role, so that three daemons on one host need no setting.
+	controlMetricsDefault = "127.0.0.1:9464"
+	targetMetricsDefault  = "127.0.0.1:9465"
+	drainMetricsDefault   = "127.0.0.1:9466"
+
+	batchDefault = 1 << 20
+	batchMost    = 1 << 30
+)
+
+// settings is everything a daemon can be told. Fields of roles that do not run are left at their defaults.
+type settings struct {
+	roles         []string
+	dataDir       string
+	listen        string
+	metricsListen string
+	control       string
+	hostName      string
+	readyFile     string
+	logLevel      string
+
+	etcdEndpoints []string
+	lease         time.Duration
+	countersDir   string
+	storeDir      string
+	segmentBytes  uint64
+	batchBytes    uint64
+	pollInterval  time.Duration
+}
+
+// declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
+func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settings, *config.Set, *string) {
+	s, set := &settings{roles: []string{role}}, config.New(flags)
+	if role == roleDev {
+		all := []string{roleControl, roleTarget, roleDrain}
+		set.Strings(&s.roles, "roles", all, "roles to run", config.EachOf(all...))
+	}
+	has := func(which string) bool { return role == which || role == roleDev }
+	set.String(&s.dataDir, "data.dir", "", "`directory` of everything this daemon keeps", config.NotEmpty)
+	set.String(&s.metricsListen, "metrics.listen", metricsDefault, "`address` of /metrics and /healthz, or off", config.AddressOrOff)
+	set.String(&s.hostName, "host.name", "", "`name` of this host; agents of one host reach the same regions (default: the system's)")
+	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon is ready, and removed when it stops")
+	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error", config.OneOf("debug", "info", "warn", "error"))
+	if has(roleControl) {
+		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)
+		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster (default: an embedded server)", eachAddress)
+		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
+			config.Range(2*time.Second, time.Hour, time.Duration.String))
+	}
+	if has(roleTarget) || has(roleDrain) {
+		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it", config.Address)
+	}
+	if has(roleTarget) {
+		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
+	}
+	if has(roleDrain) {
+		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
+		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
+		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
+		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at an idle ring",
+			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
+	}
+	file := flags.String("config", os.Getenv("FARLOG_CONFIG"), "YAML `file` of settings (FARLOG_CONFIG)")
+	return s, set, file
+}
+
+// complete fills in what depends on other settings or on the host. It opens nothing.
+func (s *settings) complete() error {
+	dir, err := filepath.Abs(s.dataDir)
+	if err != nil {
+		return fmt.Errorf("--data-dir %q: %w", s.dataDir, err)
+	}
+	s.dataDir = dir
+	if s.storeDir == "" {
+		s.storeDir = filepath.Join(dir, "store")
+	}
+	if s.storeDir, err = filepath.Abs(s.storeDir); err != nil {
+		return fmt.Errorf("--store-dir %q: %w", s.storeDir, err)
+	}
+	if s.hostName == "" {
+		if s.hostName, err = os.Hostname(); err != nil {
+			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
+		}
+	}
+	return nil
+}
+
+func (s *settings) has(role string) bool { return slices.Contains(s.roles, role) }
+
+// agentID is the same over restarts, and another one for another directory on the same host.
+func (s *settings) agentID(dir string) string {
+	return fmt.Sprintf("%s-%08x", s.hostName, crc32.ChecksumIEEE([]byte(dir)))
+}
+
+func eachAddress(list []string) error {
+	for _, address := range list {
+		if err := config.Address(address); err != nil {
+			return fmt.Errorf("%q: %w", address, err)
+		}
+	}
+	return nil
+}

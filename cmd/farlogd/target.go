@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/target"
+)
+
+func (d *daemon) openTarget(context.Context) error {
+	conn, err := d.dial()
+	if err != nil {
+		return err
+	}
+	dir := d.dir("rings")
+	one, err := target.New(target.Config{
+		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
+	})
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
+	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
+	d.parts = append(d.parts, part{
+		run: func(ctx context.Context, ready func()) error {
+			ready()
+			return one.Run(ctx)
+		},
+		healthy: func() error { return nil }, // a target without a control plane still does its work
+		close:   conn.Close,
+	})
+	return nil
+}
+
+func ringSamples(rings []target.Ring) []metrics.RingSample {
+	samples := make([]metrics.RingSample, 0, len(rings))
+	for _, ring := range rings {
+		samples = append(samples, ringSample(ring))
+	}
+	return samples
+}
+
+func ringSample(ring target.Ring) metrics.RingSample {
+	state := ring.State
+	return metrics.RingSample{
+		Stream: state.Stream, Target: state.Target, IsReady: len(state.RingUuid) > 0,
+		Region: state.GetContract().GetKind(), FlushMethod: state.GetContract().GetFlushMethod(), Level: levelReached(state),
+		CapacityBytes: state.CapacityBytes, HeadLSN: state.HeadLsn, CreditLSN: state.CreditLsn, AppendedLSN: state.AppendedLsn,
+		DurableLSN: state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords, LagAge: state.LagAge.AsDuration(),
+		TimeToFull: state.TimeToFull.AsDuration(), IsFilling: state.TimeToFull != nil,
+		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld, IsDrainHeld: state.IsDrainHeld,
+		Writer: writerSample(ring.Counters),
+	}
+}
+
+// levelReached is that of the writer's acknowledgements; before there was a writer, what the region can give.
+func levelReached(state *api.RingState) string {
+	level := state.GetCounters().GetLevel()
+	if level == api.Level_LEVEL_UNSPECIFIED {
+		level = state.GetContract().GetLevel()
+	}
+	return farlog.Level(level).String()
+}
+
+func writerSample(counters *farlog.Counters) *metrics.WriterSample {
+	if counters == nil {
+		return nil
+	}
+	sample := &metrics.WriterSample{
+		Records: counters.RecordCount(), PayloadBytes: counters.PayloadBytes(), Flushes: counters.FlushCount(), Full: counters.FullCount(),
+		Fenced: counters.FencedCount(), Unknown: counters.UnknownCount(), TooLarge: counters.TooLargeCount(), Warnings: counters.WarnCount(),
+		Alarms: counters.AlarmCount(), Orphans: counters.OrphanCount(), Pressure: counters.Pressure(), ClockErrorNS: counters.ClockErrNS(),
+		Latency: metrics.Histogram{Count: counters.LatencyCount(), Sum: counters.LatencySum()},
+	}
+	for _, bucket := range counters.Buckets() {
+		sample.Latency.Buckets = append(sample.Latency.Buckets, metrics.HistogramBucket{UpperBound: bucket.UpperBound, Count: bucket.Count})
+	}
+	return sample
+}
