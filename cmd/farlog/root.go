@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
 )
 
 // controlAddressDefault is where farlogd listens unless it is told otherwise.
@@ -45,35 +47,22 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageErrorf("%s (%s --help lists the flags)", oneLine(err), cmd.CommandPath())
 	})
-	flags := root.PersistentFlags()
-	flags.StringVar(&env.control, "control", controlDefault(), "control plane `address`, host:port (also FARLOG_CONTROL)")
-	flags.StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return env.validate() }
+	settings := config.New(root.PersistentFlags())
+	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port", config.Address)
+	settings.String(&env.output, "output", "", "output `format`: json or wide (default: text)", config.OneOf("", outputJSON, outputWide))
+	root.PersistentFlags().Lookup("output").Shorthand = "o"
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return settings.Load("", os.LookupEnv) }
 
 	root.AddCommand(
-		// One line a command, alphabetical.
+			// One line a command, alphabetical.
+		newStatusCommand(env),
+		newStreamCommand(env),
 		newAppendCommand(env),
+		newOrderCommand(env),
 		newRingCommand(env),
 		newTailCommand(env),
 	)
 	return root
-}
-
-// validate checks the flags that all commands share, before any command opens anything.
-func (e *environment) validate() error {
-	switch e.output {
-	case "", outputJSON, outputWide:
-	default:
-		return usageErrorf("--output %q: expected json or wide", e.output)
-	}
-	return nil
-}
-
-func controlDefault() string {
-	if address := os.Getenv("FARLOG_CONTROL"); address != "" {
-		return address
-	}
-	return controlAddressDefault
 }
 
 // groupArgs and runGroup belong to commands that only hold others: an unknown or missing sub-command is a
