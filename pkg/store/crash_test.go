@@ -263,6 +263,7 @@ func (w *world) end() error {
 
 // verify is the last word on a world: no crash is planned any more.
 func (w *world) verify() error {
+	w.fs.CrashAfter(-1)
 	if err := w.open(); err != nil {
 		return fmt.Errorf("last open: %w", err)
 	}

@@ -8,8 +8,12 @@ import (
 	"github.com/farlog/farlog/pkg/record"
 )
 
-// scanChunkLen is how much of a segment is read at a time; a longer record makes the buffer grow to its length.
-const scanChunkLen = 256 << 10
+// How much of a segment is read at a time: a little at first, then twice as much each time, up to scanChunkLen. A longer record
+// makes the buffer grow to its length.
+const (
+	scanChunkFirst = 16 << 10
+	scanChunkLen   = 256 << 10
+)
 
 // scanner reads whole, checked records one after the other from a segment. It knows nothing of their order.
 type scanner struct {
@@ -66,11 +70,11 @@ func (s *scanner) fill(need int) error {
 	if len(s.chunk) >= need {
 		return nil
 	}
-	want := max(need, scanChunkLen)
+	want := max(need, min(max(2*len(s.buf), scanChunkFirst), scanChunkLen))
 	if len(s.buf) < want {
 		s.buf = make([]byte, want)
 	}
-	n, err := s.file.ReadAt(s.buf[:want], s.off)
+	n, err := s.file.ReadAt(s.buf, s.off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &readError{err}
 	}
