@@ -455,3 +455,17 @@ func TestInspect_ShowsLagAndHolder(t *testing.T) {
 	}
 	os.Remove(fmt.Sprintf("/dev/shm/farlog/%x.counters", status.RingUUID))
 }
+
+// A small batch after a large one: the pointers of the large one are no longer pinned.
+func TestAppendBatch_SmallerAfterLarger(t *testing.T) {
+	w := openWriter(t, newRing(t, true), WriterOptions{Level: LevelVisible})
+	for count := 6; count > 0; count-- {
+		entries := make([]Entry, count)
+		for i := range entries {
+			entries[i] = Entry{Data: fmt.Appendf(nil, "record %d of %d", i, count), Key: fmt.Appendf(nil, "K%d", i)}
+		}
+		if done, _, err := w.AppendBatch(entries, time.Second, make([]Position, count)); err != nil || done != count {
+			t.Fatalf("batch of %d: done %d, %v", count, done, err)
+		}
+	}
+}

@@ -192,6 +192,7 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 	for i := range entries {
 		if err := checkEntry(&entries[i]); err != nil {
 			w.pinner.Unpin()
+			clear(batch)
 			return 0, 0, err
 		}
 		withEntry(&w.pinner, &entries[i], &batch[i])
@@ -200,6 +201,7 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 	result := C.farlog_append_batch(w.handle, unsafe.SliceData(batch), C.size_t(len(batch)), deadlineOf(deadline),
 		unsafe.SliceData(placed), &doneCount, &submittedCount)
 	w.pinner.Unpin()
+	clear(batch) // a smaller batch after this one must not carry pointers that are no longer pinned, not even beyond its end
 	for i := range int(submittedCount) {
 		positions[i] = positionOf(&placed[i])
 	}
