@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -70,15 +69,6 @@ type appendTalk struct {
 func newAppendTalk(stderr io.Writer) *appendTalk {
 	now := time.Now()
 	return &appendTalk{stderr: stderr, isTerminal: isTerminal(stderr), started: now, saidAt: now}
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
 }
 
 // printf ends a progress line that is open.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/farlog/farlog/pkg/config"
 )
 
 // Exit codes of every command.
@@ -51,13 +53,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // exitCode prints err as one line and maps it to the exit code.
 func exitCode(err error, stderr io.Writer) int {
 	var usage *usageError
+	var setting *config.Error
 	var exit *exitError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &setting):
 		fmt.Fprintf(stderr, "farlog: %s\n", oneLine(err))
 		return exitUsage
 	default:

@@ -49,20 +49,33 @@ func newRootCommand(env *environment) *cobra.Command {
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port", config.Address)
-	settings.String(&env.output, "output", "", "output `format`: json or wide (default: text)", config.OneOf("", outputJSON, outputWide))
-	root.PersistentFlags().Lookup("output").Shorthand = "o"
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return settings.Load("", os.LookupEnv) }
+	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := env.checkOutput(); err != nil {
+			return err
+		}
+		return settings.Load("", os.LookupEnv)
+	}
 
 	root.AddCommand(
-			// One line a command, alphabetical.
-		newStatusCommand(env),
-		newStreamCommand(env),
+		// One line a command, alphabetical.
 		newAppendCommand(env),
 		newOrderCommand(env),
 		newRingCommand(env),
+		newStatusCommand(env),
+		newStreamCommand(env),
 		newTailCommand(env),
 	)
 	return root
+}
+
+// checkOutput runs before any command opens anything.
+func (e *environment) checkOutput() error {
+	switch e.output {
+	case "", outputJSON, outputWide:
+		return nil
+	}
+	return usageErrorf("--output %q: expected json or wide", e.output)
 }
 
 // groupArgs and runGroup belong to commands that only hold others: an unknown or missing sub-command is a

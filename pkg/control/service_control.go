@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -16,6 +17,9 @@ import (
 
 // holderNameLenMax keeps a holder within the writer_id of the superblock.
 const holderNameLenMax = 64
+
+// namesToldMax bounds how many streams an error lists.
+const namesToldMax = 5
 
 // CreateStream implements farlog.v1.ControlService.
 func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
@@ -52,7 +56,7 @@ func (s *Server) GetStream(_ context.Context, request *api.GetStreamRequest) (*a
 		return nil, err
 	}
 	if now.streams[request.Name] == nil {
-		return nil, unknownStream(request.Name)
+		return nil, now.unknownStream(request.Name)
 	}
 	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
 }
@@ -139,7 +143,8 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 		return status.Errorf(codes.Unavailable, "read stream %q: %s", name, err)
 	}
 	if got.Count == 0 {
-		return unknownStream(name)
+		now, _ := s.mirror.load()
+		return now.unknownStream(name)
 	}
 	return nil
 }
@@ -161,8 +166,17 @@ func (v *view) statuses() []*api.StreamStatus {
 	return list
 }
 
-func unknownStream(name string) error {
-	return status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)
+// unknownStream names some of the streams that there are.
+func (v *view) unknownStream(name string) error {
+	names := sortedKeys(v.streams)
+	known := "there are none yet: farlog stream create makes one"
+	if len(names) > 0 {
+		known = "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
+	}
+	if len(names) > namesToldMax {
+		known += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
+	}
+	return status.Errorf(codes.NotFound, "stream %q: there is none of that name; %s", name, known)
 }
 
 func checkHolder(holder *api.Holder) error {

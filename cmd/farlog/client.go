@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+// callTimeout bounds one question to the control plane.
+const callTimeout = 10 * time.Second
+
+// controlClient is a connection to the control plane whose errors are fit to be printed.
+type controlClient struct {
+	api.ControlServiceClient
+	conn    *grpc.ClientConn
+	address string
+}
+
+// dialControl makes the connection; nothing is sent before the first call. The caller closes it.
+func (e *environment) dialControl() (*controlClient, error) {
+	conn, err := api.Dial(e.control)
+	if err != nil {
+		return nil, fmt.Errorf("control %q: %w", e.control, err)
+	}
+	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control}, nil
+}
+
+func (c *controlClient) Close() error { return c.conn.Close() }
+
+// streamStatus is what the control plane knows of one stream.
+func (e *environment) streamStatus(ctx context.Context, stream string) (*api.StreamStatus, error) {
+	client, err := e.dialControl()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := client.GetStream(ctx, &api.GetStreamRequest{Name: stream})
+	if err != nil {
+		return nil, client.explain(ctx, stream, err)
+	}
+	return response.Stream, nil
+}
+
+// explain turns the error of a call into one line that says what to do. stream is the one that was asked for, "" = none.
+func (c *controlClient) explain(ctx context.Context, stream string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errors.New("interrupted")
+	}
+	answer := status.Convert(err)
+	switch answer.Code() {
+	case codes.NotFound:
+		return errors.New(c.nearest(ctx, stream, answer.Message()))
+	case codes.Unavailable, codes.DeadlineExceeded:
+		if isUnreached(answer.Message()) || answer.Code() == codes.DeadlineExceeded {
+			return fmt.Errorf("control plane %s does not answer: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT", c.address)
+		}
+	case codes.InvalidArgument:
+		return usageErrorf("%s", answer.Message())
+	case codes.Unimplemented:
+		return fmt.Errorf("%s is not a farlog control plane, or an older one: %s", c.address, answer.Message())
+	}
+	return errors.New(answer.Message())
+}
+
+// isUnreached tells a connection that could not be made from a control plane that answered "not now".
+func isUnreached(text string) bool {
+	return strings.Contains(text, "connection error") || strings.Contains(text, "name resolver") || strings.Contains(text, "error reading")
+}
+
+// nearest adds the streams that were probably meant.
+func (c *controlClient) nearest(ctx context.Context, stream, message string) string {
+	response, err := c.ListStreams(ctx, &api.ListStreamsRequest{})
+	if err != nil {
+		return message
+	}
+	names := make([]string, 0, len(response.Streams))
+	for _, one := range response.Streams {
+		names = append(names, one.Stream.Spec.Name)
+	}
+	if near := config.Nearest(stream, names); len(near) > 0 {
+		return fmt.Sprintf("stream %q: there is none of that name: did you mean %s?", stream, strings.Join(near, " or "))
+	}
+	return message
+}
+
+// writeJSON prints one value as indented JSON on stdout.
+func (e *environment) writeJSON(value any) error {
+	encoder := json.NewEncoder(e.stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// writeProto prints a message of the control plane as JSON, with the field names of the .proto file.
+func (e *environment) writeProto(message proto.Message) error {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return e.writeJSON(json.RawMessage(raw))
+}

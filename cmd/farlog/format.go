@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// humanBytes is a size for people: three digits and a binary unit.
+func humanBytes(bytes uint64) string {
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes), 0
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for value >= 1000 && unit < len(units)-1 {
+		value /= 1024
+		unit++
+	}
+	return threeDigits(value) + " " + units[unit]
+}
+
+// humanCount writes a number with thousands separated.
+func humanCount(count uint64) string {
+	text := strconv.FormatUint(count, 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// humanDuration is a length of time for people: three digits and a unit.
+func humanDuration(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0"
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return threeDigits(float64(d)/1e3) + " us"
+	case d < time.Second:
+		return threeDigits(float64(d)/1e6) + " ms"
+	case d < 2*time.Minute:
+		return threeDigits(d.Seconds()) + " s"
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func threeDigits(value float64) string {
+	switch {
+	case value >= 100:
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	case value >= 10:
+		return strconv.FormatFloat(value, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64)
+}
+
+// cut shortens a text to a number of columns.
+func cut(text string, columns int) string {
+	runes := []rune(text)
+	if len(runes) <= columns {
+		return text
+	}
+	return string(runes[:columns-1]) + "…"
+}

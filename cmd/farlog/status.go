@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+const (
+	statusColumns         = 100
+	statusIntervalDefault = time.Second
+	clearScreen           = "\x1b[H\x1b[2J"
+)
+
+func newStatusCommand(env *environment) *cobra.Command {
+	isWatch, interval := false, statusIntervalDefault
+	cmd := &cobra.Command{
+		Use:   "status [STREAM]",
+		Short: "Show how the streams are: writer, epoch, cursors, lag, latency",
+		Long: "Show how the streams are: writer, epoch, cursors, lag, latency.\n\n" +
+			"Exit code 0: every stream is ok, warn, pending, or has no writer. 1: one is in alarm or error, its drain or target is\n" +
+			"gone, or the control plane does not answer. --output json prints numbers in bytes, records and seconds.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageErrorf("%s: got %d arguments, expected: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if interval <= 0 {
+				return usageErrorf("--interval %s: expected more than 0", interval)
+			}
+			if isWatch {
+				return watchStatus(cmd.Context(), env, args, interval)
+			}
+			return printStatus(cmd.Context(), env, env.stdout, args)
+		},
+	}
+	cmd.Flags().BoolVarP(&isWatch, "watch", "w", false, "show it again and again until interrupted")
+	cmd.Flags().Var((*config.DurationValue)(&interval), "interval", "time between two looks with --watch")
+	return cmd
+}
+
+// watchStatus goes on through everything but an interrupt: a control plane that is away is a state to be shown.
+func watchStatus(ctx context.Context, env *environment, args []string, interval time.Duration) error {
+	for {
+		var screen bytes.Buffer
+		err := printStatus(ctx, env, &screen, args)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if isTerminal(env.stdout) {
+			io.WriteString(env.stdout, clearScreen)
+		}
+		if _, err := screen.WriteTo(env.stdout); err != nil {
+			return err
+		}
+		if err != nil && screen.Len() == 0 {
+			exitCode(err, env.stderr)
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func printStatus(ctx context.Context, env *environment, writer io.Writer, args []string) error {
+	var streams []*api.StreamStatus
+	var err error
+	if len(args) == 1 {
+		var one *api.StreamStatus
+		one, err = env.streamStatus(ctx, args[0])
+		streams = []*api.StreamStatus{one}
+	} else {
+		streams, err = fetchStreams(ctx, env)
+	}
+	if err != nil {
+		return err
+	}
+	if err := renderStatus(env, writer, streams); err != nil {
+		return err
+	}
+	for _, one := range streams {
+		if isFailing(one.Condition) {
+			return &exitError{code: exitFailure}
+		}
+	}
+	return nil
+}
+
+// isFailing says which conditions a probe has to hear of.
+func isFailing(condition api.Condition) bool {
+	switch condition {
+	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING, api.Condition_CONDITION_WRITER_GONE:
+		return false
+	}
+	return true
+}
+
+func renderStatus(env *environment, writer io.Writer, streams []*api.StreamStatus) error {
+	if env.isJSON() {
+		rows := make([]statusRow, 0, len(streams))
+		for _, one := range streams {
+			rows = append(rows, newStatusRow(one))
+		}
+		to := *env
+		to.stdout = writer
+		return to.writeJSON(map[string]any{"control": env.control, "streams": rows})
+	}
+	var screen bytes.Buffer
+	if len(streams) == 0 {
+		fmt.Fprintf(&screen, "no streams at %s: farlog stream create NAME makes one\n", env.control)
+	}
+	for i, one := range streams {
+		if i > 0 {
+			screen.WriteString("\n")
+		}
+		newStatusRow(one).render(&screen, env.isWide())
+	}
+	_, err := screen.WriteTo(writer)
+	return err
+}
+
+// statusRow is one stream as status shows it: what --output json prints, in bytes, records and seconds.
+type statusRow struct {
+	Stream string `json:"stream"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+
+	Writer        string `json:"writer"`
+	IsWriterHeld  bool   `json:"writer_held"`
+	Epoch         uint32 `json:"epoch"`
+	EpochGranted  uint32 `json:"epoch_granted"`
+	Level         string `json:"level"`
+	LevelReached  string `json:"level_reached"`
+	Region        string `json:"region"`
+	Flush         string `json:"flush"`
+	HeadLSN       uint64 `json:"head_lsn"`
+	DurableLSN    uint64 `json:"durable_lsn"`
+	AppendedLSN   uint64 `json:"appended_lsn"`
+	CapacityBytes uint64 `json:"capacity_bytes"`
+
+	FullRatio         float64  `json:"full_ratio"`
+	TimeToFullSeconds *float64 `json:"time_to_full_seconds"`
+	LagBytes          uint64   `json:"lag_bytes"`
+	LagRecords        uint64   `json:"lag_records"`
+	LagSeconds        float64  `json:"lag_seconds"`
+
+	AppendCount  uint64  `json:"append_count"`
+	AppendRate   float64 `json:"append_records_per_second"`
+	P50Seconds   float64 `json:"append_p50_seconds"`
+	P99Seconds   float64 `json:"append_p99_seconds"`
+	P999Seconds  float64 `json:"append_p999_seconds"`
+	MaxSeconds   float64 `json:"append_max_seconds"`
+	FullCount    uint64  `json:"full_count"`
+	UnknownCount uint64  `json:"unknown_count"`
+	FencedCount  uint64  `json:"fenced_count"`
+
+	Drain            string `json:"drain"`
+	IsDrainAlive     bool   `json:"drain_alive"`
+	StoredLSN        uint64 `json:"stored_lsn"`
+	DrainedRecords   uint64 `json:"drained_records"`
+	DrainDuplicates  uint64 `json:"drain_duplicates"`
+	Target           string `json:"target"`
+	IsTargetAlive    bool   `json:"target_alive"`
+	URI              string `json:"uri"`
+	ObservedUnixSecs int64  `json:"observed_unix_seconds"`
+}
+
+func newStatusRow(status *api.StreamStatus) statusRow {
+	row := statusRow{
+		Stream: status.Stream.Spec.Name, State: shortName(status.Condition.String()), Reason: status.Reason,
+		EpochGranted: status.EpochGranted, Level: shortName(status.Stream.Spec.Level.String()),
+		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.IsDrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
+		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
+		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive,
+	}
+	if len(status.Rings) > 0 {
+		row.addRing(status.Rings[0])
+		row.addCounters(status.Rings[0])
+	}
+	return row
+}
+
+func (r *statusRow) addRing(ring *api.RingState) {
+	r.Writer, r.IsWriterHeld, r.Epoch = ring.WriterId, ring.IsWriterHeld, ring.WriterEpoch
+	r.Region, r.Flush = ring.GetContract().GetKind(), ring.GetContract().GetFlushMethod()
+	r.HeadLSN, r.DurableLSN, r.AppendedLSN, r.CapacityBytes = ring.HeadLsn, ring.DurableLsn, ring.AppendedLsn, ring.CapacityBytes
+	r.LagBytes, r.LagRecords, r.LagSeconds = ring.LagBytes, ring.LagRecords, ring.LagAge.AsDuration().Seconds()
+	if ring.CapacityBytes > 0 {
+		r.FullRatio = float64(ring.AppendedLsn-ring.HeadLsn) / float64(ring.CapacityBytes)
+	}
+	if ring.TimeToFull != nil {
+		seconds := ring.TimeToFull.AsDuration().Seconds()
+		r.TimeToFullSeconds = &seconds
+	}
+	r.URI, r.ObservedUnixSecs = ring.Uri, ring.Observed.AsTime().Unix()
+	if level := ring.GetContract().GetLevel(); level != 0 {
+		r.LevelReached = shortName(min(level, ring.GetContract().GetLevel()).String())
+	}
+}
+
+func (r *statusRow) addCounters(ring *api.RingState) {
+	counters := ring.Counters
+	if counters == nil {
+		return
+	}
+	if counters.Level != 0 {
+		r.LevelReached = shortName(counters.Level.String())
+	}
+	r.AppendCount, r.AppendRate = counters.LatencyCount, counters.AppendRateRecords
+	r.P50Seconds, r.P99Seconds = counters.LatencyP50.AsDuration().Seconds(), counters.LatencyP99.AsDuration().Seconds()
+	r.P999Seconds, r.MaxSeconds = counters.LatencyP999.AsDuration().Seconds(), counters.LatencyMax.AsDuration().Seconds()
+	r.FullCount, r.UnknownCount, r.FencedCount = counters.Full, counters.Unknown, counters.Fenced
+}
+
+// render writes one stream as a few lines of at most statusColumns.
+func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
+	line := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if !isWide {
+			text = cut(text, statusColumns)
+		}
+		screen.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	line("%-32s %s", r.Stream, strings.ToUpper(r.State))
+	if r.Reason != "" {
+		line("  reason   %s", r.Reason)
+	}
+	line("  writer   %s  epoch %d", r.writerText(), r.Epoch)
+	line("  level    %s of %s asked for  (%s, %s)", dashed(r.LevelReached), r.Level, dashed(r.Region), dashed(r.Flush))
+	line("  cursors  head %s  durable %s  appended %s  ring %s, %.1f %% full%s", humanCount(r.HeadLSN), humanCount(r.DurableLSN),
+		humanCount(r.AppendedLSN), humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
+	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
+	line("  append   p50 %s  p99 %s  p99.9 %s  max %s  of %s, %.0f/s", humanSeconds(r.P50Seconds), humanSeconds(r.P99Seconds),
+		humanSeconds(r.P999Seconds), humanSeconds(r.MaxSeconds), humanCount(r.AppendCount), r.AppendRate)
+	line("  drain    %s", r.drainText())
+	if isWide {
+		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))
+		line("  target   %s %s  ring %s", r.Target, aliveText(r.IsTargetAlive), dashed(r.URI))
+	}
+}
+
+func (r statusRow) writerText() string {
+	switch {
+	case r.Writer == "":
+		return "none yet"
+	case r.IsWriterHeld:
+		return cut(r.Writer, statusColumns-30)
+	}
+	return "gone, was " + cut(r.Writer, statusColumns-40)
+}
+
+func (r statusRow) fillText() string {
+	if r.TimeToFullSeconds == nil {
+		return ""
+	}
+	return " in " + humanSeconds(*r.TimeToFullSeconds)
+}
+
+func (r statusRow) drainText() string {
+	if r.Drain == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s  stored %s  %s records", r.Drain, aliveText(r.IsDrainAlive), humanCount(r.StoredLSN), humanCount(r.DrainedRecords))
+}
+
+func aliveText(isAlive bool) string {
+	if isAlive {
+		return "alive"
+	}
+	return "gone"
+}
+
+func humanSeconds(seconds float64) string {
+	return humanDuration(time.Duration(seconds * float64(time.Second)))
+}
+
+func dashed(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+const (
+	ringWaitDefault = 5 * time.Second
+	ringPollPause   = 50 * time.Millisecond
+)
+
+func newStreamCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "stream", Short: "Create and list streams", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env))
+	return group
+}
+
+// createOptions are the flags of stream create; zero means the control plane's default.
+type createOptions struct {
+	size, recordLenMax uint64
+	align              uint32
+	level, policy      string
+	deadline, wait     time.Duration
+}
+
+func newStreamCreateCommand(env *environment) *cobra.Command {
+	options := createOptions{wait: ringWaitDefault}
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a stream; the same command again changes nothing",
+		Args:  exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return createStream(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var((*config.SizeValue)(&options.size), "size", "size of the ring's region, a multiple of 4KiB (default 64MiB)")
+	flags.Var((*config.SizeValue)(&options.recordLenMax), "record-len-max", "largest record, its 64 bytes of header and trailer included (default 1MiB, or a quarter of the ring)")
+	flags.Uint32Var(&options.align, "align", 0, "`bytes` that records are aligned to, 64 to 4096 (default 64)")
+	flags.StringVar(&options.level, "level", "persistent", "durability `level` of acknowledgements: posted, visible or persistent")
+	flags.StringVar(&options.policy, "policy", "block", "when the ring is full: block until the deadline, or reject")
+	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "deadline of an append (default: the region's own)")
+	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
+	return cmd
+}
+
+func (o createOptions) spec(name string) (*api.StreamSpec, error) {
+	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align}
+	if o.recordLenMax > 1<<31 {
+		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
+	}
+	spec.RecordLenMax = uint32(o.recordLenMax)
+	level, ok := api.Level_value["LEVEL_"+strings.ToUpper(o.level)]
+	if !ok || level == 0 {
+		return nil, usageErrorf("--level %q: expected posted, visible or persistent", o.level)
+	}
+	policy, ok := api.Policy_value["POLICY_"+strings.ToUpper(o.policy)]
+	if !ok || policy == 0 {
+		return nil, usageErrorf("--policy %q: expected block or reject", o.policy)
+	}
+	spec.Level, spec.Policy = api.Level(level), api.Policy(policy)
+	if o.deadline > 0 {
+		spec.Deadline = durationpb.New(o.deadline)
+	}
+	return spec, nil
+}
+
+func createStream(ctx context.Context, env *environment, name string, options createOptions) error {
+	spec, err := options.spec(name)
+	if err != nil {
+		return err
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	created, err := client.CreateStream(call, &api.CreateStreamRequest{Spec: spec})
+	if err != nil {
+		return client.explain(call, name, err)
+	}
+	status, err := waitRing(ctx, client, name, options.wait)
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		return env.writeProto(status)
+	}
+	verb := "exists already"
+	if created.IsNew {
+		verb = "created"
+	}
+	fmt.Fprintf(env.stdout, "stream %s %s: id %d, %s, ring %s\n", name, verb, created.Stream.StreamId,
+		shortName(created.Stream.Spec.Level.String()), ringText(status))
+	return nil
+}
+
+// waitRing asks until the ring is there or reports an error. A ring that is merely late is no failure of the creation.
+func waitRing(ctx context.Context, client *controlClient, name string, wait time.Duration) (*api.StreamStatus, error) {
+	for began := time.Now(); ; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		response, err := client.GetStream(call, &api.GetStreamRequest{Name: name})
+		if err != nil {
+			defer cancel()
+			return nil, client.explain(call, name, err)
+		}
+		cancel()
+		status := response.Stream
+		if len(status.Rings) > 0 && status.Rings[0].Error != "" {
+			return nil, fmt.Errorf("stream %q is created, but has no ring: %s", name, status.Rings[0].Error)
+		}
+		if len(status.Rings) > 0 || time.Since(began) >= wait {
+			return status, nil
+		}
+		select {
+		case <-time.After(ringPollPause):
+		case <-ctx.Done():
+			return nil, errors.New("interrupted")
+		}
+	}
+}
+
+func ringText(status *api.StreamStatus) string {
+	if len(status.Rings) == 0 {
+		return "pending (" + status.Reason + ")"
+	}
+	return status.Rings[0].Uri
+}
+
+func newStreamListCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the streams",
+		Args:  exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return listStreams(cmd.Context(), env)
+		},
+	}
+}
+
+func listStreams(ctx context.Context, env *environment) error {
+	streams, err := fetchStreams(ctx, env)
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		return env.writeProto(&api.ListStreamsResponse{Streams: streams})
+	}
+	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	head := "NAME\tID\tSIZE\tLEVEL\tPOLICY\tSTATE"
+	if env.isWide() {
+		head += "\tEPOCH\tRECORD MAX\tALIGN\tTARGET\tRING"
+	}
+	fmt.Fprintln(table, head)
+	for _, status := range streams {
+		spec := status.Stream.Spec
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId, config.FormatSize(spec.RingSizeBytes),
+			shortName(spec.Level.String()), shortName(spec.Policy.String()), shortName(status.Condition.String()))
+		if env.isWide() {
+			fmt.Fprintf(table, "\t%d\t%s\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
+				targetOf(status), ringText(status))
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
+
+func fetchStreams(ctx context.Context, env *environment) ([]*api.StreamStatus, error) {
+	client, err := env.dialControl()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := client.ListStreams(ctx, &api.ListStreamsRequest{})
+	if err != nil {
+		return nil, client.explain(ctx, "", err)
+	}
+	return response.Streams, nil
+}
+
+func targetOf(status *api.StreamStatus) string {
+	if len(status.RingSpecs) == 0 {
+		return "-"
+	}
+	return status.RingSpecs[0].Target
+}
+
+func newStreamShowCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one stream: what is wanted of it and what is seen",
+		Args:  exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			status, err := env.streamStatus(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if env.isJSON() {
+				return env.writeProto(status)
+			}
+			return showStream(env, status)
+		},
+	}
+}
+
+func showStream(env *environment, status *api.StreamStatus) error {
+	stream, table := status.Stream, tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("stream", "%s", stream.Spec.Name)
+	line("id", "%d", stream.StreamId)
+	line("created", "%s", stream.Created.AsTime().Format(time.RFC3339))
+	line("state", "%s", strings.TrimSpace(shortName(status.Condition.String())+" "+status.Reason))
+	line("ring size", "%s", config.FormatSize(stream.Spec.RingSizeBytes))
+	line("record len max", "%s", config.FormatSize(uint64(stream.Spec.RecordLenMax)))
+	line("align", "%d", stream.Spec.Align)
+	line("level", "%s, k %d", shortName(stream.Spec.Level.String()), stream.K)
+	line("policy", "%s", shortName(stream.Spec.Policy.String()))
+	line("epoch granted", "%d", status.EpochGranted)
+	if holder := status.LastGrant.GetHolder(); holder != nil {
+		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
+	}
+	line("target", "%s", targetOf(status))
+	line("drain", "%s", drainText(status))
+	for _, ring := range status.Rings {
+		line("ring", "%s", ring.Uri)
+		line("ring uuid", "%x", ring.RingUuid)
+		if contract := ring.Contract; contract != nil {
+			line("contract", "%s by %s on %s: %s", shortName(contract.Level.String()), contract.FlushMethod, contract.Kind, contract.Probe)
+		}
+	}
+	return table.Flush()
+}
+
+func drainText(status *api.StreamStatus) string {
+	switch {
+	case status.Assignment == nil:
+		return "-"
+	case !status.IsDrainAlive:
+		return status.Assignment.Drain + " (does not report)"
+	}
+	return status.Assignment.Drain
+}
+
+// shortName is "persistent" for LEVEL_PERSISTENT and "drain gone" for CONDITION_DRAIN_GONE.
+func shortName(name string) string {
+	_, rest, _ := strings.Cut(name, "_")
+	return strings.ToLower(strings.ReplaceAll(rest, "_", " "))
+}
