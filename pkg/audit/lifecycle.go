@@ -293,5 +293,6 @@ func (l *lifecycle) checkStatus(e *event) {
 }
 
 func (l *lifecycle) report(e *event, kind Kind, format string, arguments ...any) {
-	l.order.Anomalies = append(l.order.Anomalies, Anomaly{Kind: kind, LSN: e.entry.LSN, Text: fmt.Sprintf(format, arguments...)})
+	text := fmt.Sprintf(format, arguments...)
+	l.order.Anomalies = append(l.order.Anomalies, Anomaly{Kind: kind, LSN: e.entry.LSN, Text: text})
 }

@@ -51,9 +51,10 @@ func drawLife(t *rapid.T) *desk {
 	return d
 }
 
+var choices = []string{"trade", "trade", "trade", "bust", "correct", "cancel", "replace", "halt", "status", "close"}
+
 func (d *desk) step() {
-	choice := rapid.SampledFrom([]string{"trade", "trade", "trade", "bust", "correct", "cancel", "replace", "halt", "status", "close"}).
-		Draw(d.t, "step")
+	choice := rapid.SampledFrom(choices).Draw(d.t, "step")
 	isLive := d.end == 0 && d.cum < d.qty
 	switch {
 	case choice == "status":
@@ -177,7 +178,8 @@ func (d *desk) reportBody(execType, status byte, more string) string {
 	if d.cum > 0 {
 		avg = float64(d.notional) / 100 / float64(d.cum)
 	}
-	return fmt.Sprintf("150=%c|39=%c|55=XYZ|54=1|38=%d|%s151=%d|14=%d|6=%.6f|", execType, status, d.qty, more, leaves, d.cum, avg)
+	return fmt.Sprintf("150=%c|39=%c|55=XYZ|54=1|38=%d|%s151=%d|14=%d|6=%.6f|", execType, status, d.qty, more, leaves,
+		d.cum, avg)
 }
 
 func (d *desk) write(format string, arguments ...any) {

@@ -2,9 +2,9 @@ package audit
 
 import (
 	"iter"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -27,9 +27,12 @@ func sourceOf(recording []fixlog.Entry) Source {
 	}
 }
 
+// loadOnce is shared by the tests, which do not change what it gives.
+var loadOnce = sync.OnceValues(func() ([]fixlog.Entry, error) { return fixlog.Load(recordingPath) })
+
 func loadRecording(t testing.TB) []fixlog.Entry {
 	t.Helper()
-	recording, err := fixlog.Load(recordingPath)
+	recording, err := loadOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +133,6 @@ func TestFindOrder_AnyIdOfTheChainFindsTheSameLife(t *testing.T) {
 		if got.String() != want.String() {
 			t.Errorf("key %s finds\n%s\nexpected\n%s", key, got.String(), want.String())
 		}
-	}
-	if os.Getenv("FARLOG_SHOW") != "" {
-		t.Log("\n" + want.String())
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package fix reads and checks FIX messages in their tag=value form: 8=FIX.4.4␁9=…␁35=…␁ … 10=nnn␁, where ␁ is the byte 0x01.
+// Package fix reads and checks FIX messages in their tag=value form: 8=FIX.4.4|9=…|35=…| … 10=nnn|, with the byte 0x01 (SOH)
+// where | is written here.
 //
 // It knows no dictionary beyond the few tags that carry raw data: a tag that it has never heard of is a field like any
 // other. What is broken in the framing is an error of Parse; a wrong body length or check sum is told by Check, because an

@@ -159,16 +159,24 @@ func (g *Generator) advance() {
 	}
 }
 
-// startLap makes the prefix of the lap: run, lap in base 36, a point that no id of an engine contains at that place.
+// FreshID returns the id that a recorded one has in a lap, counted from 0: to look for an order that was generated.
+func FreshID(run string, lap uint64, recorded string) string {
+	return string(appendPrefix(nil, run, int64(lap))) + recorded
+}
+
 func (g *Generator) startLap() {
-	lap := strconv.FormatInt(g.lap, 36)
-	g.prefix = append(g.prefix[:0], g.run...)
-	for range lapDigits - len(lap) {
-		g.prefix = append(g.prefix, '0')
-	}
-	g.prefix = append(g.prefix, lap...)
-	g.prefix = append(g.prefix, '.')
+	g.prefix = appendPrefix(g.prefix[:0], g.run, g.lap)
 	g.prefixSum = fix.Sum(g.prefix)
+}
+
+// appendPrefix writes what goes in front of the ids of a lap: run, lap in base 36, a point.
+func appendPrefix(dst []byte, run string, lap int64) []byte {
+	dst = append(dst, run...)
+	text := strconv.FormatInt(lap, 36)
+	for range lapDigits - len(text) {
+		dst = append(dst, '0')
+	}
+	return append(append(dst, text...), '.')
 }
 
 func digits(n int64) int {

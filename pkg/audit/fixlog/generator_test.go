@@ -2,6 +2,7 @@ package fixlog
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -12,8 +13,8 @@ import (
 
 const startNS = int64(1_700_000_000_123_456_789)
 
-// Two laps and a bit over the whole recording: every message parses, checks and differs from all others; no order id, exec id
-// or list id of one lap comes in another; the sequence numbers of each side run on.
+// Two laps and a bit over the whole recording: every message parses, checks and differs from all others; no order id, exec
+// id or list id of one lap comes in another; the sequence numbers of each side run on.
 func TestGenerator_EveryMessageIsValidAndFresh(t *testing.T) {
 	recording := loadRecording(t)
 	generator, err := NewGenerator(recording, Options{Run: "T"})
@@ -60,7 +61,7 @@ func checkIDs(t *testing.T, message *fix.Message, lap int, idLap map[string]int)
 
 func checkSequence(t *testing.T, message *fix.Message, last map[string]int) {
 	t.Helper()
-	side := string(message.Get(fix.BeginString)) + " " + string(message.Get(fix.SenderCompID)) + ">" + string(message.Get(fix.TargetCompID))
+	side := fmt.Sprintf("%s %s>%s", message.Get(fix.BeginString), message.Get(fix.SenderCompID), message.Get(fix.TargetCompID))
 	sequence, ok := fix.Int(message.Get(fix.MsgSeqNum))
 	if !ok || sequence != last[side]+1 {
 		t.Fatalf("%s: MsgSeqNum %q after %d", side, message.Get(fix.MsgSeqNum), last[side])
@@ -109,7 +110,7 @@ func isFreshTag(tag int) bool {
 }
 
 func TestGenerator_SendingTimeIsTheTimeGiven(t *testing.T) {
-	generator, err := NewGenerator(loadRecording(t), Options{})
+	generator, err := NewGenerator(loadRecording(t)[:20_000], Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +149,20 @@ func TestGenerator_GoesOnFromAnyMessage(t *testing.T) {
 	}
 }
 
+func TestFreshID_IsTheKeyThatTheGeneratorGives(t *testing.T) {
+	recording := loadRecording(t)[:200]
+	generator, err := NewGenerator(recording, Options{Run: "K7", First: 40 * uint64(len(recording))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, entry := range recording {
+		recorded, _ := fix.KeyAndClass(entry.Message)
+		if got := generator.Next(startNS).Key; recorded != nil && string(got) != FreshID("K7", 40, string(recorded)) {
+			t.Fatalf("message %d: key %q, expected %q", i, got, FreshID("K7", 40, string(recorded)))
+		}
+	}
+}
+
 func TestNewGenerator_Refuses(t *testing.T) {
 	recording := loadRecording(t)[:100]
 	broken := bytes.Clone(recording[50].Message)
@@ -174,7 +189,7 @@ func TestNewGenerator_Refuses(t *testing.T) {
 }
 
 func TestGenerator_AllocatesNothing(t *testing.T) {
-	generator, err := NewGenerator(loadRecording(t), Options{})
+	generator, err := NewGenerator(loadRecording(t)[:20_000], Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

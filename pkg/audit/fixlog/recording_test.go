@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/farlog/farlog/pkg/audit/fix"
@@ -22,9 +23,12 @@ const (
 
 var update = flag.Bool("update", false, "rewrite the tables of testdata/fix/README.md from the recording")
 
+// loadOnce is shared by the tests, which do not change what it gives.
+var loadOnce = sync.OnceValues(func() ([]Entry, error) { return Load(recordingPath) })
+
 func loadRecording(t testing.TB) []Entry {
 	t.Helper()
-	entries, err := Load(recordingPath)
+	entries, err := loadOnce()
 	if err != nil {
 		t.Fatal(err)
 	}

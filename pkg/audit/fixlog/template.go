@@ -1,7 +1,9 @@
 package fixlog
 
 import (
+	"bytes"
 	"fmt"
+	"strconv"
 
 	"github.com/farlog/farlog/pkg/audit/fix"
 )
@@ -21,14 +23,14 @@ type patch struct {
 	literalEnd uint32 // bytes of template.body before this patch
 	kind       patchKind
 	length     uint8 // patchTime
-	side       uint8 // patchSequence: index of the side that counts
+	side       int32 // patchSequence: index of the side that counts
 	number     int64
 }
 
 // template is a recorded message taken apart: literal bytes and the places to patch between them. CheckSum needs no second
 // pass over the literal bytes, because their sum is kept.
 type template struct {
-	head        string // "8=FIX.4.4␁9="
+	head        string // "8=FIX.4.4" SOH "9="
 	body        []byte // literal bytes from "35=" up to "10=" without what patches write
 	literalSum  byte   // of head and body
 	patches     []patch
@@ -40,8 +42,8 @@ type template struct {
 
 // side is one direction of one session: MsgSeqNum counts there.
 type side struct {
-	name         string // BeginString, sender and target
-	messageCount int64
+	begin, sender, target []byte
+	messageCount          int64
 }
 
 // compiler makes templates and learns the sides on the way.
@@ -67,11 +69,11 @@ func (c *compiler) compile(entry Entry) (template, error) {
 		return template{}, fmt.Errorf("SendingTime: %w", err)
 	}
 	msgType := message.Get(fix.MsgType)
-	made := template{head: fmt.Sprintf("8=%s\x019=", message.Get(fix.BeginString)), class: fix.ClassOf(msgType),
-		direction: entry.Direction}
+	made := template{head: "8=" + string(message.Get(fix.BeginString)) + "\x019=", class: fix.ClassOf(msgType),
+		direction: entry.Direction, body: make([]byte, 0, len(entry.Message))}
 	keyTag := fix.KeyTag(msgType)
 	for _, field := range message.Fields[2 : len(message.Fields)-1] {
-		made.body = fmt.Appendf(made.body, "%d=", field.Tag)
+		made.body = append(strconv.AppendInt(made.body, int64(field.Tag), 10), '=')
 		if err := made.addValue(field, keyTag, sentNS, own, opposite); err != nil {
 			return template{}, fmt.Errorf("%s: %w", fix.TagName(field.Tag), err)
 		}
@@ -85,30 +87,30 @@ func (c *compiler) compile(entry Entry) (template, error) {
 }
 
 // countMessage finds the message's side and checks that MsgSeqNum continues there from 1: only then does a lap continue it.
-func (c *compiler) countMessage(message *fix.Message) (own, opposite uint8, err error) {
+func (c *compiler) countMessage(message *fix.Message) (own, opposite int32, err error) {
 	begin, sender, target := message.Get(fix.BeginString), message.Get(fix.SenderCompID), message.Get(fix.TargetCompID)
-	own = c.sideIndex(fmt.Sprintf("%s %s>%s", begin, sender, target))
-	opposite = c.sideIndex(fmt.Sprintf("%s %s>%s", begin, target, sender))
+	own, opposite = c.sideIndex(begin, sender, target), c.sideIndex(begin, target, sender)
 	c.sides[own].messageCount++
 	sequence, _ := fix.Int(message.Get(fix.MsgSeqNum))
 	if int64(sequence) != c.sides[own].messageCount {
-		return 0, 0, fmt.Errorf("MsgSeqNum of %s is %q, expected %d", c.sides[own].name, message.Get(fix.MsgSeqNum),
-			c.sides[own].messageCount)
+		return 0, 0, fmt.Errorf("MsgSeqNum of %s %s>%s is %q, expected %d", begin, sender, target,
+			message.Get(fix.MsgSeqNum), c.sides[own].messageCount)
 	}
 	return own, opposite, nil
 }
 
-func (c *compiler) sideIndex(name string) uint8 {
+func (c *compiler) sideIndex(begin, sender, target []byte) int32 {
 	for i := range c.sides {
-		if c.sides[i].name == name {
-			return uint8(i)
+		s := &c.sides[i]
+		if bytes.Equal(s.begin, begin) && bytes.Equal(s.sender, sender) && bytes.Equal(s.target, target) {
+			return int32(i)
 		}
 	}
-	c.sides = append(c.sides, side{name: name})
-	return uint8(len(c.sides) - 1)
+	c.sides = append(c.sides, side{begin: begin, sender: sender, target: target})
+	return int32(len(c.sides) - 1)
 }
 
-func (t *template) addValue(field fix.Field, keyTag int, sentNS int64, own, opposite uint8) error {
+func (t *template) addValue(field fix.Field, keyTag int, sentNS int64, own, opposite int32) error {
 	at := patch{literalEnd: uint32(len(t.body))}
 	switch field.Tag {
 	case fix.ClOrdID, fix.OrigClOrdID, fix.OrderID, fix.ExecID, fix.ExecRefID, fix.ListID, fix.SecondaryOrderID,
