@@ -105,7 +105,7 @@ func exactArgs(count int) cobra.PositionalArgs {
 		if len(args) == count {
 			return nil
 		}
-		return usageErrorf("%s: got %d arguments, expected: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+		return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
 	}
 }
 

@@ -30,7 +30,7 @@ func newStatusCommand(env *environment) *cobra.Command {
 			"gone, or the control plane does not answer. --output json prints numbers in bytes, records and seconds.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageErrorf("%s: got %d arguments, expected: %s", cmd.CommandPath(), len(args), cmd.UseLine())
+				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
 			}
 			return nil
 		},
@@ -206,7 +206,7 @@ func (r *statusRow) addRing(ring *api.RingState) {
 	}
 	r.URI, r.ObservedUnixSecs = ring.Uri, ring.Observed.AsTime().Unix()
 	if level := ring.GetContract().GetLevel(); level != 0 {
-		r.LevelReached = shortName(min(level, ring.GetContract().GetLevel()).String())
+		r.LevelReached = shortName(level.String()) // what acknowledgements can reach, until a writer says what they do
 	}
 }
 

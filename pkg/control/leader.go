@@ -104,8 +104,17 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 	if !done.Succeeded {
 		return fmt.Errorf("write %s: another instance leads or was first", key)
 	}
-	r.logger.Info("decided", "key", key, "value", value)
+	r.logDecision(action)
 	return r.mirror.waitRevision(ctx, done.Header.Revision)
+}
+
+func (r *reconciler) logDecision(action reconcile.Action) {
+	if ring := action.Place; ring != nil {
+		r.logger.Info("placed ring", "stream", ring.Stream.Spec.Name, "target", ring.Target)
+		return
+	}
+	to := action.Assign
+	r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "generation", to.Generation)
 }
 
 func actionKey(action reconcile.Action) (key, value string, err error) {
