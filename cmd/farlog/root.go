@@ -60,11 +60,14 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.AddCommand(
 		// One line a command, alphabetical.
 		newAppendCommand(env),
+		newDumpCommand(env),
 		newOrderCommand(env),
+		newReplayCommand(env),
 		newRingCommand(env),
 		newStatusCommand(env),
 		newStreamCommand(env),
 		newTailCommand(env),
+		newVerifyCommand(env),
 	)
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -146,4 +147,25 @@ func (w *walked) accept(h record.Header) (isRewind bool, err error) {
 // damaged makes the error for a walk that ended where it should not.
 func (w *walked) damaged(name string, reason error) error {
 	return &CorruptError{Path: name, LSN: w.chain.LSN, Offset: w.end, Err: reason}
+}
+
+// WalkSegment shows the valid records of one segment file to visit, PADs and control records included, up to the first position that
+// holds none. Errors: ErrCorrupt for a bad header or a segment that ends below its mark, those of visit, or of the file system.
+func WalkSegment(fsys FS, name string, visit func(stream string, rec record.Record) error) error {
+	file, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return wrap("open", name, err)
+	}
+	defer file.Close()
+	head, err := readFront(file)
+	if err != nil {
+		return wrap("read", name, err)
+	}
+	w, err := walkSegment(file, name, func(rec record.Record, _ int64, _ bool) error {
+		return visit(head.header.StreamName, rec)
+	})
+	if err == nil && w.end < w.mark.syncedOffset {
+		err = w.damaged(name, fmt.Errorf("%w; everything below offset %d was synced", w.stop, w.mark.syncedOffset))
+	}
+	return err
 }

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	payloadText = "text"
+	payloadHex  = "hex"
+	payloadNone = "none"
+)
+
+type dumpOptions struct {
+	payload  string
+	stream   string
+	from, to uint64
+	limit    uint64
+}
+
+func newDumpCommand(env *environment) *cobra.Command {
+	var options dumpOptions
+	command := &cobra.Command{
+		Use:   "dump PATH [flags]",
+		Short: "Print the records of a ring image, a segment or a store, one a line",
+		Long: `Prints every record, farlog's own included: lsn, seq, epoch, time, flags, class, key, length and payload. Records that a
+later epoch replaced carry SUPERSEDED. In a ring image the walk begins at the head. It needs no daemon. With --output json
+each line is one JSON object.`,
+		Example: `  farlog dump data/rings/orders.ring --limit 10
+  farlog dump data/store --stream desk7/orders --from 4096 --to 8192 --payload hex`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return runDump(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.payload, "payload", payloadText, "`form` of payload and key: text, hex or none")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all)")
+	flags.Uint64Var(&options.from, "from", 0, "first `lsn`")
+	flags.Uint64Var(&options.to, "to", math.MaxUint64, "`lsn` to stop before")
+	flags.Uint64Var(&options.limit, "limit", 0, "`count` of records to print; 0 = all")
+	return command
+}
+
+func (o dumpOptions) validate() error {
+	switch {
+	case o.payload != payloadText && o.payload != payloadHex && o.payload != payloadNone:
+		return usageErrorf("--payload %q: expected text, hex or none", o.payload)
+	case o.from >= o.to:
+		return usageErrorf("--from %d --to %d: expected the first to be less", o.from, o.to)
+	}
+	return nil
+}
+
+func runDump(ctx context.Context, env *environment, path string, options dumpOptions) error {
+	kind, err := detectKind(path)
+	if err != nil {
+		return err
+	}
+	if kind != kindStore && options.stream != "" {
+		return usageErrorf("dump %s: a %s: --stream is for a store", path, kind)
+	}
+	d := &dumper{ctx: ctx, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options, isJSON: env.isJSON()}
+	switch kind {
+	case kindStore:
+		err = d.store(path)
+	case kindSegment:
+		err = d.segment(path)
+	case kindRing:
+		err = d.ring(path)
+	}
+	if errors.Is(err, errDumpLimit) {
+		err = nil
+	}
+	if flushErr := d.out.Flush(); err == nil {
+		err = flushErr
+	}
+	return err
+}
+
+var errDumpLimit = errors.New("enough records are printed")
+
+// dumper prints records.
+type dumper struct {
+	ctx     context.Context
+	out     *bufio.Writer
+	options dumpOptions
+	isJSON  bool
+	count   uint64
+	line    []byte
+}
+
+func (d *dumper) store(path string) error {
+	opened, err := store.Open(path, store.Options{})
+	if err != nil {
+		return err
+	}
+	streams := []string{d.options.stream}
+	if d.options.stream == "" {
+		if streams, err = opened.Streams(); err != nil {
+			return err
+		}
+	}
+	for _, stream := range streams {
+		if err := d.streamOf(opened, stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dumper) streamOf(opened *store.Store, stream string) error {
+	reader, err := opened.OpenReader(stream, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		item, err := reader.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.print(stream, item.Record, item.IsSuperseded); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *dumper) segment(path string) error {
+	return store.WalkSegment(store.OS, filepath.Clean(path), func(stream string, rec record.Record) error {
+		return d.print(stream, rec, false)
+	})
+}
+
+func (d *dumper) ring(path string) error {
+	image, file, err := openImage(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	walk := image.Walk()
+	for {
+		rec, err := walk.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := d.print(image.Superblock.StreamName, rec, false); err != nil {
+			return err
+		}
+	}
+}
+
+// dumpLine is one record in JSON.
+type dumpLine struct {
+	Stream       string `json:"stream"`
+	LSN          uint64 `json:"lsn"`
+	Seq          uint64 `json:"seq"`
+	Epoch        uint32 `json:"epoch"`
+	Time         string `json:"time"`
+	TimestampNS  uint64 `json:"ts_ns"`
+	ClockErrNS   uint32 `json:"clock_err_ns"`
+	Flags        string `json:"flags"`
+	IsSuperseded bool   `json:"is_superseded,omitempty"`
+	Class        uint16 `json:"class"`
+	Key          string `json:"key,omitempty"`
+	Len          int    `json:"len"`
+	Payload      string `json:"payload,omitempty"`
+}
+
+func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) error {
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if rec.LSN < d.options.from || rec.LSN >= d.options.to {
+		return nil
+	}
+	if d.options.limit > 0 && d.count >= d.options.limit {
+		return errDumpLimit
+	}
+	d.count++
+	line := dumpLine{
+		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS, ClockErrNS: rec.ClockErrNS,
+		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(), IsSuperseded: isSuperseded,
+		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.form(rec.Payload),
+	}
+	if d.isJSON {
+		encoder := json.NewEncoder(d.out)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(line)
+	}
+	flags := line.Flags
+	if isSuperseded {
+		flags += "|SUPERSEDED"
+	}
+	d.line = fmt.Appendf(d.line[:0], "%s lsn=%d seq=%d epoch=%d %s flags=%s class=%d", stream, line.LSN, line.Seq, line.Epoch,
+		line.Time, flags, line.Class)
+	if line.Key != "" {
+		d.line = fmt.Appendf(d.line, " key=%s", line.Key)
+	}
+	d.line = fmt.Appendf(d.line, " len=%d %s", line.Len, line.Payload)
+	d.line = append(d.line, '\n')
+	_, err := d.out.Write(d.line)
+	return err
+}
+
+func (d *dumper) form(raw []byte) string {
+	switch d.options.payload {
+	case payloadHex:
+		return hex.EncodeToString(raw)
+	case payloadText:
+		return string(appendText(nil, raw))
+	}
+	return ""
+}

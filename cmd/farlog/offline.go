@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// The offline commands (verify, dump, replay) work on bytes alone, with every daemon down.
+
+type pathKind string
+
+const (
+	kindStore   pathKind = "store"
+	kindSegment pathKind = "segment"
+	kindRing    pathKind = "ring"
+)
+
+// detectKind looks at what a path holds, by its first bytes and not by its name.
+func detectKind(path string) (pathKind, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", pathError(path, err)
+	}
+	if info.IsDir() {
+		if _, err := os.Stat(filepath.Join(path, "store.json")); err != nil {
+			return "", fmt.Errorf("%s: a directory without store.json: expected a store, a segment file or a ring image", path)
+		}
+		return kindStore, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", pathError(path, err)
+	}
+	defer file.Close()
+	for _, place := range []struct {
+		offset int64
+		magic  string
+		kind   pathKind
+	}{
+		{0, "FARLOGSG", kindSegment},
+		{record.SuperblockAOffset, record.SuperblockMagic, kindRing},
+		{record.SuperblockBOffset, record.SuperblockMagic, kindRing},
+	} {
+		found := make([]byte, len(place.magic))
+		if _, err := file.ReadAt(found, place.offset); err == nil && string(found) == place.magic {
+			return place.kind, nil
+		}
+	}
+	return "", fmt.Errorf("%s: neither segment nor ring by its first bytes: expected a store, a segment file or a ring image", path)
+}
+
+// pathError is the error of a path in the form of all others: the path, what is wrong, nothing of the system call.
+func pathError(path string, err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// openImage opens a ring image: a copy of a region, or the region's own file or device. The caller closes the file.
+func openImage(path string) (*record.Image, *os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, pathError(path, err)
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		file.Close()
+		return nil, nil, pathError(path, err)
+	}
+	image, err := record.OpenImage(file, size)
+	if err != nil {
+		file.Close()
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return image, file, nil
+}
+
+// openStore opens a store for reading.
+func openStore(path string) (*store.Store, error) {
+	kind, err := detectKind(path)
+	if err != nil {
+		return nil, err
+	}
+	if kind != kindStore {
+		return nil, fmt.Errorf("%s: a %s: expected a store", path, kind)
+	}
+	return store.Open(path, store.Options{})
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// appendText shows bytes on one line: the FIX separator as |, what is printable as it is, the rest escaped.
+func appendText(dst, raw []byte) []byte {
+	for len(raw) > 0 {
+		char, length := utf8.DecodeRune(raw)
+		switch {
+		case raw[0] == 1:
+			dst = append(dst, '|')
+		case char == utf8.RuneError && length == 1:
+			dst = fmt.Appendf(dst, `\x%02x`, raw[0])
+		case strconv.IsPrint(char):
+			dst = append(dst, raw[:length]...)
+		default:
+			quoted := strconv.QuoteRuneToASCII(char)
+			dst = append(dst, quoted[1:len(quoted)-1]...)
+		}
+		raw = raw[length:]
+	}
+	return dst
+}

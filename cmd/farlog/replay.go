@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	replayLines          = "lines"
+	replayLengthPrefixed = "length-prefixed"
+	// A wait shorter than this is not worth the sleep: the record goes out at once.
+	replayWaitMin = 100 * time.Microsecond
+)
+
+type replayOptions struct {
+	stream   string
+	from, to string
+	speed    string
+	format   string
+
+	factor float64 // 0 = as fast as possible
+}
+
+func newReplayCommand(env *environment) *cobra.Command {
+	var options replayOptions
+	command := &cobra.Command{
+		Use:   "replay STORE --stream NAME [flags]",
+		Short: "Write the payloads of a stream to standard output, at their original pace",
+		Long: `Writes the payloads of the application's records between two times to standard output, in order, each at the time after the
+first one that its timestamp says, divided by the speed. It needs no daemon.
+
+T is an RFC 3339 time, nanoseconds since 1970, or relative: -15m is a quarter of an hour ago, +15m a quarter of an hour after
+the first record of the stream. --from is included, --to is not.
+
+With --format lines each payload is followed by a newline; length-prefixed puts 4 bytes of little-endian length in front of
+each, for payloads that hold newlines. Both are what farlog append reads.`,
+		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
+  farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return runReplay(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.stream, "stream", "", "`name` of the stream")
+	flags.StringVar(&options.from, "from", "", "`time` of the first record (default: the stream's first)")
+	flags.StringVar(&options.to, "to", "", "`time` to stop before (default: the stream's end)")
+	flags.StringVar(&options.speed, "speed", "1x", "`pace`: 1x, 10x, 0.5x, or max")
+	flags.StringVar(&options.format, "format", replayLines, "`form` of the output: lines or length-prefixed")
+	return command
+}
+
+func (o *replayOptions) validate() error {
+	if o.stream == "" {
+		return usageErrorf("replay: --stream %q: expected the name of a stream", o.stream)
+	}
+	if o.format != replayLines && o.format != replayLengthPrefixed {
+		return usageErrorf("--format %q: expected %s or %s", o.format, replayLines, replayLengthPrefixed)
+	}
+	for _, bound := range []struct{ flag, text string }{{"--from", o.from}, {"--to", o.to}} {
+		if _, err := parseReplayTime(bound.text, time.Time{}, time.Time{}); err != nil {
+			return usageErrorf("%s %q: %s", bound.flag, bound.text, err)
+		}
+	}
+	if o.speed == "max" {
+		o.factor = 0
+		return nil
+	}
+	number, isFactor := strings.CutSuffix(o.speed, "x")
+	factor, err := strconv.ParseFloat(number, 64)
+	if !isFactor || err != nil || !(factor >= 1e-6 && factor <= 1e9) {
+		return usageErrorf("--speed %q: expected max or a positive factor such as 1x or 10x", o.speed)
+	}
+	o.factor = factor
+	return nil
+}
+
+var errReplayTime = errors.New("expected an RFC 3339 time, nanoseconds since 1970, or a duration such as -15m or +15m")
+
+// parseReplayTime reads a bound; "" is none and gives the zero time.
+func parseReplayTime(text string, now, first time.Time) (time.Time, error) {
+	switch {
+	case text == "":
+		return time.Time{}, nil
+	case text[0] == '-' || text[0] == '+':
+		offset, err := time.ParseDuration(text)
+		if err != nil {
+			return time.Time{}, errReplayTime
+		}
+		if text[0] == '-' {
+			return now.Add(offset), nil
+		}
+		return first.Add(offset), nil
+	}
+	if ns, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Unix(0, ns), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, errReplayTime
+	}
+	return t, nil
+}
+
+func runReplay(ctx context.Context, env *environment, path string, options replayOptions) error {
+	opened, err := openStore(path)
+	if err != nil {
+		return err
+	}
+	reader, err := opened.OpenReader(options.stream, store.ReaderOptions{})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	r := &replay{ctx: ctx, reader: reader, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options}
+	if err := r.seek(); err != nil {
+		return err
+	}
+	began := time.Now()
+	err = r.run()
+	if flushErr := r.out.Flush(); err == nil {
+		err = flushErr
+	}
+	fmt.Fprintf(env.stderr, "replayed %d records, %d bytes, spanning %s, in %s\n", r.count, r.bytes,
+		r.last.Sub(r.first).Round(time.Microsecond), time.Since(began).Round(time.Millisecond))
+	return err
+}
+
+// replay writes payloads at their pace.
+type replay struct {
+	ctx     context.Context
+	reader  *store.Reader
+	out     *bufio.Writer
+	options replayOptions
+
+	to          time.Time // zero = no bound
+	began       time.Time
+	first, last time.Time // of the records written
+	count       uint64
+	bytes       uint64
+}
+
+// seek finds the bounds and goes to the first record.
+func (r *replay) seek() error {
+	var first time.Time
+	if strings.HasPrefix(r.options.from, "+") || strings.HasPrefix(r.options.to, "+") {
+		item, err := r.reader.Next()
+		if err != nil && err != io.EOF {
+			return err
+		}
+		first = item.Time()
+		if err := r.reader.SeekStart(); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	from, err := parseReplayTime(r.options.from, now, first)
+	if err != nil {
+		return err
+	}
+	if r.to, err = parseReplayTime(r.options.to, now, first); err != nil {
+		return err
+	}
+	if !from.IsZero() && !r.to.IsZero() && !from.Before(r.to) {
+		return usageErrorf("--from %s --to %s: expected the first to be earlier", recordTimeText(from), recordTimeText(r.to))
+	}
+	if from.IsZero() {
+		return nil
+	}
+	return r.reader.SeekTime(from)
+}
+
+func (r *replay) run() error {
+	for {
+		item, err := r.reader.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !r.to.IsZero() && !item.Time().Before(r.to) {
+			return nil
+		}
+		if err := r.pace(item.Time()); err != nil {
+			return err
+		}
+		if err := r.write(item.Payload); err != nil {
+			return err
+		}
+	}
+}
+
+// pace waits until a record is due. What is due already goes out without a wait, so that a slow reader of the output or a clock that
+// was set back never makes a pause of its own.
+func (r *replay) pace(at time.Time) error {
+	if r.count == 0 {
+		r.first, r.began = at, time.Now()
+	}
+	r.last = at
+	if r.options.factor == 0 {
+		return r.ctx.Err()
+	}
+	due := r.began.Add(time.Duration(float64(at.Sub(r.first)) / r.options.factor))
+	wait := time.Until(due)
+	if wait < replayWaitMin {
+		return r.ctx.Err()
+	}
+	if err := r.out.Flush(); err != nil {
+		return err
+	}
+	select {
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	case <-time.After(wait):
+		return nil
+	}
+}
+
+func (r *replay) write(payload []byte) error {
+	r.count++
+	r.bytes += uint64(len(payload))
+	if r.options.format == replayLengthPrefixed {
+		var length [4]byte
+		binary.LittleEndian.PutUint32(length[:], uint32(len(payload)))
+		if _, err := r.out.Write(length[:]); err != nil {
+			return err
+		}
+		_, err := r.out.Write(payload)
+		return err
+	}
+	if _, err := r.out.Write(payload); err != nil {
+		return err
+	}
+	return r.out.WriteByte('\n')
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+type verifyOptions struct {
+	stream    string
+	publicKey string
+}
+
+func newVerifyCommand(env *environment) *cobra.Command {
+	var options verifyOptions
+	command := &cobra.Command{
+		Use:   "verify PATH [--stream NAME]",
+		Short: "Prove that nothing is missing, altered or out of order",
+		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record (CRC, lsn, seq,
+epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
+missing, altered or out of order, or names the first place where that fails: segment, lsn, offset, reason. It needs no
+daemon, and may run beside a drain.
+
+Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
+		Example: `  farlog verify data/store
+  farlog verify data/store --stream desk7/orders --output json
+  farlog verify data/store --public-key /secure/place/signing.pub`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runVerify(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream to verify (default: all in the store)")
+	flags.StringVar(&options.publicKey, "public-key", "", "`file` with the public key to trust instead of the store's own (PEM)")
+	return command
+}
+
+// verifyResult is what --output json prints.
+type verifyResult struct {
+	Kind    pathKind             `json:"kind"`
+	Path    string               `json:"path"`
+	OK      bool                 `json:"ok"`
+	Store   string               `json:"store_uuid,omitempty"`
+	Streams []store.StreamReport `json:"streams,omitempty"`
+	Ring    *ringReport          `json:"ring,omitempty"`
+}
+
+// ringReport is what a walk over a ring image found.
+type ringReport struct {
+	RingUUID       string    `json:"ring_uuid"`
+	Stream         string    `json:"stream"`
+	WriterEpoch    uint32    `json:"writer_epoch"`
+	HeadLSN        uint64    `json:"head_lsn"`
+	TailLSN        uint64    `json:"tail_lsn"`
+	DurableHintLSN uint64    `json:"durable_hint_lsn"`
+	HeadSeq        uint64    `json:"head_seq"`
+	NextSeq        uint64    `json:"next_seq"`
+	Records        uint64    `json:"records"`
+	ControlRecords uint64    `json:"control_records"`
+	Bytes          uint64    `json:"bytes"`
+	FirstTime      time.Time `json:"first_time"`
+	LastTime       time.Time `json:"last_time"`
+	TailReason     string    `json:"tail_reason"`
+	Failure        string    `json:"failure,omitempty"`
+}
+
+func runVerify(ctx context.Context, env *environment, path string, options verifyOptions) error {
+	kind, err := detectKind(path)
+	if err != nil {
+		return err
+	}
+	if kind != kindStore && (options.stream != "" || options.publicKey != "") {
+		return usageErrorf("verify %s: a %s: --stream and --public-key are for a store", path, kind)
+	}
+	result := verifyResult{Kind: kind, Path: path}
+	progress, clear := verifyProgress(env)
+	switch kind {
+	case kindStore:
+		err = verifyStore(ctx, &result, options, progress)
+	case kindSegment:
+		var report store.StreamReport
+		report, err = store.VerifySegment(ctx, store.OS, path, progress)
+		result.Streams, result.OK = []store.StreamReport{report}, report.Failure == nil
+	case kindRing:
+		err = verifyRing(ctx, &result)
+	}
+	clear()
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		err = writeJSON(env.stdout, result)
+	} else {
+		err = result.writeTable(env.stdout)
+	}
+	if err == nil && !result.OK {
+		err = result.failure()
+	}
+	return err
+}
+
+// verifyProgress writes one line over itself when somebody looks.
+func verifyProgress(env *environment) (progress func(store.VerifyProgress), clear func()) {
+	if !isTerminal(env.stderr) {
+		return nil, func() {}
+	}
+	progress = func(p store.VerifyProgress) {
+		fmt.Fprintf(env.stderr, "\r%s: segment %d, %d MiB, %d records\x1b[K", p.Stream, p.Segment, p.Bytes>>20, p.Records)
+	}
+	return progress, func() { fmt.Fprint(env.stderr, "\r\x1b[K") }
+}
+
+func verifyStore(ctx context.Context, result *verifyResult, options verifyOptions, progress func(store.VerifyProgress)) error {
+	opened, err := store.Open(result.Path, store.Options{})
+	if err != nil {
+		return err
+	}
+	wanted := store.VerifyOptions{Stream: options.stream, Progress: progress}
+	if options.publicKey != "" {
+		raw, err := os.ReadFile(options.publicKey)
+		if err != nil {
+			return pathError(options.publicKey, err)
+		}
+		if wanted.PublicKey, err = store.ParsePublicKey(raw); err != nil {
+			return fmt.Errorf("--public-key %s: %w", options.publicKey, err)
+		}
+	}
+	report, err := opened.Verify(ctx, wanted)
+	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
+	return err
+}
+
+func verifyRing(ctx context.Context, result *verifyResult) error {
+	image, file, err := openImage(result.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sb := image.Superblock
+	r := &ringReport{RingUUID: sb.RingUUID.String(), Stream: sb.StreamName, WriterEpoch: sb.WriterEpoch,
+		HeadLSN: image.Head.HeadLSN, HeadSeq: image.Head.HeadSeq, DurableHintLSN: image.DurableHintLSN}
+	result.Ring = r
+	walk := image.Walk()
+	for ctx.Err() == nil {
+		var rec record.Record
+		if rec, err = walk.Next(); err != nil {
+			break
+		}
+		r.count(rec)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.TailLSN, r.NextSeq, r.TailReason = walk.Tail().LSN, walk.Tail().Seq, walk.Reason().Error()
+	r.Bytes = r.TailLSN - r.HeadLSN
+	switch {
+	case errors.Is(err, record.ErrLost):
+		r.Failure = err.Error()
+	case err != io.EOF:
+		return fmt.Errorf("%s: %w", result.Path, err)
+	}
+	result.OK = r.Failure == ""
+	return nil
+}
+
+func (r *ringReport) count(rec record.Record) {
+	switch {
+	case rec.Flags.IsPad():
+		return
+	case rec.Flags.IsControl():
+		r.ControlRecords++
+	default:
+		r.Records++
+	}
+	if r.FirstTime.IsZero() {
+		r.FirstTime = rec.Time()
+	}
+	r.LastTime = rec.Time()
+}
+
+// failure is the first failure as one line for stderr.
+func (v verifyResult) failure() error {
+	for _, s := range v.Streams {
+		if s.Failure != nil {
+			return fmt.Errorf("verify %s: stream %s: %s", v.Path, s.Stream, s.Failure)
+		}
+	}
+	return fmt.Errorf("verify %s: %s", v.Path, v.Ring.Failure)
+}
+
+func (v verifyResult) writeTable(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if v.Ring != nil {
+		v.Ring.writeTable(table)
+		return table.Flush()
+	}
+	fmt.Fprintln(table, "STREAM\tSEGMENTS\tSEALED\tRECORDS\tCONTROL\tSUPERSEDED\tDUPLICATES\tBYTES\tFIRST\tLAST")
+	for _, s := range v.Streams {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Stream, s.Segments, s.SealedSegments, s.Records,
+			s.ControlRecords, s.Superseded, s.Duplicates, config.FormatSize(uint64(s.Bytes)), recordTimeText(s.FirstTime), recordTimeText(s.LastTime))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(v.Streams) == 0 {
+		_, err := fmt.Fprintln(w, "the store has no streams")
+		return err
+	}
+	for _, s := range v.Streams {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", s.Stream, s.Statement()); err != nil {
+			return err
+		}
+		if s.Tail != nil {
+			fmt.Fprintf(w, "%s: behind that, unsynced bytes that are no whole record: segment %s, offset %d: %s\n",
+				s.Stream, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
+		}
+	}
+	return nil
+}
+
+func (r *ringReport) writeTable(w io.Writer) {
+	fmt.Fprintln(w, "RING\tSTREAM\tEPOCH\tHEAD\tTAIL\tRECORDS\tCONTROL\tFIRST\tLAST")
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.RingUUID, r.Stream, r.WriterEpoch, r.HeadLSN, r.TailLSN, r.Records,
+		r.ControlRecords, recordTimeText(r.FirstTime), recordTimeText(r.LastTime))
+	if r.Failure != "" {
+		fmt.Fprintf(w, "FAILED: %s\n", r.Failure)
+		return
+	}
+	fmt.Fprintf(w, "between lsn %d and %d nothing is missing, altered or out of order\n", r.HeadLSN, r.TailLSN)
+}
+
+// recordTimeText shows a timestamp of a record, - when there is none.
+func recordTimeText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+}
