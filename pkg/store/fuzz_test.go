@@ -1,0 +1,137 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// fuzzSegment makes a segment with three records.
+func fuzzSegment(tb testing.TB) []byte {
+	h := segmentHeader{Salt: 1, Align: 64, RecordLenMax: 1024, Number: 1, Generation: 1, StreamName: "fuzz", FirstTS: 1}
+	raw := make([]byte, segmentDataOffset)
+	copy(raw, h.encode())
+	cursor := record.Cursor{}
+	for _, flags := range []record.Flags{record.FlagEpoch, 0, 0} {
+		header := record.Header{Flags: flags, LSN: cursor.LSN, Seq: cursor.Seq, Epoch: 1, TimestampNS: 1}
+		before := len(raw)
+		var err error
+		if raw, err = record.AppendTo(raw, header, []byte("key"), []byte("a payload"), h.identity()); err != nil {
+			tb.Fatal(err)
+		}
+		rec, err := record.Decode(raw[before:], h.identity())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		cursor.Advance(rec.Header, h.Align)
+	}
+	m := mark{syncedOffset: int64(len(raw)), count: 1}
+	copy(raw[m.offset():], m.encode(h.Salt))
+	return append(raw, make([]byte, 4096)...)
+}
+
+// FuzzOpenSegment gives any bytes as the one segment of a stream to all that opens segments: the reader, the verifier, the appender. None
+// may panic, loop or give a record that is not in the bytes; what the appender takes over, the verifier must find whole. The header's
+// CRC is mended so that the fuzzer reaches what is behind it.
+func FuzzOpenSegment(f *testing.F) {
+	whole := fuzzSegment(f)
+	f.Add(whole)
+	f.Add(whole[:segmentDataOffset])
+	f.Add(whole[:len(whole)-4096-70])
+	f.Add(make([]byte, 8192))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := filepath.Join(t.TempDir(), "store")
+		s, err := Open(dir, Options{Create: true, IsSynchronous: true, SegmentBytes: SegmentBytesMin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) >= segmentHeaderLen {
+			copy(raw[16:32], s.uuid[:])
+			crc := record.CRC32C(0, raw[:segmentCRCOffset])
+			raw[508], raw[509], raw[510], raw[511] = byte(crc), byte(crc>>8), byte(crc>>16), byte(crc>>24)
+		}
+		stream := s.streamDir("fuzz")
+		if err := os.Mkdir(stream.path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(stream.file(1, segmentSuffix), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.OpenReader("fuzz", ReaderOptions{IncludeControl: true, IncludeSuperseded: true}); err == nil {
+			for {
+				item, err := r.Next()
+				if err != nil {
+					if err != io.EOF && len(raw) == 0 {
+						t.Fatal(err)
+					}
+					break
+				}
+				if !bytes.Contains(raw, item.Raw) {
+					t.Fatalf("record at lsn %d was invented", item.LSN)
+				}
+			}
+			r.Close()
+		}
+		if _, err := s.Verify(context.Background(), VerifyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		head, _ := decodeSegmentHeader(raw)
+		a, err := s.OpenStream(Source{StreamName: "fuzz", StreamID: head.StreamID, RingUUID: head.RingUUID, Salt: head.Salt,
+			Align: 64, RecordLenMax: 1024})
+		if err != nil {
+			return
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		report, err := s.Verify(context.Background(), VerifyOptions{})
+		if err != nil || !report.OK() {
+			t.Fatalf("recovered, and then: %+v, %v", report, err)
+		}
+	})
+}
+
+// FuzzManifest gives any bytes as a manifest. Only what this key signed may be accepted.
+func FuzzManifest(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	m := newManifest(segmentHeader{StreamName: "fuzz", Number: 1}, summary{}, chain{}, 4096, sha256.Sum256(nil), sha256.Sum256(nil), time.Unix(0, 0))
+	whole, err := encodeManifest(m, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"manifest":{},"signature":""}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, err := decodeManifest(raw, key.Public().(ed25519.PublicKey)); err == nil && !bytes.Equal(raw, whole) {
+			t.Fatalf("accepted %q", raw)
+		}
+	})
+}
+
+// FuzzIndex gives any bytes as an index. What is believed must point into its segment.
+func FuzzIndex(f *testing.F) {
+	h := segmentHeader{Number: 3, Align: 64}
+	x := index{entries: []indexEntry{{offset: segmentDataOffset}, {lsn: 640, offset: segmentDataOffset + 640}}, marks: []EpochMark{{Epoch: 1}}}
+	f.Add(x.encode(h, 8192))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= 4 {
+			crc := record.CRC32C(0, raw[:len(raw)-4])
+			raw = append(raw[:len(raw)-4:len(raw)-4], byte(crc), byte(crc>>8), byte(crc>>16), byte(crc>>24))
+		}
+		x, err := decodeIndex(raw, h, 8192)
+		if err != nil {
+			return
+		}
+		if at := x.offsetOfLSN(640); at < segmentDataOffset || at >= 8192 {
+			t.Fatalf("index points to offset %d", at)
+		}
+	})
+}

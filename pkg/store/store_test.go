@@ -1,0 +1,644 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/store"
+	"github.com/farlog/farlog/pkg/store/storetest"
+)
+
+const (
+	testStream = "desk7/orders"
+	streamPath = "/store/streams/desk7%2Forders/"
+)
+
+// fixture is a store on a file system in memory, filled from a ring.
+type fixture struct {
+	t     *testing.T
+	fs    *storetest.CrashFS
+	store *store.Store
+	ring  *storetest.Ring
+	app   *store.Appender
+	// given is everything that was appended, in order.
+	given []storetest.Record
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, fs: storetest.NewCrashFS(1), ring: storetest.NewRing(testStream, 1)}
+	f.open()
+	return f
+}
+
+func (f *fixture) options() store.Options {
+	return store.Options{Create: true, FS: f.fs, SegmentBytes: crashSegmentBytes, IsSynchronous: true}
+}
+
+func (f *fixture) open() {
+	f.t.Helper()
+	var err error
+	if f.store, err = store.Open("/store", f.options()); err != nil {
+		f.t.Fatal(err)
+	}
+	if f.app, err = f.store.OpenStream(f.ring.Source); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) close() {
+	f.t.Helper()
+	if err := f.app.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// feed puts everything in the ring that the store has not into it, in batches of ten, each synced.
+func (f *fixture) feed() {
+	f.t.Helper()
+	records := f.ring.Records
+	for len(records) > 0 {
+		batch := records[:min(10, len(records))]
+		records = records[len(batch):]
+		if _, _, err := f.app.Append(storetest.Batch(batch)); err != nil {
+			f.t.Fatal(err)
+		}
+		if err := f.app.Sync(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.given = append(f.given, f.ring.Records...)
+	f.ring.Release(f.ring.NextLSN())
+}
+
+// fill makes a closed store of several sealed segments and an open one.
+func (f *fixture) fill(count int) {
+	f.t.Helper()
+	f.ring.Append(count, 600)
+	f.feed()
+	f.close()
+}
+
+func (f *fixture) verify() store.StreamReport {
+	f.t.Helper()
+	report, err := f.store.Verify(context.Background(), store.VerifyOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if len(report.Streams) != 1 {
+		f.t.Fatalf("%d streams in the report, expected 1", len(report.Streams))
+	}
+	return report.Streams[0]
+}
+
+func (f *fixture) change(name string, change func(data []byte) []byte) {
+	f.t.Helper()
+	if err := f.fs.Change(streamPath+name, change); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) read(options store.ReaderOptions) []store.Item {
+	f.t.Helper()
+	r, err := f.store.OpenReader(testStream, options)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer r.Close()
+	return readAll(f.t, r)
+}
+
+func readAll(t *testing.T, r *store.Reader) []store.Item {
+	t.Helper()
+	var items []store.Item
+	for {
+		item, err := r.Next()
+		if err == io.EOF {
+			return items
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		item.Raw = bytes.Clone(item.Raw)
+		items = append(items, item)
+	}
+}
+
+func flip(at int) func([]byte) []byte {
+	return func(data []byte) []byte {
+		data[at] ^= 0x10
+		return data
+	}
+}
+
+func TestAppend_GivesBackWhatWasAppended(t *testing.T) {
+	f := newFixture(t)
+	f.fill(300)
+	items := f.read(store.ReaderOptions{IncludeControl: true})
+	if len(items) != len(f.given) {
+		t.Fatalf("read %d records, expected %d", len(items), len(f.given))
+	}
+	for i, item := range items {
+		if !bytes.Equal(item.Raw, f.given[i].Raw) {
+			t.Fatalf("record %d differs", i)
+		}
+	}
+	report := f.verify()
+	if report.Failure != nil || report.SealedSegments < 5 || report.Duplicates != 0 {
+		t.Fatalf("%+v", report)
+	}
+	for _, item := range f.read(store.ReaderOptions{}) {
+		if item.Flags.IsControl() {
+			t.Fatalf("control record at lsn %d was not left out", item.LSN)
+		}
+	}
+}
+
+func TestAppend_DropsWhatIsThereAlready(t *testing.T) {
+	f := newFixture(t)
+	f.ring.Append(20, 100)
+	records := f.ring.Records
+	pads := 0
+	for _, rec := range records[:11] {
+		if rec.Flags.IsPad() {
+			pads++
+		}
+	}
+	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:11])); err != nil || stored != 11-pads || duplicates != 0 {
+		t.Fatalf("got %d, %d, %v", stored, duplicates, err)
+	}
+	stored, duplicates, err := f.app.Append(storetest.Batch(records[5:15]))
+	if err != nil || stored != 4 || duplicates != 6 {
+		t.Fatalf("got %d stored, %d duplicates, %v; expected 4 and 6", stored, duplicates, err)
+	}
+	if last := f.app.Last(); last.LSN != records[14].LSN || last.NextLSN != records[15].LSN || last.NextSeq != records[15].Seq {
+		t.Fatalf("stands at %+v", last)
+	}
+	if err := f.app.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	f.open()
+	if stored, duplicates, err := f.app.Append(storetest.Batch(records[:15])); err != nil || stored != 0 || duplicates != 15 {
+		t.Fatalf("after opening again: got %d, %d, %v", stored, duplicates, err)
+	}
+}
+
+func TestAppend_RefusesWhatDoesNotContinue(t *testing.T) {
+	f := newFixture(t)
+	f.ring.Append(30, 100)
+	records := f.ring.Records
+	if _, _, err := f.app.Append(storetest.Batch(records[:5])); err != nil {
+		t.Fatal(err)
+	}
+	before := f.app.Last()
+	short := storetest.Batch(records[5:7])
+	for _, c := range []struct {
+		name  string
+		batch []byte
+		want  error
+	}{
+		{"hole", storetest.Batch(records[6:8]), store.ErrOutOfOrder},
+		{"hole in the middle", append(bytes.Clone(records[5].Raw), records[7].Raw...), store.ErrOutOfOrder},
+		{"cut record", short[:len(short)-64], store.ErrOutOfOrder},
+		{"no record", make([]byte, 128), store.ErrOutOfOrder},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, _, err := f.app.Append(c.batch); !errors.Is(err, c.want) {
+				t.Errorf("got %v, expected %v", err, c.want)
+			}
+			if f.app.Last() != before {
+				t.Errorf("moved to %+v", f.app.Last())
+			}
+		})
+	}
+	f.ring.Append(40, 3000)
+	if _, _, err := f.app.Append(storetest.Batch(f.ring.Records[5:])); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("batch larger than a segment: got %v", err)
+	}
+	f.close()
+	if _, _, err := f.app.Append(records[5].Raw); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("closed: got %v", err)
+	}
+}
+
+func TestOpenStream_SecondAppenderIsToldWhoHoldsIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := store.Open(dir, store.Options{Create: true, SegmentBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := storetest.NewRing(testStream, 1)
+	a, err := s.OpenStream(ring.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.OpenStream(ring.Source)
+	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("pid=%d", os.Getpid())) {
+		t.Fatalf("got %v, expected %v with the holder's pid", err, store.ErrLocked)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.OpenStream(ring.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpen_RefusesAForeignDirectoryAndWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, create := range []bool{true, false} {
+		if _, err := store.Open(dir, store.Options{Create: create}); !errors.Is(err, store.ErrNotAStore) {
+			t.Errorf("create %v: got %v, expected %v", create, err, store.ErrNotAStore)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("directory holds %v, %v", entries, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "store.json"), []byte(`{"format":"farlog-store","version":9}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(dir, store.Options{}); !errors.Is(err, store.ErrNotAStore) || !strings.Contains(err.Error(), "version 9") {
+		t.Errorf("other version: got %v", err)
+	}
+	if _, err := store.Open(dir, store.Options{SegmentBytes: 5000}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("segment size: got %v", err)
+	}
+}
+
+func TestOpenStream_PrivateKeyIsPrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := store.Open(dir, store.Options{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "signing.key"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v, %v; expected 0600", info.Mode(), err)
+	}
+}
+
+func TestRecover_TornTailIsCut(t *testing.T) {
+	f := newFixture(t)
+	f.ring.Append(12, 200)
+	if _, _, err := f.app.Append(storetest.Batch(f.ring.Records[:6])); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.app.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	synced := len(storetest.Batch(f.ring.Records[:6]))
+	if _, _, err := f.app.Append(storetest.Batch(f.ring.Records[6:])); err != nil {
+		t.Fatal(err)
+	}
+	f.fs.Kill()
+	f.change("0000000001.seg", flip(4096+synced+60)) // in the first unsynced record
+	report := f.verify()
+	if report.Failure != nil || report.Tail == nil || report.Tail.Offset != int64(4096+synced) {
+		t.Errorf("before recovery: %s, tail %+v", report.Statement(), report.Tail)
+	}
+	f.open()
+	if last := f.app.Last(); last.NextLSN != f.ring.Records[6].LSN {
+		t.Fatalf("stands at %+v, expected next lsn %d", last, f.ring.Records[6].LSN)
+	}
+	data, err := f.fs.Bytes(streamPath + "0000000001.seg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest := bytes.Trim(data[4096+synced:], "\x00"); len(rest) != 0 {
+		t.Errorf("%d bytes behind the tail are not zero", len(rest))
+	}
+	f.feed()
+	f.close()
+	if report := f.verify(); report.Failure != nil || report.Tail != nil {
+		t.Errorf("after recovery: %s", report.Statement())
+	}
+}
+
+func TestRecover_DamageBelowTheMarkIsRefusedByName(t *testing.T) {
+	f := newFixture(t)
+	f.ring.Append(6, 200)
+	f.feed()
+	f.fs.Kill()
+	first := f.given[1]
+	offset := 4096 + len(f.given[0].Raw)
+	f.change("0000000001.seg", flip(offset+58))
+	_, err := f.store.OpenStream(f.ring.Source)
+	var corrupt *store.CorruptError
+	if !errors.Is(err, store.ErrCorrupt) || !errors.As(err, &corrupt) {
+		t.Fatalf("got %v, expected %v", err, store.ErrCorrupt)
+	}
+	if path.Base(corrupt.Path) != "0000000001.seg" || corrupt.LSN != first.LSN || corrupt.Offset != int64(offset) {
+		t.Errorf("named %+v, expected lsn %d at offset %d", corrupt, first.LSN, offset)
+	}
+	if report := f.verify(); report.Failure == nil || report.Failure.LSN != first.LSN || report.Failure.Offset != int64(offset) {
+		t.Errorf("verify: %s", report.Statement())
+	}
+}
+
+// TestVerify_FlippedBitInARecordIsNamed flips one bit in every region of a closed store's segments in turn.
+func TestVerify_FlippedBitInARecordIsNamed(t *testing.T) {
+	f := newFixture(t)
+	f.fill(120)
+	for _, item := range f.read(store.ReaderOptions{IncludeControl: true}) {
+		name := fmt.Sprintf("%010d.seg", item.Segment)
+		last := item.Offset + int64(len(item.Raw)) - 1
+		for _, at := range []int64{item.Offset, item.Offset + 9, item.Offset + 30, last} {
+			f.change(name, flip(int(at)))
+			report := f.verify()
+			if report.Failure == nil || report.Failure.Segment != name || report.Failure.LSN != item.LSN || report.Failure.Offset != item.Offset {
+				t.Fatalf("byte %d of %s: %s, expected lsn %d at offset %d", at, name, report.Statement(), item.LSN, item.Offset)
+			}
+			f.change(name, flip(int(at)))
+		}
+	}
+	if report := f.verify(); report.Failure != nil {
+		t.Fatal(report.Statement())
+	}
+}
+
+func TestVerify_AnyFlippedBitOfASealedSegmentOrManifestIsFound(t *testing.T) {
+	f := newFixture(t)
+	f.fill(60)
+	for _, name := range []string{"0000000001.json", "0000000002.json", "0000000001.seg"} {
+		size := 0
+		f.change(name, func(data []byte) []byte { size = len(data); return data })
+		for at := 0; at < size; at += 1 + size/400 {
+			if strings.HasSuffix(name, ".seg") && at >= 512 && at < 4096 {
+				continue // marks and reserved bytes say nothing about a sealed segment
+			}
+			f.change(name, flip(at))
+			if report := f.verify(); report.Failure == nil {
+				t.Fatalf("byte %d of %s changed unseen", at, name)
+			}
+			f.change(name, flip(at))
+		}
+	}
+}
+
+func TestVerify_MissingAndSwappedFiles(t *testing.T) {
+	swap := func(a, b string) func(f *fixture) {
+		return func(f *fixture) {
+			first, _ := f.fs.Bytes(streamPath + a)
+			second, _ := f.fs.Bytes(streamPath + b)
+			f.change(a, func([]byte) []byte { return second })
+			f.change(b, func([]byte) []byte { return first })
+		}
+	}
+	remove := func(names ...string) func(f *fixture) {
+		return func(f *fixture) {
+			for _, name := range names {
+				if err := f.fs.Remove(streamPath + name); err != nil {
+					f.t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		damage  func(f *fixture)
+		segment string
+	}{
+		{"segments swapped", swap("0000000002.seg", "0000000003.seg"), "0000000002.seg"},
+		{"segments and manifests swapped", func(f *fixture) {
+			swap("0000000002.seg", "0000000003.seg")(f)
+			swap("0000000002.json", "0000000003.json")(f)
+		}, "0000000002.seg"},
+		{"manifests swapped", swap("0000000002.json", "0000000003.json"), "0000000002.seg"},
+		{"middle segment gone", remove("0000000002.seg"), "0000000002.seg"},
+		{"middle segment gone with its manifest", remove("0000000002.seg", "0000000002.json"), "0000000002.seg"},
+		{"first segment gone", remove("0000000001.seg"), "0000000001.seg"},
+		{"manifest gone", remove("0000000002.json"), "0000000002.seg"},
+		{"segment cut", func(f *fixture) {
+			f.change("0000000002.seg", func(data []byte) []byte { return data[:len(data)-64] })
+		}, "0000000002.seg"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.fill(200)
+			c.damage(f)
+			report := f.verify()
+			if report.Failure == nil || report.Failure.Segment != c.segment {
+				t.Fatalf("%s, expected segment %s to be named", report.Statement(), c.segment)
+			}
+		})
+	}
+}
+
+func TestVerify_AnotherKeyIsNotTrusted(t *testing.T) {
+	f := newFixture(t)
+	f.fill(100)
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public})
+	if err != nil || report.OK() {
+		t.Fatalf("got %+v, %v", report, err)
+	}
+	raw, err := f.fs.Bytes("/store/signing.pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if public, err = store.ParsePublicKey(raw); err != nil {
+		t.Fatal(err)
+	}
+	if report, err = f.store.Verify(context.Background(), store.VerifyOptions{PublicKey: public}); err != nil || !report.OK() {
+		t.Fatalf("exported key: got %+v, %v", report, err)
+	}
+}
+
+func TestReader_IndexMissingOrDoubtful(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		damage func(f *fixture, name string)
+	}{
+		{"missing", func(f *fixture, name string) {
+			if err := f.fs.Remove(streamPath + name); err != nil {
+				f.t.Fatal(err)
+			}
+		}},
+		{"flipped bit", func(f *fixture, name string) { f.change(name, flip(60)) }},
+		{"cut", func(f *fixture, name string) { f.change(name, func(data []byte) []byte { return data[:50] }) }},
+		{"of another segment", func(f *fixture, name string) {
+			other, _ := f.fs.Bytes(streamPath + "0000000003.idx")
+			f.change(name, func([]byte) []byte { return other })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.fill(200)
+			c.damage(f, "0000000001.idx")
+			c.damage(f, "0000000002.idx")
+			for _, want := range f.given {
+				r, err := f.store.OpenReader(testStream, store.ReaderOptions{IncludeControl: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.SeekLSN(want.LSN); err != nil {
+					t.Fatal(err)
+				}
+				if item, err := r.Next(); err != nil || item.LSN != want.LSN {
+					t.Fatalf("sought lsn %d, got %d, %v", want.LSN, item.LSN, err)
+				}
+				r.Close()
+			}
+			if report := f.verify(); report.Failure != nil {
+				t.Errorf("an index is not evidence, but verify says: %s", report.Statement())
+			}
+		})
+	}
+}
+
+// TestAppend_FullDisk lets the disk run full at every size in turn: appends give ErrNoSpace, nothing half-accepted stays, and the same
+// appender goes on when there is space again.
+func TestAppend_FullDisk(t *testing.T) {
+	for space := int64(20 << 10); space < 78<<10; space += 1700 {
+		f := newFixture(t)
+		f.fs.LimitSpace(space)
+		f.ring.Append(150, 500)
+		isFull := false
+		for from := 0; from < len(f.ring.Records); {
+			until := min(from+7, len(f.ring.Records))
+			before := f.app.Last()
+			_, _, err := f.app.Append(storetest.Batch(f.ring.Records[from:until]))
+			if err == nil {
+				err = f.app.Sync()
+			}
+			switch {
+			case errors.Is(err, store.ErrNoSpace):
+				if f.app.Last() != before {
+					t.Fatalf("space %d: moved from %+v to %+v", space, before, f.app.Last())
+				}
+				if got := f.read(store.ReaderOptions{IncludeControl: true}); len(got) != from {
+					t.Fatalf("space %d: %d records are visible, expected %d", space, len(got), from)
+				}
+				isFull = true
+				f.fs.LimitSpace(-1)
+				if space%2 == 0 {
+					f.close()
+					f.open()
+				}
+			case err != nil:
+				t.Fatal(err)
+			default:
+				from = until
+			}
+		}
+		if !isFull {
+			t.Fatalf("space %d was enough", space)
+		}
+		f.given = f.ring.Records
+		f.close()
+		if report := f.verify(); report.Failure != nil || report.Generations[0].NextLSN != f.ring.NextLSN() {
+			t.Fatalf("space %d: %s", space, report.Statement())
+		}
+	}
+}
+
+// TestAppend_FullTmpfs is the same on a real, small file system.
+func TestAppend_FullTmpfs(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a tmpfs of 2 MiB")
+	}
+	mount := t.TempDir()
+	if err := syscall.Mount("tmpfs", mount, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("needs mount(2): %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(mount, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	ballast := filepath.Join(mount, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(filepath.Join(mount, "store"), store.Options{Create: true, SegmentBytes: 128 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := storetest.NewRing(testStream, 5)
+	a, err := s.OpenStream(ring.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fullCount := 0
+	for range 120 {
+		ring.Append(10, 1500)
+		for {
+			_, _, err := a.Append(storetest.Batch(ring.Records))
+			if err == nil {
+				err = a.Sync()
+			}
+			if err == nil {
+				break
+			}
+			if fullCount++; !errors.Is(err, store.ErrNoSpace) || fullCount > 1 {
+				t.Fatal(err)
+			}
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ring.Release(ring.NextLSN())
+		if fullCount > 0 && ring.NextLSN() > 1<<20+128<<10 {
+			break
+		}
+	}
+	if fullCount == 0 {
+		t.Fatal("the disk never ran full")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := s.Verify(context.Background(), store.VerifyOptions{})
+	if err != nil || !report.OK() || report.Streams[0].Generations[0].NextLSN != ring.NextLSN() {
+		t.Fatalf("%+v, %v", report, err)
+	}
+}
+
+func TestSync_FailureTakesTheAppenderBack(t *testing.T) {
+	f := newFixture(t)
+	f.ring.Append(10, 100)
+	if _, _, err := f.app.Append(storetest.Batch(f.ring.Records[:4])); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.app.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	before := f.app.Last()
+	if _, _, err := f.app.Append(storetest.Batch(f.ring.Records[4:])); err != nil {
+		t.Fatal(err)
+	}
+	f.fs.FailNextSync(syscall.EIO)
+	if err := f.app.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	if f.app.Last() != before {
+		t.Fatalf("stands at %+v, expected %+v", f.app.Last(), before)
+	}
+	f.feed()
+	f.fs.Crash()
+	f.open()
+	if last := f.app.Last(); last.NextLSN != f.ring.NextLSN() {
+		t.Fatalf("after the crash: %+v, expected next lsn %d", last, f.ring.NextLSN())
+	}
+}
