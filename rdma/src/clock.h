@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "atomics.h"
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -48,10 +50,33 @@ struct clock_reading {
 };
 
 /* clock_read -- UTC at `ticks`. Wait-free in practice: retries only while the sampler is in the middle of its five stores. */
-void clock_read(uint64_t ticks, struct clock_reading *reading);
+static inline void clock_read(uint64_t ticks, struct clock_reading *reading)
+{
+	uint64_t version;
+	uint64_t anchor_ticks;
+	uint64_t utc_ns;
+	uint64_t rate_q32;
+	uint64_t error_ns;
+	int64_t elapsed;
+
+	do {
+		version = atomic_load_acquire(&clock_anchor.version);
+		anchor_ticks = atomic_load_relaxed(&clock_anchor.ticks);
+		utc_ns = atomic_load_relaxed(&clock_anchor.utc_ns);
+		rate_q32 = atomic_load_relaxed(&clock_anchor.ns_per_tick_q32);
+		error_ns = atomic_load_relaxed(&clock_anchor.error_ns);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE); /* the loads above are done before the version is looked at again */
+	} while ((version & 1) || version != atomic_load_relaxed(&clock_anchor.version));
+	elapsed = (int64_t)(ticks - anchor_ticks);
+	reading->utc_ns = utc_ns + (uint64_t)(((__int128)elapsed * (int64_t)rate_q32) >> 32);
+	reading->error_ns = (uint32_t)error_ns;
+}
 
 /* clock_elapsed_ns -- ticks to nanoseconds by the present rate. */
-uint64_t clock_elapsed_ns(uint64_t ticks);
+static inline uint64_t clock_elapsed_ns(uint64_t ticks)
+{
+	return (uint64_t)(((unsigned __int128)ticks * atomic_load_relaxed(&clock_anchor.ns_per_tick_q32)) >> 32);
+}
 
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);

@@ -66,6 +66,14 @@ __attribute__((target("sse4.2"))) static uint32_t update_sse42(uint32_t crc, con
 	}
 	for (; len >= 8; data += 8, len -= 8)
 		lane_a = _mm_crc32_u64(lane_a, load_word(data));
+	if (len >= 4) { /* a record's header is 52 bytes */
+		uint32_t half;
+
+		memcpy(&half, data, sizeof(half));
+		lane_a = _mm_crc32_u32((uint32_t)lane_a, half);
+		data += 4;
+		len -= 4;
+	}
 	for (; len > 0; len--)
 		lane_a = _mm_crc32_u8((uint32_t)lane_a, *data++);
 	return (uint32_t)lane_a;

@@ -3,22 +3,7 @@
 
 #include <string.h>
 
-#include "crc32c.h"
 #include "mutant.h"
-
-static uint32_t body_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
-{
-	uint32_t crc = crc32c_update((uint32_t)identity->salt, record, RECORD_CRC_OFF);
-
-	if (MUTANT(CRC_HEADER_ONLY) || body_len == 0)
-		return crc;
-	return crc32c_update(crc, record + RECORD_HEADER_LEN, body_len);
-}
-
-static void put_word(uint8_t *dst, uint64_t word)
-{
-	memcpy(dst, &word, sizeof(word));
-}
 
 static uint64_t get_word(const uint8_t *src)
 {
@@ -28,50 +13,18 @@ static uint64_t get_word(const uint8_t *src)
 	return word;
 }
 
-static void put_header(const struct record_header *header, uint8_t *dst)
-{
-	struct record_header made = *header;
-
-	made.magic = RECORD_MAGIC;
-	made.version = RECORD_VERSION;
-	made.header_words = RECORD_HEADER_LEN / 8;
-	made.crc32c = 0;
-	memcpy(dst, &made, sizeof(made));
-}
-
-void record_build(const struct record_identity *identity, const struct record_header *header, const void *key,
-	const void *payload, uint8_t *dst)
-{
-	uint64_t body_len = (uint64_t)header->key_len + header->payload_len;
-	uint64_t extent = record_extent(identity->align, header->key_len, header->payload_len);
-	uint8_t *place = dst + RECORD_HEADER_LEN + header->key_len;
-	uint32_t crc;
-
-	put_header(header, dst);
-	if (header->key_len > 0 && key != dst + RECORD_HEADER_LEN)
-		memcpy(dst + RECORD_HEADER_LEN, key, header->key_len);
-	if (header->payload_len > 0 && payload != place)
-		memcpy(place, payload, header->payload_len);
-	memset(dst + RECORD_HEADER_LEN + body_len, 0, extent - RECORD_HEADER_LEN - RECORD_TRAILER_LEN - body_len);
-	put_word(dst + extent - RECORD_TRAILER_LEN, header->lsn ^ identity->salt);
-	crc = body_crc(identity, dst, body_len);
-	memcpy(dst + RECORD_CRC_OFF, &crc, sizeof(crc));
-}
-
 void record_build_pad(const struct record_identity *identity, const struct record_header *header, uint64_t extent,
 	uint8_t *dst)
 {
 	struct record_header pad = *header;
-	uint32_t crc;
 
 	pad.flags = RECORD_FLAG_PAD;
 	pad.payload_len = (uint32_t)(extent - RECORD_PAD_STORED_LEN);
 	pad.key_len = 0;
 	pad.class_id = 0;
-	put_header(&pad, dst);
-	put_word(dst + RECORD_HEADER_LEN, header->lsn ^ identity->salt);
-	crc = body_crc(identity, dst, 0);
-	memcpy(dst + RECORD_CRC_OFF, &crc, sizeof(crc));
+	record_put_header(&pad, dst);
+	record_put_word(dst + RECORD_HEADER_LEN, header->lsn ^ identity->salt);
+	record_put_crc(&pad, record_crc(identity, dst, 0), dst);
 }
 
 /* epoch_fits -- epochs never go down along the log, and go up only where an epoch begins. */
@@ -126,7 +79,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 	if (get_word(src + found->stored_len - RECORD_TRAILER_LEN) != (header.lsn ^ identity->salt) &&
 		!MUTANT(NO_LSN_CHECK) && !MUTANT(CRC_HEADER_ONLY))
 		return RECORD_NOT_HERE;
-	return body_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
+	return record_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
 }
 
 void record_advance(struct record_cursor *cursor, const struct record_found *found)
