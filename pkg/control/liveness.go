@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
@@ -15,75 +15,72 @@ import (
 )
 
 // liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
-// runs out; everything else that is known about it stays.
+// runs out; everything else that is known about it stays. Nothing is remembered here: an agent may report through any
+// control instance, several at once even, and only what etcd says of its key counts.
 type liveness struct {
 	client *clientv3.Client
 	ttl    time.Duration
-
-	mutex sync.Mutex
-	known map[string]lease // by key
 }
 
-type lease struct {
-	id    clientv3.LeaseID
-	agent *api.Agent
+// touch says that an agent lives: it renews the lease under its key, or makes a new one when there is none or the key
+// names an earlier process.
+func (l liveness) touch(ctx context.Context, key string, agent *api.Agent) error {
+	for {
+		got, err := l.client.Get(ctx, key)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", key, err)
+		}
+		if isAlive, err := l.renew(ctx, key, got.Kvs, agent); isAlive || err != nil {
+			return err
+		}
+		if isDone, err := l.grant(ctx, key, got.Kvs, agent); isDone || err != nil {
+			return err
+		}
+	}
 }
 
-func newLiveness(client *clientv3.Client, ttl time.Duration) *liveness {
-	return &liveness{client: client, ttl: ttl, known: make(map[string]lease)}
-}
-
-// touch says that an agent lives. A lease made by an earlier control process is taken over from etcd, so that a restart
-// of the control plane costs no agent its life.
-func (l *liveness) touch(ctx context.Context, key string, agent *api.Agent) error {
-	held, err := l.find(ctx, key)
+// renew is false when the agent needs a new lease.
+func (l liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
+	if len(kvs) == 0 || kvs[0].Lease == int64(clientv3.NoLease) {
+		return false, nil
+	}
+	known := new(api.Agent)
+	if err := decode(key, kvs[0].Value, known); err != nil || !proto.Equal(known, agent) {
+		return false, nil // an unreadable value is written again
+	}
+	_, err := l.client.KeepAliveOnce(ctx, clientv3.LeaseID(kvs[0].Lease))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("keep %s alive: %w", key, err)
 	}
-	if held.id != clientv3.NoLease && proto.Equal(held.agent, agent) {
-		_, err := l.client.KeepAliveOnce(ctx, held.id)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return fmt.Errorf("keep %s alive: %w", key, err)
-		}
-	}
-	return l.grant(ctx, key, agent)
+	return true, nil
 }
 
-func (l *liveness) find(ctx context.Context, key string) (lease, error) {
-	l.mutex.Lock()
-	held, ok := l.known[key]
-	l.mutex.Unlock()
-	if ok {
-		return held, nil
-	}
-	got, err := l.client.Get(ctx, key)
-	if err != nil || len(got.Kvs) == 0 {
-		return lease{}, err
-	}
-	agent := new(api.Agent)
-	if err := decode(key, got.Kvs[0].Value, agent); err != nil {
-		return lease{}, err
-	}
-	return lease{id: clientv3.LeaseID(got.Kvs[0].Lease), agent: agent}, nil
-}
-
-func (l *liveness) grant(ctx context.Context, key string, agent *api.Agent) error {
+// grant writes the key under a new lease, unless somebody else has written it since it was read: two calls at the
+// same time must not leave the key under one lease and renew the other. False: look again.
+func (l liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
 	value, err := encode(agent)
 	if err != nil {
-		return err
+		return false, err
 	}
-	granted, err := l.client.Grant(ctx, int64((l.ttl+time.Second-1)/time.Second))
+	lease, err := l.client.Grant(ctx, int64((l.ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return fmt.Errorf("grant lease for %s: %w", key, err)
+		return false, fmt.Errorf("grant lease for %s: %w", key, err)
 	}
-	if _, err := l.client.Put(ctx, key, value, clientv3.WithLease(granted.ID)); err != nil {
-		return fmt.Errorf("register %s: %w", key, err)
+	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
+	if len(kvs) > 0 {
+		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)
 	}
-	l.mutex.Lock()
-	l.known[key] = lease{id: granted.ID, agent: proto.Clone(agent).(*api.Agent)}
-	l.mutex.Unlock()
-	return nil
+	put, err := l.client.Txn(ctx).If(unchanged).Then(clientv3.OpPut(key, value, clientv3.WithLease(lease.ID))).Commit()
+	if err != nil {
+		return false, fmt.Errorf("register %s: %w", key, err)
+	}
+	if !put.Succeeded {
+		if _, err := l.client.Revoke(ctx, lease.ID); err != nil {
+			return false, fmt.Errorf("give back lease for %s: %w", key, err)
+		}
+	}
+	return put.Succeeded, nil
 }

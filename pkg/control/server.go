@@ -58,7 +58,7 @@ type Server struct {
 	config   Config
 	mirror   *mirror
 	specs    specStore
-	liveness *liveness
+	liveness liveness
 	stopping chan struct{} // closed when Run ends: watches end too
 }
 
@@ -74,7 +74,7 @@ func New(config Config) *Server {
 		config:   config,
 		mirror:   newMirror(config.Client, config.Logger),
 		specs:    specStore{client: config.Client},
-		liveness: newLiveness(config.Client, config.Lease),
+		liveness: liveness{client: config.Client, ttl: config.Lease},
 		stopping: make(chan struct{}),
 	}
 }

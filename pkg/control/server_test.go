@@ -302,6 +302,27 @@ func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
 	})
 }
 
+// An agent registers by its watch and by its report at the same moment. Were both to make a lease, its key could end
+// up under the one that is not renewed, and a living agent would be taken for dead for good.
+func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() { one.reportDrain("d1") })
+	}
+	group.Wait()
+	for deadline := time.Now().Add(2 * 2 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		one.reportDrain("d1")
+		agents, err := one.control.ListAgents(one.context(), &api.ListAgentsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(agents.DrainsAlive) != 1 {
+			t.Fatal("the lease ran out although the agent reports")
+		}
+	}
+}
+
 func TestRun_HealthAndReflectionAreServed(t *testing.T) {
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	one.until("serving", func() bool {
