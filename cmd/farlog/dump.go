@@ -202,7 +202,7 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	line := dumpLine{
 		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS, ClockErrNS: rec.ClockErrNS,
 		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(), IsSuperseded: isSuperseded,
-		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.form(rec.Payload),
+		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.payload(rec),
 	}
 	if d.isJSON {
 		encoder := json.NewEncoder(d.out)
@@ -218,10 +218,23 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	if line.Key != "" {
 		d.line = fmt.Appendf(d.line, " key=%s", line.Key)
 	}
-	d.line = fmt.Appendf(d.line, " len=%d %s", line.Len, line.Payload)
+	d.line = fmt.Appendf(d.line, " len=%d", line.Len)
+	if line.Payload != "" {
+		d.line = append(append(d.line, ' '), line.Payload...)
+	}
 	d.line = append(d.line, '\n')
 	_, err := d.out.Write(d.line)
 	return err
+}
+
+// payload spells an EPOCH record out; what others hold is the application's.
+func (d *dumper) payload(rec record.Record) string {
+	if rec.Flags&record.FlagEpoch != 0 && d.options.payload == payloadText {
+		if p, err := record.DecodeEpochPayload(rec.Payload); err == nil {
+			return fmt.Sprintf("prev_epoch=%d start_lsn=%d ring=%s", p.PrevEpoch, p.StartLSN, p.RingUUID)
+		}
+	}
+	return d.form(rec.Payload)
 }
 
 func (d *dumper) form(raw []byte) string {

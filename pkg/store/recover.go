@@ -222,10 +222,11 @@ func (a *Appender) sealLeftOver(f, next found) error {
 		file.Close()
 		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop, h.PrevNextLSN))
 	}
-	return a.sealWalked(f, file, w, digest)
-}
-
-func (a *Appender) sealWalked(f found, file File, w walked, digest [sha256.Size]byte) error {
+	last := mark{syncedOffset: w.end, count: w.mark.count + 1}
+	if _, err := file.WriteAt(last.encode(f.header.Salt), last.offset()); err != nil {
+		file.Close()
+		return wrap("mark", f.name, err)
+	}
 	a.rollover.retired = &retired{file: file, name: f.name, header: f.header, sum: w.sum, end: w.chain, used: w.end, digest: digest}
 	if err := a.rollover.sealNow(); err != nil {
 		return err

@@ -228,6 +228,10 @@ func (a *Appender) retire() error {
 	if err := a.syncActive(); err != nil {
 		return err
 	}
+	// With its last mark a segment tells by itself where it ends.
+	if err := a.writeMark(); err != nil {
+		return err
+	}
 	a.rollover.retired = &retired{
 		file: a.active.file, name: a.active.name, header: a.active.header, sum: a.accepted.sum, end: a.accepted.chain,
 		used: a.accepted.end, digest: a.hash.digest(),

@@ -83,9 +83,14 @@ func VerifySegment(ctx context.Context, fsys FS, name string, progress func(Veri
 	v.begun = []found{f}
 	v.report.Stream, v.report.StreamID = head.header.StreamName, head.header.StreamID
 	v.enter(head.header)
-	if _, err := v.walk(f); err != nil && !v.isFailure(err) {
-		return v.report, err
+	if _, err := v.walk(f); err != nil {
+		if !v.isFailure(err) {
+			return v.report, err
+		}
+		return v.report, nil
 	}
+	v.noteTail(f)
+	v.report.Segments = 1
 	return v.report, nil
 }
 
