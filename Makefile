@@ -1,0 +1,42 @@
+# farlog: each target does its own set-up. Needed beforehand: git, make, Go and a C compiler.
+SHELL := /bin/bash
+CRASHES ?= 1000000
+SEED ?=
+
+.PHONY: help build demo test bench soak fuzz generate clean
+
+help:
+	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
+	@echo "make test      everything that needs no virtual machine (under 12 minutes on 2 cores)"
+	@echo "make build     bin/farlog and bin/farlogd"
+	@echo "make bench     measure against floors; writes build/bench.json"
+	@echo "make soak      more crashes of the adversarial memory: make soak CRASHES=10000000 [SEED=...]"
+	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
+	@echo "make generate  what is derived: the protocol's Go code, the core's tables and hash"
+
+build:
+	@scripts/build.sh
+
+demo: build
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+bench:
+	@scripts/bench.sh
+
+soak:
+	@scripts/setup.sh build ctest
+	@rdma/test/run.sh soak "$(CRASHES)" $(SEED)
+
+fuzz:
+	@scripts/fuzz.sh $(or $(FUZZTIME),60s)
+
+generate:
+	@scripts/setup.sh build proto
+	@pkg/api/v1/generate.sh
+	@go generate ./pkg/farlog
+
+clean:
+	@rm -rf build bin

@@ -1,0 +1,92 @@
+package tidy
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// plainHeaders do no input or output of their own (stdio.h serves snprintf here; printing is forbidden by another test).
+var plainHeaders = []string{"errno.h", "limits.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
+	"string.h", "time.h"}
+
+// extraHeaders lists every other header that a file of the C core may include, and why. Files named region_* are the seam to
+// devices: they may include what they need.
+var extraHeaders = []struct {
+	file    string
+	headers []string
+	reason  string
+}{
+	{"clock.c", []string{"fcntl.h", "linux/ptp_clock.h", "pthread.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
+		"the sampler thread asks the kernel's clock discipline and a PTP device"},
+	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
+	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h"}, "CRC instructions"},
+	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
+		"flush instructions, chosen once by measuring over scratch memory"},
+	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
+	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
+	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
+	{"writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
+}
+
+var includeLine = regexp.MustCompile(`(?m)^\s*#\s*include\s*<([^>]+)>`)
+
+func allowedHeaders(name string) []string {
+	for _, extra := range extraHeaders {
+		if extra.file == name {
+			return append(slices.Clone(plainHeaders), extra.headers...)
+		}
+	}
+	return plainHeaders
+}
+
+func TestIncludes_OnlyRegionsKnowDevices(t *testing.T) {
+	for _, f := range tracked(t, ".c", ".h") {
+		name := path.Base(f.path)
+		if path.Dir(f.path) != "rdma/src" || strings.HasPrefix(name, "region_") {
+			continue
+		}
+		allowed := allowedHeaders(name)
+		for _, match := range includeLine.FindAllStringSubmatch(string(f.content), -1) {
+			if !slices.Contains(allowed, match[1]) {
+				t.Errorf("%s includes <%s>: devices belong into region_*.c; if this file truly needs it, add a line with the reason to "+
+					"extraHeaders", f.path, match[1])
+			}
+		}
+	}
+}
+
+var localInclude = regexp.MustCompile(`(?m)^\s*#\s*include\s*"([^"]+)"`)
+
+// pureFiles are arithmetic and bytes: they may include each other, the public header and nothing else of ours.
+var pureFiles = []string{"record.c", "record.h", "ring.h", "layout.h", "crc32c.c", "crc32c.h", "mutant.h", "farlog/farlog.h"}
+
+func TestIncludes_ArithmeticKnowsNoMedia(t *testing.T) {
+	for _, f := range tracked(t, ".c", ".h") {
+		if path.Dir(f.path) != "rdma/src" || !slices.Contains(pureFiles, path.Base(f.path)) {
+			continue
+		}
+		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
+			if !slices.Contains(pureFiles, match[1]) {
+				t.Errorf("%s includes %q: record, ring and layout are arithmetic; do the input and output in the caller", f.path, match[1])
+			}
+		}
+	}
+}
+
+var printing = regexp.MustCompile(`\b(printf|puts|putchar|perror|fprintf|vprintf|fputs)\s*\(`)
+
+func TestIncludes_LibraryDoesNotPrint(t *testing.T) {
+	for _, f := range tracked(t, ".c", ".h") {
+		if path.Dir(f.path) != "rdma/src" {
+			continue
+		}
+		for i, line := range f.lines() {
+			if printing.MatchString(line) {
+				t.Errorf("%s:%d prints: return a code, and a text through struct farlog_error", f.path, i+1)
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package tidy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// forbidden words and what to write instead. They are pieced together so that this table does not find itself.
+var forbidden = []struct {
+	pattern *regexp.Regexp
+	cure    string
+}{
+	{regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`), "finish it, or open an issue and say nothing here"},
+	{regexp.MustCompile(`(?i)\b(white` + `list|black` + `list)`), "say allowed and refused"},
+	{regexp.MustCompile(`(?i)\bsan` + `ity\b`), "say what is checked"},
+	{regexp.MustCompile(`(?i)\bdum` + `my\b`), "name what it stands for"},
+	{regexp.MustCompile(`/wo` + `rk/(main|shared)|/ro` + `ot/`), "no path of one machine: use a relative path or a temporary folder"},
+}
+
+func TestText_HasNoForbiddenWords(t *testing.T) {
+	for _, f := range tracked(t) {
+		if f.isTestdata() || f.isGenerated() || f.path == "LICENSE" || f.path == "go.sum" {
+			continue
+		}
+		for i, line := range f.lines() {
+			for _, word := range forbidden {
+				if found := word.pattern.FindString(line); found != "" {
+					t.Errorf("%s:%d says %q: %s", f.path, i+1, found, word.cure)
+				}
+			}
+		}
+	}
+}
+
+var failedTo = regexp.MustCompile(`(errors\.New|fmt\.Errorf)\("(failed to|[A-Z][a-z]+ )`)
+
+func TestText_ErrorsStartWithTheVerb(t *testing.T) {
+	for _, f := range tracked(t, ".go") {
+		for i, line := range f.lines() {
+			if failedTo.MatchString(line) {
+				t.Errorf(`%s:%d: an error text is lower case and wraps as "verb noun: %%w"`, f.path, i+1)
+			}
+		}
+	}
+}
+
+func TestText_GoIsFormatted(t *testing.T) {
+	for _, f := range tracked(t, ".go") {
+		formatted, err := format.Source(f.content)
+		if err != nil {
+			t.Errorf("%s: %v", f.path, err)
+		} else if !bytes.Equal(formatted, f.content) {
+			t.Errorf("%s is not formatted; run: gofmt -w %s", f.path, f.path)
+		}
+	}
+}
+
+func TestText_LinesEndWithoutBlanks(t *testing.T) {
+	for _, f := range tracked(t, ".go", ".c", ".h", ".hpp", ".sh", ".md") {
+		if f.isTestdata() || f.isGenerated() {
+			continue
+		}
+		for i, line := range f.lines() {
+			if strings.TrimRight(line, " \t\r") != line {
+				t.Errorf("%s:%d ends with blanks: remove them", f.path, i+1)
+			}
+		}
+		if !bytes.HasSuffix(f.content, []byte("\n")) {
+			t.Errorf("%s does not end with a newline: add it", f.path)
+		}
+	}
+}
+
+func TestGenerated_CoreTablesAreFresh(t *testing.T) {
+	check := exec.Command("go", "run", "./pkg/internal/gen", "-check")
+	check.Dir = root(t)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%s", strings.TrimSpace(string(out)))
+	}
+}
+
+// The generator's programs are not needed to build, so freshness is told by the hash that generate.sh left.
+func TestGenerated_ProtocolIsFresh(t *testing.T) {
+	folder := filepath.Join(root(t), "pkg", "api", "v1")
+	proto, err := os.ReadFile(filepath.Join(folder, "farlog.proto"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := os.ReadFile(filepath.Join(folder, "farlog.proto.sha256"))
+	if err != nil {
+		t.Fatalf("%v; run: make generate", err)
+	}
+	sum := sha256.Sum256(proto)
+	if want := hex.EncodeToString(sum[:]); !strings.HasPrefix(string(recorded), want) {
+		t.Errorf("pkg/api/v1/farlog.proto changed since its Go code was generated (sha256 %s); run: make generate", want)
+	}
+}

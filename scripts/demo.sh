@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# demo.sh -- see demo/; the binaries are built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec go run ./demo "$@"

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# setup.sh PART... -- make sure that what the parts need is there; install by apt-get what is missing, quietly.
+#   build   Go and a C compiler
+#   ctest   what rdma/test needs: meson, ninja, g++, cmocka, clang with its sanitizer and fuzzer runtimes
+#   proto   what pkg/api/v1/generate.sh needs: Python with venv
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() {
+	echo "setup: $*" >&2
+	exit 1
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "cannot install packages: not root and no sudo; install them yourself: ${missing[*]}"
+	fi
+}
+
+missing=()
+
+# need PROGRAM PACKAGE... -- the packages are wanted when the program is not there.
+need() {
+	command -v "$1" >/dev/null || missing+=("${@:2}")
+}
+
+# need_file GLOB PACKAGE
+need_file() {
+	compgen -G "$1" >/dev/null || missing+=("$2")
+}
+
+check_go() {
+	local wanted found
+	command -v go >/dev/null || die "go: not found; farlog needs Go 1.21 or later in PATH (it fetches the version in go.mod itself)"
+	wanted=$(awk '$1 == "go" {print $2}' go.mod)
+	found=$(cd / && go env GOVERSION)
+	case "$found" in
+	go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*)
+		die "go: found $found, which cannot fetch newer versions of itself; expected Go 1.21 or later, best $wanted" ;;
+	esac
+	go env GOVERSION >/dev/null 2>&1 ||
+		die "go: found $found, expected $wanted, and it could not be fetched; check the network, GOPROXY and GOTOOLCHAIN"
+}
+
+check_cc() {
+	need cc gcc libc6-dev
+	need_file '/usr/include/stdio.h' libc6-dev
+	need_file '/usr/include/linux/futex.h' linux-libc-dev
+}
+
+check_ctest() {
+	need meson meson
+	need ninja ninja-build
+	need g++ g++
+	need pkg-config pkg-config
+	need clang clang
+	need_file '/usr/include/cmocka.h' libcmocka-dev
+	need_file '/usr/lib*/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*' "$(clang_runtime)"
+	need_file '/usr/lib/gcc/*/*/libasan.so' gcc
+}
+
+# clang_runtime -- its package carries clang's major version in its name.
+clang_runtime() {
+	local version
+	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1)
+	echo "libclang-rt-${version:-14}-dev"
+}
+
+install_missing() {
+	[ ${#missing[@]} -gt 0 ] || return 0
+	command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; there is no apt-get here, install them yourself"
+	echo "setup: installing ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	local log
+	log=$(mktemp)
+	as_root apt-get update -qq >"$log" 2>&1 </dev/null || true # old lists may do; the install says if not
+	as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null ||
+		die "apt-get install ${missing[*]}: $(grep -m1 '^E:' "$log" || tail -1 "$log")"
+	rm -f "$log"
+}
+
+refresh_lists_for() {
+	command -v clang >/dev/null && return
+	command -v apt-get >/dev/null || return 0
+	[ -n "$(apt-cache depends clang 2>/dev/null)" ] || as_root apt-get update -qq >/dev/null 2>&1 </dev/null || true
+}
+
+for part in "$@"; do
+	case "$part" in
+	build) check_go && check_cc ;;
+	ctest) refresh_lists_for clang && check_ctest ;;
+	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
+	*) die "unknown part \"$part\"; expected build, ctest or proto" ;;
+	esac
+done
+install_missing

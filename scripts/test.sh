@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# test.sh -- all that needs no virtual machine. Two lanes side by side: C on one core while Go compiles on the other. Each
+# stage leaves its whole output in build/test/STAGE.log and one line here.
+#   scripts/test.sh            everything
+#   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+logs=build/test
+mkdir -p "$logs"
+start=$SECONDS
+
+# Where the race detector pays: what shares memory between goroutines. Not the control plane: its etcd is slow under it.
+race_packages=(./pkg/record ./pkg/config ./pkg/metrics ./pkg/farlog ./pkg/store ./pkg/drain ./pkg/control/reconcile)
+# What must not need the C core, so that it builds without cgo.
+pure_packages=(./pkg/record ./pkg/config ./pkg/metrics ./pkg/api/... ./pkg/store/... ./pkg/audit/... ./pkg/control/...)
+
+go_tests() {
+	go test -v -timeout 10m "$@"
+}
+
+stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
+stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain && echo "--- PASS: vet"; }
+stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /test/e2e); }
+stage_race() { CGO_ENABLED=1 go_tests -race -short "${race_packages[@]}"; }
+stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
+stage_e2e() { go_tests -count=1 ./test/e2e/...; }
+stage_fuzz() { scripts/fuzz.sh 10s; }
+stage_examples() { scripts/examples.sh; }
+stage_core() { rdma/test/run.sh; }
+
+stage_pure() {
+	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" >/dev/null
+	CGO_ENABLED=0 go build -o /dev/null ./cmd/farlog
+	echo "--- PASS: builds without cgo"
+}
+
+# tally LOG -- "N passed, N failed": the log's own last word when it has one, else its Go tests.
+tally() {
+	grep -E '[0-9]+ passed, [0-9]+ failed' "$1" | tail -1 | grep -oE '[0-9]+ passed, [0-9]+ failed.*' && return
+	echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed"
+}
+
+report_failure() {
+	echo "FAILED: $1; the whole output: $logs/$1.log" >&2
+	grep -E -A25 '^ *--- FAIL|^panic:|ERROR|FAIL' "$logs/$1.log" | head -60 >&2 || true
+	tail -15 "$logs/$1.log" >&2
+}
+
+run_stage() {
+	local began=$SECONDS result=0
+	(set -euo pipefail; "stage_$1") >"$logs/$1.log" 2>&1 </dev/null || result=$?
+	printf '%-9s %s (%d s)\n' "$1" "$(tally "$logs/$1.log")" $((SECONDS - began))
+	[ "$result" = 0 ] || report_failure "$1"
+	return "$result"
+}
+
+# run_lane STAGE... -- one after another; a failure does not hide what comes after it.
+run_lane() {
+	local failed=0 stage
+	for stage in "$@"; do
+		run_stage "$stage" || failed=1
+	done
+	return "$failed"
+}
+
+if [ $# -gt 0 ]; then
+	run_lane "$@"
+	exit
+fi
+scripts/setup.sh build ctest
+failed=0
+run_lane core &
+core=$!
+run_lane tidy vet pure go race fault e2e fuzz examples || failed=1
+wait "$core" || failed=1
+echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
+exit "$failed"
