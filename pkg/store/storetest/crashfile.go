@@ -96,8 +96,8 @@ func (f *crashFile) Zero(off, length int64) error {
 	if err != nil {
 		return err
 	}
-	if length <= 0 {
-		return f.fs.outcome()
+	if length <= 0 || f.fs.isCrashed {
+		return f.fs.outcome() // unlike others, it does not even begin when the crash comes
 	}
 	clear(f.node.data[off:min(off+length, int64(len(f.node.data)))])
 	f.node.soil(off, length)
