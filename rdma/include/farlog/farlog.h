@@ -286,8 +286,11 @@ FARLOG_API int farlog_claim(farlog_writer *writer, uint32_t len, uint16_t class_
 	void **payload);
 FARLOG_API int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position);
 
-/* farlog_resolve -- after UNKNOWN: is the record with this lsn durable? Flushes again and waits until the
- * deadline. OK: it is, *position says where. NOT_FOUND: it is not and never will be. UNKNOWN: still not known. */
+/* farlog_resolve -- after UNKNOWN: is the record with this lsn durable? Flushes again and waits until the deadline. OK: a record begins
+ * there and is durable, *position says which. On a writer that was opened since, compare position->epoch with the epoch
+ * that came with UNKNOWN: another one means that the record asked for was lost and a later one took its place. NOT_FOUND: no record
+ * begins there, the one asked for is not and never will be. UNKNOWN: still not known, or appended by an earlier writer and drained since:
+ * then the store has it or nobody. */
 FARLOG_API int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position);
 
 /* farlog_heartbeat -- append a HEARTBEAT record (no payload), so that merges past an idle writer can move on. */
