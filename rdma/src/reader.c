@@ -24,6 +24,8 @@ struct farlog_reader {
 	struct record_cursor cursor;
 	struct head_slot released; /* what release last stored */
 	uint64_t forgotten_lsn;
+	uint32_t superblock_marks[2]; /* checksums of both superblocks when they were looked at last */
+	bool has_marks;               /* false: one of them was not whole then */
 	bool is_drain;
 	bool is_resync_needed;
 	bool is_rewound;
@@ -48,62 +50,75 @@ static uint64_t data_off(const struct farlog_reader *reader, uint64_t lsn)
 	return LAYOUT_DATA_OFF + lsn % reader->identity.capacity;
 }
 
-static uint64_t present_generation(const struct farlog_reader *reader)
+static uint32_t load_mark(const uint8_t *mark)
 {
-	const uint64_t field = offsetof(struct superblock, generation);
-	uint64_t a = region_load_word(reader->region, LAYOUT_SUPERBLOCK_A_OFF + field);
-	uint64_t b = region_load_word(reader->region, LAYOUT_SUPERBLOCK_B_OFF + field);
-
-	return a > b ? a : b;
+	return __atomic_load_n((const uint32_t *)mark, __ATOMIC_RELAXED); /* a hint to look closer: any recent value will do */
 }
 
-/* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position. */
+/* is_epoch_known -- neither superblock has changed. Their checksums tell; the generation would not do: a power cut may undo one that
+ * was visible, and the next writer gives its number to another epoch. */
+static bool is_epoch_known(const struct farlog_reader *reader)
+{
+	const uint8_t *base = reader->region->base + offsetof(struct superblock, crc32c);
+
+	return reader->has_marks &&
+		load_mark(base + LAYOUT_SUPERBLOCK_A_OFF) == reader->superblock_marks[0] &&
+		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
+}
+
+/* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
+ * and found all that we have read. */
 static void refresh_epoch(struct farlog_reader *reader)
 {
 	struct superblock seen;
 
-	if (present_generation(reader) == reader->superblock.generation)
+	if (is_epoch_known(reader))
 		return;
-	if (superblock_load(reader->region, "", &seen, NULL) != FARLOG_OK || seen.generation == reader->superblock.generation)
+	/* Marks first: what is loaded after them is at least as new. */
+	reader->has_marks = superblock_marks(reader->region, reader->superblock_marks);
+	if (superblock_load(reader->region, "", &seen, NULL) != FARLOG_OK)
 		return; /* half written: look again at the next poll */
+	if (seen.crc32c == reader->superblock.crc32c)
+		return;
+	if (seen.generation != reader->superblock.generation + 1 || seen.epoch_start_lsn < reader->cursor.lsn)
+		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
-	reader->is_resync_needed = true;
 }
 
 /* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone records that
- * were visible but not acknowledged, and a newer epoch then begins below our position. Returns false to wait. */
-static bool resync(struct farlog_reader *reader)
+ * were visible but not acknowledged, and a newer epoch then begins below our position. OK, NOT_YET, or OVERRUN: the head has passed
+ * us, so that nothing is left to tell by. */
+static int resync(struct farlog_reader *reader)
 {
+	struct record_cursor *cursor = &reader->cursor;
 	struct record_cursor walk;
 	struct record_found found;
 	struct head_slot head;
 	const uint8_t *base = reader->region->base;
 
 	if (!head_load(reader->region, &reader->superblock, &head))
-		return false;
-	if (head.head_lsn >= reader->cursor.lsn) {
-		reader->is_resync_needed = false;
-		return true;
-	}
+		return FARLOG_NOT_YET;
+	if (head.head_lsn > cursor->lsn ||
+		(head.head_lsn == cursor->lsn && (head.head_seq != cursor->seq || head.last_epoch != cursor->epoch)))
+		return FARLOG_OVERRUN;
 	walk = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
-	while (walk.lsn < reader->cursor.lsn) {
+	while (walk.lsn < cursor->lsn) {
 		uint64_t off = walk.lsn % reader->identity.capacity;
 
 		if (record_check(&reader->identity, &walk, base + LAYOUT_DATA_OFF + off, reader->identity.capacity - off, &found) !=
 			RECORD_VALID)
-			return false; /* the new epoch's first record is still to come */
-		if (found.epoch > reader->cursor.epoch) {
+			return FARLOG_NOT_YET; /* the new epoch's first record is still to come */
+		if (found.epoch > cursor->epoch) {
 			reader->is_rewound = true;
-			walk.epoch_max = reader->superblock.writer_epoch;
-			reader->cursor = walk;
+			*cursor = walk;
 			break;
 		}
 		record_advance(&walk, &found);
 	}
 	reader->is_resync_needed = false;
-	return true;
+	return FARLOG_OK;
 }
 
 /* piece_len -- how much to copy at once: all that the hint covers, else one record, whose length is not known before its header. */
@@ -205,6 +220,16 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 	}
 }
 
+/* is_overtaken -- the writer may have the bytes at lsn. After a power cut the credit may be older than the head slot, which a writer goes by
+ * when it opens. */
+static bool is_overtaken(const struct farlog_reader *reader, uint64_t lsn)
+{
+	struct head_slot head;
+
+	return region_load_word(reader->region, LAYOUT_CREDIT_OFF) > lsn ||
+		(head_load(reader->region, &reader->superblock, &head) && head.head_lsn > lsn);
+}
+
 /* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not missing. */
 static int nothing_read(const struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn,
 	struct farlog_batch *batch)
@@ -215,7 +240,7 @@ static int nothing_read(const struct farlog_reader *reader, const struct pass *p
 		batch->len = pass->need;
 		return FARLOG_TOO_LARGE;
 	}
-	if (!reader->is_drain && region_load_word(reader->region, LAYOUT_CREDIT_OFF) > lsn)
+	if (!reader->is_drain && is_overtaken(reader, lsn))
 		return FARLOG_OVERRUN;
 	if (durable_lsn > lsn)
 		return FARLOG_CORRUPT;
@@ -240,11 +265,14 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
 	uint64_t hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	bool is_tentative = false;
+	int result = FARLOG_OK;
 
 	memset(batch, 0, sizeof(*batch));
 	refresh_epoch(reader);
-	if (reader->is_resync_needed && !resync(reader))
-		return FARLOG_NOT_YET;
+	if (reader->is_resync_needed)
+		result = resync(reader);
+	if (result != FARLOG_OK)
+		return result;
 	batch->first_lsn = reader->cursor.lsn;
 	for (;;) {
 		if (!is_tentative && reader->cursor.lsn >= hint_lsn) {

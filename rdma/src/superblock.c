@@ -38,7 +38,7 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
-		if (seen[i].version != LAYOUT_VERSION)
+		if (seen[i].version != LAYOUT_VERSION && seen[i].version != 0) /* 0 is what a broken format leaves */
 			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u",
 				uri, seen[i].version, LAYOUT_VERSION);
 		return error_set(error, FARLOG_CORRUPT, 0,
@@ -70,6 +70,20 @@ int superblock_load(const struct region *region, const char *uri, struct superbl
 		return refuse(region, uri, seen, error);
 	*superblock = *best;
 	return FARLOG_OK;
+}
+
+bool superblock_marks(const struct region *region, uint32_t marks[2])
+{
+	bool are_whole = true;
+
+	for (int i = 0; i < 2; i++) {
+		struct superblock seen;
+
+		memcpy(&seen, region->base + superblock_offs[i], sizeof(seen));
+		marks[i] = seen.crc32c;
+		are_whole &= superblock_is_sound(&seen) || (seen.magic == 0 && seen.crc32c == 0);
+	}
+	return are_whole;
 }
 
 int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted)
