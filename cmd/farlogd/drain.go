@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -68,7 +70,7 @@ func (d *daemon) openDrain(context.Context) error {
 		return err
 	}
 	role := &drainRole{
-		settings: d.settings, agent: d.agent(d.settings.storeDir), client: api.NewDrainServiceClient(conn), store: opened,
+		settings: d.settings, agent: d.agent(d.settings.dataDir), client: api.NewDrainServiceClient(conn), store: opened,
 		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)

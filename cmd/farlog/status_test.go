@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+func drawStatus(rt *rapid.T) *api.StreamStatus {
+	number := rapid.Uint64Range(0, 1<<50)
+	duration := rapid.Custom(func(rt *rapid.T) *durationpb.Duration {
+		return durationpb.New(time.Duration(rapid.Int64Range(0, int64(400*24*time.Hour)).Draw(rt, "ns")))
+	})
+	status := &api.StreamStatus{
+		Stream:    &api.Stream{Spec: &api.StreamSpec{Name: rapid.StringMatching(`[a-z/]{1,63}`).Draw(rt, "name"), Level: api.Level(rapid.IntRange(1, 3).Draw(rt, "level"))}},
+		Condition: api.Condition(rapid.IntRange(1, 8).Draw(rt, "condition")),
+		Reason:    rapid.StringMatching(`[a-zé ]{0,300}`).Draw(rt, "reason"),
+	}
+	if rapid.Bool().Draw(rt, "ring") {
+		head := number.Draw(rt, "head")
+		status.Rings = []*api.RingState{{
+			WriterId: rapid.StringMatching(`[a-z=]{0,127}`).Draw(rt, "writer"), IsWriterHeld: rapid.Bool().Draw(rt, "held"), WriterEpoch: rapid.Uint32().Draw(rt, "epoch"),
+			HeadLsn: head, AppendedLsn: head + number.Draw(rt, "undrained"), CapacityBytes: number.Draw(rt, "capacity"), LagRecords: number.Draw(rt, "records"),
+			LagAge: duration.Draw(rt, "age"), TimeToFull: duration.Draw(rt, "time to full"),
+			Counters: &api.WriterCounters{LatencyMax: duration.Draw(rt, "max"), LatencyP50: duration.Draw(rt, "p50"), LatencyCount: number.Draw(rt, "count")},
+		}}
+	}
+	return status
+}
+
+// Whatever the numbers, the screen stays within its columns and each figure that an operator looks for is named.
+func TestStatusRow_RenderFitsTheScreen(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var screen bytes.Buffer
+		newStatusRow(drawStatus(rt)).render(&screen, false)
+		for line := range strings.Lines(screen.String()) {
+			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > statusColumns {
+				rt.Fatalf("%d columns: %s", width, line)
+			}
+		}
+		for _, word := range []string{"writer", "epoch", "level", "cursors", "lag", "p99.9", "drain"} {
+			if !strings.Contains(screen.String(), word) {
+				rt.Fatalf("no %s in\n%s", word, screen.String())
+			}
+		}
+	})
+}
+
+func TestIsFailing_ProbesHearOfWhatNeedsAHand(t *testing.T) {
+	failing := map[api.Condition]bool{
+		api.Condition_CONDITION_OK: false, api.Condition_CONDITION_WARN: false, api.Condition_CONDITION_PENDING: false,
+		api.Condition_CONDITION_WRITER_GONE: false, api.Condition_CONDITION_DRAIN_GONE: true, api.Condition_CONDITION_TARGET_GONE: true,
+		api.Condition_CONDITION_ALARM: true, api.Condition_CONDITION_ERROR: true,
+	}
+	for condition, want := range failing {
+		if isFailing(condition) != want {
+			t.Errorf("%v: %v", condition, !want)
+		}
+	}
+	if len(failing) != len(api.Condition_name)-1 {
+		t.Error("a condition was added: decide whether a probe has to hear of it")
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for got, want := range map[string]string{
+		humanBytes(0): "0 B", humanBytes(1023): "1023 B", humanBytes(1024): "1.00 KiB", humanBytes(64 << 20): "64.0 MiB", humanBytes(1<<64 - 1): "16.0 EiB",
+		humanCount(7): "7", humanCount(1234567): "1,234,567",
+		humanDuration(0): "0", humanDuration(208 * time.Nanosecond): "208 ns", humanDuration(1500 * time.Nanosecond): "1.50 us",
+		humanDuration(90 * time.Second): "90.0 s", humanDuration(3 * time.Hour): "3h0m", humanDuration(72 * time.Hour): "3 days",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// TestDev_MetricsOfALivingStream runs the whole daemon in this process, appends to a stream with the grant that it gives,
+// and reads /metrics with Prometheus's own parser and linter.
+func TestDev_MetricsOfALivingStream(t *testing.T) {
+	address := startDev(t)
+	conn, err := api.Dial(address.Control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := api.NewControlServiceClient(conn)
+	if _, err := client.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Name: "test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	for range 20 {
+		if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wanted := map[string]float64{
+		"farlog_writer_records_total": 20, "farlog_drain_records_total": 21, "farlog_ring_lag_bytes": 0, "farlog_ring_writer_held": 1,
+		"farlog_ring_writer_epoch": 1, "farlog_control_grants_total": 1, "farlog_stream_granted_epoch": 1, "farlog_target_control_connected": 1,
+	}
+	var body string
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
+		body = fetch(t, "http://"+address.Metrics+"/metrics")
+		missing := difference(t, body, wanted)
+		if missing == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s\n%s", missing, body)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		if strings.HasPrefix(problem.Metric, "farlog_") {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+	}
+	if got := fetch(t, "http://"+address.Metrics+"/healthz"); got != "ok\n" {
+		t.Errorf("health: %q", got)
+	}
+}
+
+// startDev runs farlogd dev until the end of the test and returns its ready line.
+func startDev(t *testing.T) ready {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	stdout, wire := io.Pipe()
+	var stderr bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, wire, &stderr)
+		wire.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitOK {
+			t.Errorf("exit code %d: %s", code, stderr.String())
+		}
+	})
+	var message ready
+	if err := json.NewDecoder(stdout).Decode(&message); err != nil {
+		t.Fatalf("no ready line: %v", err)
+	}
+	go io.Copy(io.Discard, stdout)
+	return message
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func difference(t *testing.T, body string, wanted map[string]float64) string {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for name, want := range wanted {
+		family := families[name]
+		if len(family.GetMetric()) != 1 || family.Metric[0].GetGauge().GetValue()+family.Metric[0].GetCounter().GetValue() != want {
+			missing = append(missing, name)
+		}
+	}
+	return strings.Join(missing, " ")
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// stepTimeout bounds every wait of a script; it is never what a script measures.
+const stepTimeout = 30 * time.Second
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"farlogd": main, "get": get}) }
+
+// get prints what a URL answers: a program of its own, so that `until` can run it.
+func get() {
+	response, err := http.Get(os.Args[1])
+	if err == nil {
+		_, err = io.Copy(os.Stdout, response.Body)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// TestScript runs testdata/*.txtar with both programs as real processes. Commands of its own:
+//
+//	exits CODE program args…          run, and check the exit code
+//	ready FILE PREFIX                 wait for a ready file; set PREFIX_CONTROL, PREFIX_METRICS and PREFIX_PID
+//	until REGEXP program args…        run again and again until stdout matches
+//	get URL                           print what it answers
+func TestScript(t *testing.T) {
+	bin := buildFarlog(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": waitReady, "until": until},
+	})
+}
+
+// buildFarlog builds the command line of the same tree; the scripts drive the daemon through it.
+func buildFarlog(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(bin, "farlog"), "../farlog")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build farlog: %v\n%s", err, output)
+	}
+	return bin
+}
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var failure *exec.ExitError
+		if !errors.As(err, &failure) {
+			ts.Fatalf("%v", err)
+		}
+		code = failure.ExitCode()
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func waitReady(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(10 * time.Millisecond) {
+		raw, err := os.ReadFile(path)
+		if err == nil {
+			var message ready
+			ts.Check(json.Unmarshal(raw, &message))
+			ts.Setenv(args[1]+"_CONTROL", message.Control)
+			ts.Setenv(args[1]+"_METRICS", message.Metrics)
+			ts.Setenv(args[1]+"_PID", fmt.Sprint(message.PID))
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s was never written", path)
+		}
+	}
+}
+
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
+		_ = ts.Exec(args[1], args[2:]...) // its exit code may be a state that passes
+		if output := ts.ReadFile("stdout"); want.MatchString(output) {
+			return
+		} else if time.Now().After(deadline) {
+			ts.Fatalf("never matched %q; at last:\n%s", args[0], output)
+		}
+	}
+}
