@@ -371,6 +371,45 @@ func TestCrash_AfterAFailedSyncTheTailIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestCrash_WhatAKilledProcessRenamedIsNotYetDurable: a process dies at each step of opening a new stream; the next one finds the disk full
+// but for a segment that the first one prepared, uses it, and syncs. The directory entry must be durable by then.
+func TestCrash_WhatAKilledProcessRenamedIsNotYetDurable(t *testing.T) {
+	isUsed := false
+	for step := range 30 {
+		f := &fixture{t: t, fs: storetest.NewCrashFS(uint64(step)), ring: storetest.NewRing(testStream, 1)}
+		var err error
+		if f.store, err = store.Open("/store", f.options()); err != nil {
+			t.Fatal(err)
+		}
+		f.fs.CrashAfter(step)
+		_, _ = f.store.OpenStream(f.ring.Source)
+		f.fs.Kill()
+		f.fs.LimitSpace(crashSegmentBytes + 4096)
+		f.open()
+		_, _, err = f.app.Append(f.ring.Records[0].Raw)
+		if errors.Is(err, store.ErrNoSpace) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.app.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		isUsed = true
+		for range 4 { // what survives is drawn
+			f.fs.Crash()
+			f.open()
+			if last := f.app.Last(); !last.OK {
+				t.Fatalf("step %d: a synced record is gone", step)
+			}
+		}
+	}
+	if !isUsed {
+		t.Fatal("no step left a prepared segment: the test proves nothing")
+	}
+}
+
 func TestCrash_MutantsAreCaught(t *testing.T) {
 	for _, c := range []struct {
 		name   string
