@@ -1,0 +1,87 @@
+package testenv
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// Cluster is one control, one target and one drain, each a process of its own.
+type Cluster struct {
+	Dir                    string
+	StoreDir               string
+	ControlAddress         string
+	Control, Target, Drain *Process
+	DrainArgs              []string // beyond what StartDrain gives
+
+	tb testing.TB
+}
+
+// NewCluster starts the three roles with all their files in dir.
+func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
+	c.StartControl()
+	c.StartTarget()
+	c.StartDrain()
+	return c
+}
+
+// StartControl starts the control plane, after the first time at the address it had.
+func (c *Cluster) StartControl() {
+	c.tb.Helper()
+	process, ready := StartDaemon(c.tb, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
+		"--metrics-listen", "off")
+	c.Control, c.ControlAddress = process, ready.Control
+}
+
+// StartTarget starts the target.
+func (c *Cluster) StartTarget() {
+	c.tb.Helper()
+	c.Target, _ = StartDaemon(c.tb, c.Dir, "target", "--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress,
+		"--metrics-listen", "off")
+}
+
+// StartDrain starts the drain; it needs no control plane once it has had one.
+func (c *Cluster) StartDrain() {
+	c.tb.Helper()
+	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
+		"--metrics-listen", "off"}, c.DrainArgs...)
+	c.Drain, _ = StartDaemon(c.tb, c.Dir, "drain", args...)
+}
+
+// CreateStream creates a stream and gives its ring's URI.
+func (c *Cluster) CreateStream(name string, args ...string) string {
+	c.tb.Helper()
+	MustRun(c.tb, "farlog", append([]string{"stream", "create", name, "--control", c.ControlAddress}, args...)...)
+	status := c.Stream(name)
+	for _, ring := range status.GetRings() {
+		if ring.GetUri() != "" {
+			return ring.GetUri()
+		}
+	}
+	c.tb.Fatalf("stream %s has no ring: %s", name, status.GetReason())
+	return ""
+}
+
+// Stream asks the control plane how a stream is.
+func (c *Cluster) Stream(name string) *apiv1.StreamStatus {
+	c.tb.Helper()
+	connection, err := grpc.NewClient(c.ControlAddress, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	response, err := apiv1.NewControlServiceClient(connection).GetStream(ctx, &apiv1.GetStreamRequest{Name: name})
+	if err != nil {
+		c.tb.Fatalf("get stream %s: %v", name, err)
+	}
+	return response.GetStream()
+}

@@ -1,0 +1,70 @@
+// Package testenv runs the real programs for end-to-end tests: it builds them once a test process, starts them in directories and
+// on ports of their own, waits until they say that they are ready, and ends them by their process ids.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// programs are built once and removed by Main.
+var programs struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// Main runs the tests of a package and removes what was built for them: func TestMain(m *testing.M) { testenv.Main(m) }.
+func Main(m *testing.M) {
+	code := m.Run()
+	if programs.dir != "" {
+		os.RemoveAll(programs.dir)
+	}
+	os.Exit(code)
+}
+
+// Program gives the path of "farlog" or "farlogd", built from this tree.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	programs.once.Do(func() { programs.dir, programs.err = build() })
+	if programs.err != nil {
+		tb.Fatal(programs.err)
+	}
+	return filepath.Join(programs.dir, name)
+}
+
+// Root is the directory of the source tree.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+func build() (string, error) {
+	dir, err := os.MkdirTemp("", "farlog-programs-")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/farlog", "./cmd/farlogd")
+	cmd.Dir = Root()
+	if output, err := cmd.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("build programs: %w\n%s", err, output)
+	}
+	return dir, nil
+}
+
+// MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where there is none.
+func MemoryDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "farlog-test-")
+	if err != nil {
+		tb.Skipf("no tmpfs at /dev/shm: %v", err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
