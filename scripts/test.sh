@@ -21,10 +21,10 @@ go_tests() {
 
 stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
 stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain && echo "--- PASS: vet"; }
-stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /test/e2e); }
+stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$); }
 stage_race() { CGO_ENABLED=1 go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
-stage_e2e() { go_tests -count=1 ./test/e2e/...; }
+stage_e2e() { go_tests -count=1 $(go list ./... | grep "/e2e$"); }
 stage_fuzz() { scripts/fuzz.sh 10s; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh; }
