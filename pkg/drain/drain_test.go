@@ -174,6 +174,24 @@ func TestRun_RecordLargerThanTheBatchGrowsTheBuffer(t *testing.T) {
 	b.expectStored("small", large, "small again")
 }
 
+func TestRun_BatchLargerThanASegmentIsCut(t *testing.T) {
+	b := newBench(t, store.Options{SegmentBytes: 128 << 10})
+	var want []string
+	for i := range 15 {
+		want = append(want, fmt.Sprint(i)+strings.Repeat("x", 50<<10))
+	}
+	b.append(want...)
+	progress, stop := b.run(b.config())
+	p := b.await(progress, "drained", b.isDrained)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if p.Batches != 1 || p.Duplicates != 0 {
+		t.Errorf("%d batches, %d duplicates: expected 1 and 0", p.Batches, p.Duplicates)
+	}
+	b.expectStored(want...)
+}
+
 // A drain that died between sync and release: the next one finds the records in the store and moves the head alone.
 func TestRun_StoredButNotReleasedIsNotStoredTwice(t *testing.T) {
 	b := newBench(t, store.Options{})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -24,6 +25,7 @@ type drainer struct {
 	reader   *farlog.Reader
 	appender *store.Appender
 	buf      []byte
+	startLSN uint64 // what lies below was in the store when the drain began
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -59,6 +61,7 @@ func (d *drainer) start(ctx context.Context) error {
 	if err := checkHead(d.config, d.source, status.HeadLSN, last); err != nil {
 		return err
 	}
+	d.startLSN = last.NextLSN
 	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
 	d.caughtUpAt = time.Now()
 	d.config.Logger.Info("drain started", "ring", d.config.RingURI, "stream", d.source.StreamName,
@@ -159,7 +162,7 @@ func (d *drainer) persist(batch farlog.Batch) error {
 			return err
 		}
 	}
-	_, duplicates, err := d.appender.Append(batch.Bytes)
+	duplicates, err := d.appendWhole(batch.Bytes)
 	if err != nil {
 		return fmt.Errorf("append lsn %d to %d: %w", batch.FirstLSN, batch.NextLSN, err)
 	}
@@ -169,9 +172,47 @@ func (d *drainer) persist(batch farlog.Batch) error {
 	if err := d.appender.Sync(); err != nil {
 		return fmt.Errorf("sync after lsn %d: %w", batch.NextLSN, err)
 	}
+	if batch.FirstLSN >= d.startLSN {
+		duplicates = 0 // of an attempt before this one
+	}
 	d.progress.Duplicates += uint64(duplicates)
 	d.progress.Records += batch.RecordCount - min(uint64(duplicates), batch.RecordCount)
 	return nil
+}
+
+// appendWhole appends a batch. One that is larger than a segment goes in halves, cut between two records.
+func (d *drainer) appendWhole(batch []byte) (duplicates int, err error) {
+	_, duplicates, err = d.appender.Append(batch)
+	if !errors.Is(err, store.ErrTooLarge) {
+		return duplicates, err
+	}
+	cut := d.cutNearMiddle(batch)
+	if cut == 0 {
+		return duplicates, err
+	}
+	first, err := d.appendWhole(batch[:cut])
+	if err != nil {
+		return first, err
+	}
+	second, err := d.appendWhole(batch[cut:])
+	return first + second, err
+}
+
+// cutNearMiddle gives the offset of the first record at or behind the middle of a batch; 0 when it is of one record alone.
+func (d *drainer) cutNearMiddle(batch []byte) int {
+	at, last := 0, 0
+	for at < len(batch) {
+		header, err := record.ParseHeader(batch[at:])
+		if err != nil {
+			return 0 // the reader checked it: cannot be
+		}
+		last = at
+		at += int(header.StoredLen(d.source.Align))
+		if at >= len(batch)/2 && at < len(batch) {
+			return at
+		}
+	}
+	return last
 }
 
 // retry repeats what fails for want of space, with growing pauses, and says so meanwhile. Any other error ends it.
