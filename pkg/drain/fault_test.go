@@ -28,7 +28,7 @@ import (
 // while they recover. At the end of each life of a ring the store must have every acknowledged record exactly once, whole and in
 // order, and nothing that was not appended. The mutants at the end show that the test sees what it claims to see.
 
-var crashTarget = flag.Int("crashes", 6000, "crashes of TestDrain_CrashesLoseNothing")
+var crashTarget = flag.Int("crashes", 10000, "crashes of TestDrain_CrashesLoseNothing")
 
 const (
 	faultRingBytes    = 0x3000 + 32<<10
@@ -53,6 +53,8 @@ type world struct {
 	crashes      int
 	isSettling   bool // no more crashes are planned
 	nextID       uint64
+	superseded   uint64          // stored records that a power cut of the memory undid before they were acknowledged
+	submitted    []uint64        // by this writer, not yet flushed
 	acknowledged map[uint64]bool // true: acknowledged; false: may be there
 }
 
@@ -88,6 +90,7 @@ func (w *world) stop() {
 	if w.writer != nil {
 		w.writer.Close()
 		w.writer = nil
+		w.submitted = nil
 	}
 	w.stopDrain()
 }
@@ -218,10 +221,32 @@ func (w *world) append() error {
 	for i := range submitted {
 		w.acknowledged[first+uint64(i)] = i < done
 	}
+	if err == nil { // the flush covered what was submitted before
+		for _, id := range w.submitted {
+			w.acknowledged[id] = true
+		}
+		w.submitted = nil
+	}
 	if err == nil || errors.Is(err, farlog.ErrFull) || w.isDown() {
 		return nil
 	}
 	return fmt.Errorf("append: %w", err)
+}
+
+// submit writes a record without a flush: the drain may take it before it is durable.
+func (w *world) submit() error {
+	id := w.nextID
+	w.nextID++
+	_, err := w.writer.Submit(farlog.Entry{Data: payloadOf(id), Key: []byte(strconv.FormatUint(id, 10)), Class: 1})
+	if err == nil {
+		w.acknowledged[id] = false
+		w.submitted = append(w.submitted, id)
+		return nil
+	}
+	if errors.Is(err, farlog.ErrFull) || w.isDown() {
+		return nil
+	}
+	return fmt.Errorf("submit: %w", err)
 }
 
 // live works until the planned number of crashes has happened.
@@ -235,9 +260,12 @@ func (w *world) live(crashes int) error {
 			return err
 		}
 		var err error
-		if w.random.IntN(2) == 0 {
+		switch w.random.IntN(5) {
+		case 0, 1:
 			err = w.append()
-		} else {
+		case 2:
+			err = w.submit()
+		default:
 			_, err = w.drainer.step(context.Background())
 		}
 		if err != nil && !w.isDown() {
@@ -281,6 +309,7 @@ func (w *world) check() error {
 		if stream.Failure != nil {
 			return errors.New(stream.Statement())
 		}
+		w.superseded += stream.Superseded
 	}
 	reader, err := opened.OpenReader("fault/orders", store.ReaderOptions{})
 	if err != nil {
@@ -323,21 +352,35 @@ func (w *world) checkRecords(reader *store.Reader) error {
 	return nil
 }
 
-// runLife gives the number of crashes and of acknowledged records of one life.
-func runLife(seed uint64, hook func(*farlog.Reader, farlog.Batch), mutant storetest.Mutant) (crashes, acknowledged int, err error) {
+// tally sums up lives.
+type tally struct {
+	lives, crashes, acknowledged int
+	superseded                   uint64
+}
+
+func (t *tally) add(other tally) {
+	t.lives += other.lives
+	t.crashes += other.crashes
+	t.acknowledged += other.acknowledged
+	t.superseded += other.superseded
+}
+
+// runLife is one ring and one store from their making to the last check.
+func runLife(seed uint64, hook func(*farlog.Reader, farlog.Batch), mutant storetest.Mutant) (tally, error) {
 	w, err := newWorld(seed, hook, mutant)
 	if err != nil {
-		return 0, 0, err
+		return tally{}, err
 	}
 	defer farlog.FaultDrop(w.name)
 	defer w.stop()
 	err = w.live(crashesPerLife)
+	sum := tally{lives: 1, crashes: w.crashes, superseded: w.superseded}
 	for _, isAcknowledged := range w.acknowledged {
 		if isAcknowledged {
-			acknowledged++
+			sum.acknowledged++
 		}
 	}
-	return w.crashes, acknowledged, err
+	return sum, err
 }
 
 func firstSeed(t *testing.T) uint64 {
@@ -358,16 +401,16 @@ func TestDrain_CrashesLoseNothing(t *testing.T) {
 	const workers = 2
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	crashes, acknowledged, lives := 0, 0, 0
+	var total tally
 	for worker := range uint64(workers) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
 			for life := seed + worker; ; life += workers {
-				c, a, err := runLife(life, nil, storetest.MutantNone)
+				one, err := runLife(life, nil, storetest.MutantNone)
 				mu.Lock()
-				crashes, acknowledged, lives = crashes+c, acknowledged+a, lives+1
-				isDone := crashes >= *crashTarget || err != nil || t.Failed()
+				total.add(one)
+				isDone := total.crashes >= *crashTarget || err != nil || t.Failed()
 				if err != nil {
 					t.Errorf("seed %d: %v", life, err)
 				}
@@ -379,7 +422,10 @@ func TestDrain_CrashesLoseNothing(t *testing.T) {
 		}()
 	}
 	group.Wait()
-	t.Logf("%d crashes in %d lives, %d acknowledged records", crashes, lives, acknowledged)
+	t.Logf("%d crashes in %d lives, %d acknowledged records, %d superseded", total.crashes, total.lives, total.acknowledged, total.superseded)
+	if total.superseded == 0 && total.lives > 50 && !t.Failed() {
+		t.Error("no record was ever superseded: the test no longer cuts the power between the drain and the flush")
+	}
 }
 
 // The test above is worth something only if it fails when the order of the drain's steps, or a sync, is broken.
@@ -401,9 +447,9 @@ func TestDrain_CrashesCatchTheMutants(t *testing.T) {
 			const livesMax = 200
 			seed := firstSeed(t)
 			for life := range uint64(livesMax) {
-				crashes, _, err := runLife(seed+life<<32, c.hook, c.mutant)
+				one, err := runLife(seed+life<<32, c.hook, c.mutant)
 				if err != nil {
-					t.Logf("caught after %d crashes: %v", int(life)*crashesPerLife+crashes, err)
+					t.Logf("caught after %d crashes: %v", int(life)*crashesPerLife+one.crashes, err)
 					return
 				}
 			}
