@@ -124,12 +124,16 @@ func (in *recordInput) tooLong(length int, atLeast string) error {
 		in.count+1, in.byteOffset, atLeast, length, in.lenMax)
 }
 
-// more takes in what has arrived, without waiting. False: nothing has.
+// more takes in what has arrived, without waiting. False: nothing has. The end of the input counts as an arrival, because a last
+// line without a newline becomes a record by it.
 func (in *recordInput) more() bool {
+	if in.isEnded {
+		return false
+	}
 	select {
 	case chunk, isOpen := <-in.chunks:
 		in.arrived(chunk, isOpen)
-		return isOpen
+		return true
 	default:
 		return false
 	}
@@ -143,7 +147,7 @@ func (in *recordInput) wait(ctx context.Context) (bool, error) {
 	select {
 	case chunk, isOpen := <-in.chunks:
 		in.arrived(chunk, isOpen)
-		return true, nil // at the end too: a last line without a newline is still to come
+		return true, nil // at the end too, as more
 	case <-ctx.Done():
 		return false, nil
 	}
