@@ -40,6 +40,7 @@ struct pass {
 	uint64_t tentative_lsn;
 	struct record_cursor tentative_cursor;
 	uint64_t tentative_count;
+	uint64_t tentative_ts_ns; /* last_ts_ns before them */
 	uint64_t record_count;
 	uint64_t last_ts_ns;
 	uint64_t need; /* bytes the next record takes when it did not fit */
@@ -189,6 +190,7 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_lsn = reader->cursor.lsn;
 	pass->tentative_cursor = reader->cursor;
 	pass->tentative_count = pass->record_count;
+	pass->tentative_ts_ns = pass->last_ts_ns;
 }
 
 /* confirm_tip -- the second look. If one byte differs, everything beyond the hint is left for the next poll. */
@@ -213,6 +215,7 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 			reader->cursor = pass->tentative_cursor;
 			pass->used = pass->tentative_from;
 			pass->record_count = pass->tentative_count;
+			pass->last_ts_ns = pass->tentative_ts_ns;
 			return;
 		}
 		at += stored_len;
@@ -268,6 +271,10 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	int result = FARLOG_OK;
 
 	memset(batch, 0, sizeof(*batch));
+	if (buf_len < RECORD_PAD_STORED_LEN) {
+		batch->len = RECORD_PAD_STORED_LEN; /* no record is shorter */
+		return FARLOG_TOO_LARGE;
+	}
 	refresh_epoch(reader);
 	if (reader->is_resync_needed)
 		result = resync(reader);

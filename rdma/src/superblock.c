@@ -98,9 +98,11 @@ int superblock_store(struct region *region, struct superblock *superblock, bool 
 	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
 }
 
+/* head_is_sound -- records begin on the grid of `align` only: a walk from elsewhere would read past the end of the ring. */
 static bool head_is_sound(const struct superblock *superblock, const struct head_slot *slot)
 {
-	return slot->crc32c != 0 && crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
+	return slot->crc32c != 0 && slot->head_lsn % superblock->align == 0 &&
+		crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
 }
 
 /* best_head -- index of the valid slot with the higher head, -1 = none. A slot seen half written fails its check, and

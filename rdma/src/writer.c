@@ -495,7 +495,8 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 
 	read_header(writer, position->lsn, &header);
 	/* The epoch too: below a PAD the header of a record that recovery dropped may still lie. */
-	is_here = header.magic == RECORD_MAGIC && header.lsn == position->lsn && header.epoch == writer->epoch;
+	is_here = header.magic == RECORD_MAGIC && header.lsn == position->lsn && header.epoch == writer->epoch &&
+		!(header.flags & RECORD_FLAG_PAD);
 	position->epoch = writer->epoch;
 	if (is_here)
 		describe(writer, &header, FARLOG_LEVEL_POSTED, position);
