@@ -1,21 +1,22 @@
-/* 01-append.c -- make a ring, append one order, say where it is. Usage: 01-append mem:/path/to/ring */
+/* 01-append.c -- append one record and learn where it is and how durable. usage: 01-append [uri] */
 #include <farlog/farlog.h>
 #include <stdio.h>
 
 int main(int argc, char **argv)
 {
-	struct farlog_ring_config ring = {.size_bytes = 16 << 20, .stream_name = "desk7/orders"};
-	struct farlog_entry order = {.data = "35=D|11=ord-1|55=IBM|38=100", .len = 27, .key = "ord-1", .key_len = 5};
-	struct farlog_position at;
+	const char *uri = argc > 1 ? argv[1] : "mem:orders.ring";
+	struct farlog_ring_config ring = {.size_bytes = 1 << 20, .stream_name = "desk7/orders"};
+	struct farlog_entry order = {.data = "35=D|11=ORD-1|55=FLG|38=100", .len = 27, .key = "ORD-1", .key_len = 5};
+	struct farlog_position position;
 	struct farlog_error error;
 	farlog_writer *writer;
-	int result = argc == 2 ? farlog_ring_format(argv[1], &ring, &error) : FARLOG_INVALID;
+	int result = farlog_ring_format(uri, &ring, &error); /* once in a ring's life */
 
-	if (argc == 2 && (result == FARLOG_OK || result == FARLOG_EXISTS))
-		result = farlog_writer_open(argv[1], NULL, &writer, &error);
-	if (result != FARLOG_OK)
-		return fprintf(stderr, "%s\n", argc == 2 ? error.text : "usage: 01-append mem:/path"), 1;
-	result = farlog_append(writer, &order, 0, &at); /* durable when it returns OK; deadline: the default */
-	printf("%s lsn=%lu seq=%lu level=%s\n", farlog_result_name(result), at.lsn, at.seq, farlog_level_name(at.level));
+	if (result != FARLOG_OK && result != FARLOG_EXISTS)
+		return fprintf(stderr, "%s\n", error.text), 1;
+	if (farlog_writer_open(uri, NULL, &writer, &error) != FARLOG_OK)
+		return fprintf(stderr, "%s\n", error.text), 1;
+	result = farlog_append(writer, &order, 0, &position);
+	printf("%s lsn=%lu seq=%lu level=%s\n", farlog_result_name(result), position.lsn, position.seq, farlog_level_name(position.level));
 	return farlog_writer_close(writer) != FARLOG_OK || result != FARLOG_OK;
 }
