@@ -1,0 +1,201 @@
+/* No system call and no allocation on the append path after open, counted.
+ *
+ * A child process opens a ring on tmpfs, then gives its thread a seccomp filter that turns every system call into a signal, which is
+ * counted. Allocation is counted by the linker's --wrap around the core's and this file's calls. */
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "layout.h"
+#include "unit.h"
+
+struct counts {
+	volatile uint64_t syscalls;
+	volatile uint64_t last_syscall;
+	volatile uint64_t allocations;
+	volatile uint64_t is_counting;
+	volatile uint64_t appended;
+	volatile uint64_t canary; /* system calls seen when one was made on purpose */
+};
+
+static struct counts *counts;
+
+void *__real_malloc(size_t len);
+void *__real_calloc(size_t count, size_t len);
+void *__real_realloc(void *old, size_t len);
+void *__real_aligned_alloc(size_t align, size_t len);
+void *__wrap_malloc(size_t len);
+void *__wrap_calloc(size_t count, size_t len);
+void *__wrap_realloc(void *old, size_t len);
+void *__wrap_aligned_alloc(size_t align, size_t len);
+
+static void count_allocation(void)
+{
+	if (counts != NULL && counts->is_counting)
+		counts->allocations++;
+}
+
+void *__wrap_malloc(size_t len)
+{
+	count_allocation();
+	return __real_malloc(len);
+}
+
+void *__wrap_calloc(size_t count, size_t len)
+{
+	count_allocation();
+	return __real_calloc(count, len);
+}
+
+void *__wrap_realloc(void *old, size_t len)
+{
+	count_allocation();
+	return __real_realloc(old, len);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t len)
+{
+	count_allocation();
+	return __real_aligned_alloc(align, len);
+}
+
+static void on_syscall(int number, siginfo_t *info, void *context)
+{
+	(void)number;
+	(void)context;
+	counts->last_syscall = (uint64_t)info->si_syscall;
+	if (counts->is_counting)
+		counts->syscalls++;
+	else
+		counts->canary++;
+}
+
+/* What the test itself needs to end is let through; everything else raises SIGSYS. */
+static bool forbid_syscalls(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+	struct sigaction action = {.sa_sigaction = on_syscall, .sa_flags = SA_SIGINFO};
+
+	return sigaction(SIGSYS, &action, NULL) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void append_all_ways(farlog_writer *writer)
+{
+	struct farlog_entry entry = {.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
+	struct farlog_entry entries[4] = {entry, entry, entry, entry};
+	struct farlog_position positions[4];
+	uint64_t durable_lsn;
+	size_t done;
+	size_t submitted;
+	void *payload;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		counts->appended += farlog_append(writer, &entry, 0, positions) == FARLOG_OK;
+		counts->appended += farlog_try_append(writer, &entry, positions) == FARLOG_OK;
+		counts->appended += farlog_submit(writer, &entry, positions) == FARLOG_OK;
+		farlog_poll(writer, &durable_lsn);
+		farlog_wait(writer, positions[0].end_lsn, 0);
+		farlog_append_batch(writer, entries, 4, 0, positions, &done, &submitted);
+		counts->appended += done;
+		if (farlog_claim(writer, 20, 1, "K", 1, &payload) == FARLOG_OK)
+			memset(payload, 'x', 20);
+		counts->appended += farlog_commit(writer, 0, positions) == FARLOG_OK;
+		counts->appended += farlog_heartbeat(writer, 0, positions) == FARLOG_OK;
+	}
+}
+
+static int child(const char *uri)
+{
+	farlog_writer *writer;
+	farlog_shared *shared;
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
+	struct farlog_entry entry = {.data = "0123", .len = 4};
+	struct farlog_position position;
+	bool is_shared = strstr(uri, "shared") != NULL;
+
+	if (is_shared ? farlog_shared_open(uri, &config, &shared, NULL) != FARLOG_OK
+				  : farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
+		return 1;
+	if (!forbid_syscalls())
+		return 77;
+	syscall(SYS_getppid); /* proves that a system call would be seen */
+	counts->is_counting = 1;
+	if (is_shared)
+		for (unsigned i = 0; i < 9000; i++)
+			counts->appended += farlog_shared_append(shared, &entry, 0, &position) == FARLOG_OK;
+	else
+		append_all_ways(writer);
+	counts->is_counting = 0;
+	return 0;
+}
+
+static void count_path(const char *uri, uint64_t appended)
+{
+	int status;
+	pid_t pid;
+
+	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(counts != MAP_FAILED);
+	unit_format(uri, LAYOUT_DATA_OFF + (8u << 20), 1024);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		syscall(SYS_exit_group, child(uri));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) {
+		munmap((void *)counts, sizeof(*counts));
+		counts = NULL;
+		print_message("append path: this kernel or container permits no seccomp filter\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	print_message("append path: %lu appends, %lu system calls (last %lu), %lu allocations\n", counts->appended, counts->syscalls,
+		counts->last_syscall, counts->allocations);
+	assert_int_equal(counts->canary, 1);
+	assert_int_equal(counts->appended, appended);
+	assert_int_equal(counts->syscalls, 0);
+	assert_int_equal(counts->allocations, 0);
+	munmap((void *)counts, sizeof(*counts));
+	counts = NULL;
+}
+
+static void append__no_syscall_no_allocation(void **state)
+{
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip(); /* a sanitizer makes system calls of its own */
+#endif
+	count_path(unit_tmpfs_uri("path"), 2000 * 9);
+}
+
+static void shared_append__no_syscall_no_allocation(void **state)
+{
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	count_path(unit_tmpfs_uri("path-shared"), 9000);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(append__no_syscall_no_allocation),
+	cmocka_unit_test(shared_append__no_syscall_no_allocation),
+};
+RUN_GROUP(append_path, tests)

@@ -1,0 +1,104 @@
+#include <sys/timex.h>
+#include <time.h>
+
+#include "clock.h"
+#include "unit.h"
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Between two anchors time is one straight line: it cannot go back. Across an anchor it may be set by what the rate was off. */
+static void clock__goes_forward_with_the_ticks(void **state)
+{
+	struct clock_reading before = {0};
+	uint64_t version = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 200000; i++) {
+		uint64_t seen = __atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE);
+		struct clock_reading now;
+
+		clock_read(clock_ticks(), &now);
+		if (seen == version && seen == __atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE))
+			assert_true(now.utc_ns >= before.utc_ns);
+		version = seen;
+		before = now;
+	}
+}
+
+/* It is the kernel's time to within what a preempted test can tell. */
+static void clock__is_the_kernels_time(void **state)
+{
+	uint64_t best_ns = UINT64_MAX;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++) {
+		uint64_t earliest_ns = realtime_ns();
+		struct clock_reading now;
+		uint64_t latest_ns;
+		uint64_t off_ns;
+
+		clock_read(clock_ticks(), &now);
+		latest_ns = realtime_ns();
+		off_ns = now.utc_ns < earliest_ns ? earliest_ns - now.utc_ns : now.utc_ns > latest_ns ? now.utc_ns - latest_ns : 0;
+		best_ns = off_ns < best_ns ? off_ns : best_ns;
+	}
+	assert_true(best_ns < 10000000);
+}
+
+static void clock__error_is_known_only_when_disciplined(void **state)
+{
+	struct timex discipline = {0};
+	struct clock_reading now;
+	int status = adjtimex(&discipline);
+	bool is_disciplined = status >= 0 && status != TIME_ERROR && !(discipline.status & STA_UNSYNC);
+
+	(void)state;
+	clock_read(clock_ticks(), &now);
+	if (is_disciplined)
+		assert_true(now.error_ns >= (uint64_t)discipline.maxerror * 1000 / 2);
+	else
+		assert_int_equal(now.error_ns, UINT32_MAX);
+}
+
+static void clock__elapsed_matches_the_monotonic_clock(void **state)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	uint64_t start_ticks = clock_ticks();
+	struct timespec nap = {0, 30000000};
+	uint64_t took_ns;
+	uint64_t elapsed_ns;
+
+	(void)state;
+	nanosleep(&nap, NULL);
+	elapsed_ns = clock_elapsed_ns(clock_ticks() - start_ticks);
+	took_ns = clock_monotonic_ns() - start_ns;
+	assert_in_range(elapsed_ns, took_ns / 2, took_ns * 2);
+}
+
+static void clock__started_twice_stopped_once(void **state)
+{
+	struct clock_reading before;
+	struct clock_reading after;
+
+	(void)state;
+	assert_int_equal(clock_start(), 0);
+	clock_stop();
+	clock_read(clock_ticks(), &before);
+	clock_read(clock_ticks(), &after);
+	assert_true(before.utc_ns > 1600000000000000000ull);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(clock__goes_forward_with_the_ticks),
+	cmocka_unit_test(clock__is_the_kernels_time),
+	cmocka_unit_test(clock__error_is_known_only_when_disciplined),
+	cmocka_unit_test(clock__elapsed_matches_the_monotonic_clock),
+	cmocka_unit_test(clock__started_twice_stopped_once),
+};
+RUN_GROUP(clock, tests)

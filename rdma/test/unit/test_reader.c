@@ -1,0 +1,283 @@
+#include <stdio.h>
+
+#include "layout.h"
+#include "record.h"
+#include "region.h"
+#include "unit.h"
+
+#define CAPACITY 16384u
+#define SIZE (LAYOUT_DATA_OFF + CAPACITY)
+
+static uint8_t buffer[SIZE];
+
+static struct region *open_bytes(const char *uri)
+{
+	struct region *region;
+
+	assert_int_equal(region_open(uri, REGION_WRITE, 0, &region, NULL), FARLOG_OK);
+	return region;
+}
+
+static void read__nothing_then_all_then_nothing(void **state)
+{
+	const char *uri = unit_tmpfs_uri("read");
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *reader;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	reader = unit_read(uri, FARLOG_START_HEAD, false);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
+	writer = unit_open(uri);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(batch.record_count, 11);
+	assert_int_equal(batch.first_lsn, 0);
+	assert_int_equal(batch.next_lsn, position.end_lsn);
+	assert_int_equal(batch.next_seq, 11);
+	assert_int_equal(batch.len, position.end_lsn);
+	assert_true(batch.last_ts_ns > 0);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
+/* The tip rule: whatever words of the newest record have landed, it is returned whole or not at all. */
+static void read__half_written_record_is_not_returned(void **state)
+{
+	const char *uri = unit_tmpfs_uri("tip");
+	struct farlog_position position;
+	struct farlog_batch batch;
+	struct region *region;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	uint8_t whole[448] __attribute__((aligned(64)));
+	uint8_t half[448] __attribute__((aligned(64)));
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	reader = unit_read(uri, FARLOG_START_TAIL, false);
+	assert_int_equal(unit_append(writer, 380, 9, &position), FARLOG_OK);
+	region = open_bytes(uri);
+	region->ops->read(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole));
+	for (unsigned i = 0; i < 300; i++) {
+		memcpy(half, whole, sizeof(half));
+		for (unsigned word = 0; word < 436 / 8; word++)
+			if (unit_below(i % 5 + 2) == 0)
+				memset(half + 8 * word, 0, 8);
+		region->ops->write(region, LAYOUT_DATA_OFF + position.lsn, half, sizeof(half));
+		/* The hint says that all is there: a lie that only other processors could tell. */
+		if (memcmp(half, whole, sizeof(half)) != 0)
+			assert_true(farlog_reader_read(reader, buffer, sizeof(buffer), &batch) != FARLOG_OK);
+	}
+	region->ops->write(region, LAYOUT_DATA_OFF + position.lsn, whole, sizeof(whole));
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_memory_equal(buffer, whole, sizeof(whole));
+	region->ops->close(region);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
+static void read__buffer_too_small(void **state)
+{
+	const char *uri = unit_tmpfs_uri("small");
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *reader;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	reader = unit_read(uri, FARLOG_START_TAIL, false);
+	assert_int_equal(unit_append(writer, 700, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, 700, &batch), FARLOG_TOO_LARGE);
+	assert_int_equal(batch.len, 768);
+	assert_int_equal(farlog_reader_read(reader, buffer, 10, &batch), FARLOG_TOO_LARGE);
+	assert_true(batch.len > 10);
+	assert_int_equal(farlog_reader_read(reader, buffer, 768, &batch), FARLOG_OK);
+	assert_int_equal(batch.record_count, 1);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
+/* Every buffer size gives the same records in the same order, over many laps and PADs. */
+static void read__any_buffer_size_gives_the_same_log(void **state)
+{
+	const char *uri = unit_tmpfs_uri("sizes");
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *drain;
+	uint64_t seq = 0;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	for (unsigned i = 0; i < 3000; i++) {
+		int result;
+
+		for (uint64_t burst = unit_below(8); burst > 0; burst--)
+			unit_submit(writer, (uint32_t)unit_below(900), 1, &position);
+		result = farlog_reader_read(drain, buffer, 1024 + unit_below(4096), &batch);
+		assert_true(result == FARLOG_OK || result == FARLOG_NOT_YET);
+		if (result != FARLOG_OK)
+			continue;
+		for (uint64_t at = 0; at < batch.len;) {
+			struct record_header header;
+
+			memcpy(&header, buffer + at, sizeof(header));
+			assert_int_equal(header.seq, seq);
+			seq += !(header.flags & RECORD_FLAG_PAD);
+			at += header.flags & RECORD_FLAG_PAD ? 64 : record_extent(64, header.key_len, header.payload_len);
+		}
+		assert_int_equal(batch.next_seq, seq);
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	assert_true(seq > 2000);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+}
+
+static void read__overtaken(void **state)
+{
+	const char *uri = unit_tmpfs_uri("overrun");
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	farlog_reader *drain;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	reader = unit_read(uri, FARLOG_START_HEAD, false);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	for (unsigned lap = 0; lap < 3; lap++) {
+		while (unit_append(writer, 200, 1, &position) == FARLOG_OK)
+			;
+		assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OVERRUN);
+	farlog_reader_close(reader);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+}
+
+static void read__corrupt_record_below_durable(void **state)
+{
+	struct farlog_position position;
+	struct farlog_position broken;
+	struct farlog_batch batch;
+	struct region *region;
+	farlog_writer *writer;
+	farlog_reader *drain;
+	uint8_t zeros[64] __attribute__((aligned(64))) = {0};
+
+	(void)state;
+	unit_fault(SIZE, 1024);
+	writer = unit_open(FAULT_URI);
+	assert_int_equal(unit_append(writer, 64, 1, &broken), FARLOG_OK);
+	assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+	farlog_writer_close(writer); /* stores the hint */
+	region = open_bytes(FAULT_URI);
+	region->ops->write(region, LAYOUT_DATA_OFF + broken.lsn, zeros, sizeof(zeros));
+	region->ops->close(region);
+	drain = unit_read(FAULT_URI, FARLOG_START_HEAD, true);
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(batch.next_lsn, broken.lsn);
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_CORRUPT);
+	assert_int_equal(batch.first_lsn, broken.lsn);
+	farlog_reader_close(drain);
+}
+
+static void open__start_at_lsn_tail_and_held(void **state)
+{
+	const char *uri = unit_tmpfs_uri("start");
+	struct farlog_reader_config config = {.start = FARLOG_START_LSN};
+	struct farlog_position positions[5];
+	struct farlog_batch batch;
+	struct farlog_error error;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	farlog_reader *drain;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(unit_append(writer, 300, 1, &positions[i]), FARLOG_OK);
+	config.lsn = positions[3].lsn;
+	assert_int_equal(farlog_reader_open(uri, &config, &reader, &error), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(batch.first_lsn, positions[3].lsn);
+	assert_int_equal(batch.record_count, 2);
+	farlog_reader_close(reader);
+	config.lsn += 64;
+	assert_int_equal(farlog_reader_open(uri, &config, &reader, &error), FARLOG_NOT_FOUND);
+	assert_null(reader);
+	reader = unit_read(uri, FARLOG_START_TAIL, false);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
+	farlog_reader_close(reader);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	assert_int_equal(farlog_reader_open(uri, &(struct farlog_reader_config){.is_drain = 1}, &reader, &error), FARLOG_HELD);
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	config.lsn = positions[3].lsn;
+	assert_int_equal(farlog_reader_open(uri, &config, &reader, &error), FARLOG_OVERRUN);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+}
+
+static void release__refuses_what_was_not_read_and_going_back(void **state)
+{
+	const char *uri = unit_tmpfs_uri("release");
+	struct farlog_position position;
+	struct farlog_ring_status status;
+	struct farlog_cursors cursors;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *drain;
+	farlog_reader *reader;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	reader = unit_read(uri, FARLOG_START_HEAD, false);
+	assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(drain, 128, 1, 1), FARLOG_INVALID); /* not read yet */
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(reader, 256, 2, 1), FARLOG_INVALID); /* no drain */
+	assert_int_equal(farlog_reader_release(drain, 256, 2, 1), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(drain, 256, 2, 1), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(drain, 128, 1, 1), FARLOG_INVALID);
+	farlog_writer_cursors(writer, &cursors);
+	assert_int_equal(cursors.head_lsn, 256);
+	assert_int_equal(farlog_reader_status(drain, &status), FARLOG_OK);
+	assert_int_equal(status.head_lsn, 256);
+	assert_int_equal(status.credit_lsn, 256);
+	assert_int_equal(status.lag_bytes, 0);
+	farlog_reader_close(drain);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(read__nothing_then_all_then_nothing),
+	cmocka_unit_test(read__half_written_record_is_not_returned),
+	cmocka_unit_test(read__buffer_too_small),
+	cmocka_unit_test(read__any_buffer_size_gives_the_same_log),
+	cmocka_unit_test(read__overtaken),
+	cmocka_unit_test(read__corrupt_record_below_durable),
+	cmocka_unit_test(open__start_at_lsn_tail_and_held),
+	cmocka_unit_test(release__refuses_what_was_not_read_and_going_back),
+};
+RUN_GROUP(reader, tests)

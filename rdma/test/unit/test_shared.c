@@ -1,0 +1,234 @@
+/* Many threads, one writer. Run under ThreadSanitizer as well. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "layout.h"
+#include "record.h"
+#include "unit.h"
+
+#define CAPACITY (256u << 10)
+#define SIZE (LAYOUT_DATA_OFF + CAPACITY)
+#define THREAD_COUNT 4u
+#define APPENDS_PER_THREAD 1500u
+
+struct worker {
+	pthread_t thread;
+	farlog_shared *shared;
+	uint32_t number;
+	uint32_t acked;
+	uint32_t unexpected;
+};
+
+struct payload {
+	uint32_t worker;
+	uint32_t number;
+	uint8_t rest[120];
+};
+
+static void *append_many(void *context)
+{
+	struct worker *worker = context;
+	uint8_t large[5000] = {0};
+	uint64_t last_lsn = 0;
+
+	for (uint32_t i = 0; i < APPENDS_PER_THREAD; i++) {
+		struct payload payload = {.worker = worker->number, .number = i};
+		struct farlog_entry entry = {.data = large, .len = i % 97 == 0 ? 4900 : 8 + i % 120};
+		struct farlog_position position;
+		struct farlog_position resolved;
+		struct farlog_cursors cursors;
+		int result;
+
+		memset(payload.rest, (int)i, sizeof(payload.rest));
+		memcpy(large, &payload, sizeof(payload));
+		result = farlog_shared_append(worker->shared, &entry, 10000000000ull, &position);
+		if (result != FARLOG_OK || (last_lsn != 0 && position.lsn <= last_lsn)) {
+			worker->unexpected++;
+			continue;
+		}
+		last_lsn = position.lsn;
+		worker->acked++;
+		if (i % 64 == 0 && farlog_shared_resolve(worker->shared, position.lsn, 1000000000, &resolved) != FARLOG_OK)
+			worker->unexpected++;
+		farlog_shared_cursors(worker->shared, &cursors);
+		if (cursors.head_lsn > cursors.appended_lsn || cursors.durable_lsn > cursors.appended_lsn ||
+			cursors.appended_lsn - cursors.head_lsn > cursors.capacity_bytes)
+			worker->unexpected++;
+	}
+	return NULL;
+}
+
+struct drainer {
+	pthread_t thread;
+	farlog_reader *drain;
+	uint64_t is_stopping;
+	uint64_t next_seq;
+	uint32_t seen[THREAD_COUNT];
+	uint32_t unexpected;
+};
+
+static void check_records(struct drainer *drainer, const uint8_t *bytes, uint64_t len)
+{
+	for (uint64_t at = 0; at < len;) {
+		struct record_header header;
+		struct payload payload;
+
+		memcpy(&header, bytes + at, sizeof(header));
+		if (header.flags & RECORD_FLAG_PAD) {
+			at += 64;
+			continue;
+		}
+		drainer->unexpected += header.seq != drainer->next_seq++;
+		if (header.flags == 0) {
+			memcpy(&payload, bytes + at + 56, 8);
+			/* A thread's records are in its own order. */
+			drainer->unexpected += payload.worker >= THREAD_COUNT || payload.number != drainer->seen[payload.worker];
+			if (payload.worker < THREAD_COUNT)
+				drainer->seen[payload.worker]++;
+		}
+		at += record_extent(64, header.key_len, header.payload_len);
+	}
+}
+
+static void *drain_all(void *context)
+{
+	static uint8_t buffer[64 << 10];
+	struct drainer *drainer = context;
+
+	for (;;) {
+		bool is_last = __atomic_load_n(&drainer->is_stopping, __ATOMIC_ACQUIRE);
+		struct farlog_batch batch;
+		int result = farlog_reader_read(drainer->drain, buffer, sizeof(buffer), &batch);
+
+		if (result == FARLOG_OK) {
+			check_records(drainer, buffer, batch.len);
+			if (farlog_reader_release(drainer->drain, batch.next_lsn, batch.next_seq, batch.last_epoch) != FARLOG_OK)
+				drainer->unexpected++;
+		} else if (result != FARLOG_NOT_YET) {
+			drainer->unexpected++;
+			return NULL;
+		} else if (is_last) {
+			return NULL;
+		}
+	}
+}
+
+static void run(const char *uri, uint32_t level)
+{
+	struct farlog_writer_config config = {.level = level, .counters_dir = ""};
+	struct worker workers[THREAD_COUNT] = {0};
+	struct drainer drainer = {0};
+	struct farlog_error error = {0};
+	farlog_shared *shared;
+
+	if (farlog_shared_open(uri, &config, &shared, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	drainer.drain = unit_read(uri, FARLOG_START_HEAD, true);
+	assert_int_equal(pthread_create(&drainer.thread, NULL, drain_all, &drainer), 0);
+	for (uint32_t i = 0; i < THREAD_COUNT; i++) {
+		workers[i].shared = shared;
+		workers[i].number = i;
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, append_many, &workers[i]), 0);
+	}
+	for (uint32_t i = 0; i < THREAD_COUNT; i++)
+		pthread_join(workers[i].thread, NULL);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+	__atomic_store_n(&drainer.is_stopping, 1, __ATOMIC_RELEASE);
+	pthread_join(drainer.thread, NULL);
+	farlog_reader_close(drainer.drain);
+	assert_int_equal(drainer.unexpected, 0);
+	for (uint32_t i = 0; i < THREAD_COUNT; i++) {
+		assert_int_equal(workers[i].unexpected, 0);
+		assert_int_equal(workers[i].acked, APPENDS_PER_THREAD);
+		assert_int_equal(drainer.seen[i], APPENDS_PER_THREAD);
+	}
+}
+
+static void shared__threads_on_memory(void **state)
+{
+	const char *uri = unit_tmpfs_uri("shared");
+
+	(void)state;
+	unit_format(uri, SIZE, 8192);
+	run(uri, FARLOG_LEVEL_VISIBLE);
+}
+
+static void shared__threads_with_group_commit(void **state)
+{
+	(void)state;
+	unit_fault(SIZE, 8192);
+	run(FAULT_URI, FARLOG_LEVEL_PERSISTENT);
+}
+
+static void *append_until_refused(void *context)
+{
+	struct worker *worker = context;
+	struct farlog_entry entry = {.data = "12345678", .len = 8};
+	struct farlog_position position;
+	int result;
+
+	do {
+		result = farlog_shared_append(worker->shared, &entry, 1000000000, &position);
+		worker->acked += result == FARLOG_OK;
+	} while (result == FARLOG_OK);
+	worker->unexpected = result != FARLOG_UNKNOWN && result != FARLOG_CLOSED;
+	return NULL;
+}
+
+/* The region dies under the threads: each is told UNKNOWN or CLOSED, none hangs. */
+static void shared__region_fails_under_threads(void **state)
+{
+	struct worker workers[THREAD_COUNT] = {0};
+	struct farlog_writer_config config = {.counters_dir = ""};
+	farlog_shared *shared;
+
+	(void)state;
+	unit_fault(LAYOUT_DATA_OFF + (4u << 20), 8192);
+	assert_int_equal(farlog_shared_open(FAULT_URI, &config, &shared, NULL), FARLOG_OK);
+	farlog_fault_arm(FAULT_NAME, 2000);
+	for (uint32_t i = 0; i < THREAD_COUNT; i++) {
+		workers[i].shared = shared;
+		pthread_create(&workers[i].thread, NULL, append_until_refused, &workers[i]);
+	}
+	for (uint32_t i = 0; i < THREAD_COUNT; i++)
+		pthread_join(workers[i].thread, NULL);
+	for (uint32_t i = 0; i < THREAD_COUNT; i++)
+		assert_int_equal(workers[i].unexpected, 0);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_UNKNOWN);
+	farlog_fault_crash(FAULT_NAME);
+}
+
+static void shared__outcomes_of_one_thread(void **state)
+{
+	const char *uri = unit_tmpfs_uri("shared-one");
+	static uint8_t large[9000];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_entry entry = {.data = large, .len = 9000};
+	struct farlog_position position;
+	farlog_shared *shared;
+
+	(void)state;
+	unit_format(uri, SIZE, 8192);
+	assert_int_equal(farlog_shared_open(uri, &config, &shared, NULL), FARLOG_OK);
+	assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_TOO_LARGE);
+	entry.len = 100;
+	assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_OK);
+	assert_int_equal(farlog_shared_resolve(shared, position.lsn, 0, &position), FARLOG_OK);
+	assert_int_equal(farlog_shared_resolve(shared, position.lsn + (1u << 20), 0, &position), FARLOG_NOT_FOUND);
+	while (farlog_shared_append(shared, &entry, 0, &position) == FARLOG_OK)
+		;
+	assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_FULL);
+	assert_int_equal(farlog_ring_fence(uri, 7, NULL), FARLOG_OK);
+	assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_FENCED);
+	assert_int_equal(position.epoch, 7);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+	assert_int_equal(farlog_shared_close(NULL), FARLOG_OK);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(shared__threads_on_memory),
+	cmocka_unit_test(shared__threads_with_group_commit),
+	cmocka_unit_test(shared__region_fails_under_threads),
+	cmocka_unit_test(shared__outcomes_of_one_thread),
+};
+RUN_GROUP(shared, tests)

@@ -1,0 +1,84 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "stats.h"
+#include "unit.h"
+
+static void histogram__bucket_bounds_hold(void **state)
+{
+	(void)state;
+	for (uint64_t latency_ns = 0; latency_ns < 5000; latency_ns++)
+		assert_true(latency_ns <= farlog_histogram_bucket_ns(stats_bucket(latency_ns)));
+	for (unsigned i = 0; i < 100000; i++) {
+		uint64_t latency_ns = unit_random() >> (22 + unit_below(42));
+		unsigned bucket = stats_bucket(latency_ns);
+		uint64_t upper_ns = farlog_histogram_bucket_ns(bucket);
+
+		assert_true(bucket < FARLOG_HISTOGRAM_BUCKET_COUNT);
+		assert_true(latency_ns <= upper_ns);
+		assert_true(bucket == 0 || latency_ns > farlog_histogram_bucket_ns(bucket - 1));
+		assert_true(upper_ns - latency_ns <= latency_ns / 31 + 1); /* at most 3.2 % wide */
+	}
+	assert_int_equal(stats_bucket(UINT64_MAX), FARLOG_HISTOGRAM_BUCKET_COUNT - 1);
+	for (unsigned bucket = 1; bucket < FARLOG_HISTOGRAM_BUCKET_COUNT; bucket++)
+		assert_true(farlog_histogram_bucket_ns(bucket) > farlog_histogram_bucket_ns(bucket - 1));
+}
+
+static void histogram__quantiles(void **state)
+{
+	static struct farlog_counters counters;
+
+	(void)state;
+	memset(&counters, 0, sizeof(counters));
+	assert_int_equal(farlog_histogram_quantile_ns(&counters, 0.5), 0);
+	for (uint64_t i = 1; i <= 1000; i++)
+		stats_latency(&counters, i * 1000);
+	assert_in_range(farlog_histogram_quantile_ns(&counters, 0.5), 495000, 520000);
+	assert_in_range(farlog_histogram_quantile_ns(&counters, 0.99), 985000, 1000000);
+	assert_int_equal(farlog_histogram_quantile_ns(&counters, 1.0), 1000000);
+	assert_int_equal(counters.latency_count, 1000);
+	assert_int_equal(counters.latency_sum_ns, 500500000);
+}
+
+static void counters__survive_their_writer_and_refuse_foreign_files(void **state)
+{
+	char directory[] = "/dev/shm/farlog-unit-stats-XXXXXX";
+	uint8_t uuid[16] = {0xAB, 0xCD};
+	struct farlog_counters *counters;
+	struct farlog_counters seen;
+	struct farlog_error error;
+	char path[200];
+	FILE *file;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(stats_open(directory, uuid, &counters, &error), FARLOG_OK);
+	atomic_store_relaxed(&counters->record_count, 42);
+	stats_latency(counters, 100);
+	stats_close(counters);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_OK);
+	assert_int_equal(seen.record_count, 42);
+	assert_int_equal(seen.latency_max_ns, 100);
+	snprintf(path, sizeof(path), "%s/abcd%028d.counters", directory, 0);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	fputs("FOREIGN!", file);
+	fclose(file);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
+	assert_int_equal(truncate(path, 10), 0);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
+	assert_int_equal(stats_open("/nowhere/at/all", uuid, &counters, &error), FARLOG_IO);
+	assert_non_null(strstr(error.text, "/nowhere/at/all"));
+	unlink(path);
+	rmdir(directory);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(histogram__bucket_bounds_hold),
+	cmocka_unit_test(histogram__quantiles),
+	cmocka_unit_test(counters__survive_their_writer_and_refuse_foreign_files),
+};
+RUN_GROUP(stats, tests)

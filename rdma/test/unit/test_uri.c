@@ -1,0 +1,87 @@
+#include <stdio.h>
+
+#include "unit.h"
+#include "uri.h"
+
+static void uri__accepted(void **state)
+{
+	struct uri uri;
+
+	(void)state;
+	assert_int_equal(uri_parse("mem:/dev/shm/a.ring", &uri, NULL), FARLOG_OK);
+	assert_string_equal(uri.scheme, "mem");
+	assert_string_equal(uri.path, "/dev/shm/a.ring");
+	assert_string_equal(uri.flush, "");
+	assert_int_equal(uri_parse("mem:relative:with:colons?flush=clwb", &uri, NULL), FARLOG_OK);
+	assert_string_equal(uri.path, "relative:with:colons");
+	assert_string_equal(uri.flush, "clwb");
+	assert_int_equal(uri_parse("fault:x?seed=7&size=16384", &uri, NULL), FARLOG_OK);
+	assert_int_equal(uri.seed, 7);
+	assert_int_equal(uri.size_bytes, 16384);
+}
+
+static void uri__refused_with_its_name(void **state)
+{
+	static const char *const refused[] = {"", "mem", "mem:", ":/x", "/dev/shm/a", "mem:?flush=clwb", "mem:/x?flush", "mem:/x?colour=red",
+		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x"};
+	struct farlog_error error;
+	struct uri uri;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		memset(&error, 0, sizeof(error));
+		assert_int_equal(uri_parse(refused[i], &uri, &error), FARLOG_INVALID);
+		assert_int_equal(error.result, FARLOG_INVALID);
+		assert_non_null(strstr(error.text, refused[i]));
+		assert_null(strchr(error.text, '\n'));
+	}
+}
+
+static void uri__longer_than_its_room(void **state)
+{
+	char text[3000];
+	struct uri uri;
+
+	(void)state;
+	memset(text, 'a', sizeof(text));
+	memcpy(text, "mem:", 4);
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(uri_parse(text, &uri, NULL), FARLOG_INVALID);
+}
+
+static void uri__unknown_scheme(void **state)
+{
+	struct farlog_contract contract;
+	struct farlog_error error;
+
+	(void)state;
+	assert_int_equal(farlog_region_probe("tape:/dev/st0", &contract, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "tape"));
+}
+
+static const struct CMUnitTest uri_tests[] = {
+	cmocka_unit_test(uri__accepted),
+	cmocka_unit_test(uri__refused_with_its_name),
+	cmocka_unit_test(uri__longer_than_its_room),
+	cmocka_unit_test(uri__unknown_scheme),
+};
+RUN_GROUP(uri, uri_tests)
+
+static void result__every_code_has_name_and_text(void **state)
+{
+	(void)state;
+	for (int result = 0; result >= -17; result--) {
+		assert_string_not_equal(farlog_result_name(result), "?");
+		assert_true(strlen(farlog_result_text(result)) > 3);
+	}
+	assert_string_equal(farlog_result_name(1), "?");
+	assert_string_equal(farlog_result_name(-18), "?");
+	assert_string_equal(farlog_level_name(FARLOG_LEVEL_PERSISTENT), "persistent");
+	assert_string_equal(farlog_level_name(-1), "?");
+	assert_string_equal(farlog_level_name(6), "?");
+}
+
+static const struct CMUnitTest err_tests[] = {
+	cmocka_unit_test(result__every_code_has_name_and_text),
+};
+RUN_GROUP(err, err_tests)
