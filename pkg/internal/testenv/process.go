@@ -120,6 +120,9 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Log is what the process said.
 func (p *Process) Log() string { return p.log.String() }
 
