@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
 	"strings"
+	"sync/atomic"
 
 	"github.com/farlog/farlog/pkg/control"
 	"github.com/farlog/farlog/pkg/metrics"
@@ -28,30 +32,60 @@ func (d *daemon) openControl(ctx context.Context) error {
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
 	})
+	role := &controlRole{server: server, etcd: etcd, logger: d.logger, isAlone: len(d.settings.roles) == 1}
 	d.parts[len(d.parts)-1] = part{
-		run: func(ctx context.Context, ready func()) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			go func() {
-				select {
-				case err := <-etcd.Failed():
-					cancel(err)
-				case <-ctx.Done():
-				}
-			}()
-			err := server.Run(ctx, listener, ready)
-			if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return err
-		},
-		healthy: func() error {
-			if server.IsHealthy() {
-				return nil
-			}
-			return errBlind
-		},
-		close: func() error { return errors.Join(ignoreClosed(listener.Close()), etcd.Close()) },
+		run:     func(ctx context.Context, ready func()) error { return role.run(ctx, listener, ready) },
+		healthy: role.healthy,
+		close:   func() error { return errors.Join(ignoreClosed(listener.Close()), etcd.Close()) },
+	}
+	return nil
+}
+
+// controlRole is the control plane in a daemon.
+type controlRole struct {
+	server  *control.Server
+	etcd    *control.Etcd
+	logger  *slog.Logger
+	isAlone bool
+	failure atomic.Pointer[error]
+}
+
+// run serves until ctx is done or etcd gives up. Beside other roles it then stays away and lets them work: a full disk
+// under the control plane's state must not stop a drain. The daemon's exit code tells in the end.
+func (r *controlRole) run(ctx context.Context, listener net.Listener, ready func()) error {
+	err := r.serve(ctx, listener, ready)
+	if err == nil || r.isAlone || ctx.Err() != nil {
+		return err
+	}
+	r.failure.Store(&err)
+	r.logger.Error("control plane ended, the other roles go on without it: cure the cause and start farlogd again", "error", oneLine(err))
+	<-ctx.Done()
+	return err
+}
+
+func (r *controlRole) serve(ctx context.Context, listener net.Listener, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-r.etcd.Failed():
+			cancel(fmt.Errorf("etcd gave up: %w", err))
+		case <-ctx.Done():
+		}
+	}()
+	err := r.server.Run(ctx, listener, ready)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+func (r *controlRole) healthy() error {
+	if err := r.failure.Load(); err != nil {
+		return fmt.Errorf("control: %w", *err)
+	}
+	if !r.server.IsHealthy() {
+		return errBlind
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 const (
 	etcdStartTimeout  = 30 * time.Second
+	etcdStopTimeout   = 10 * time.Second
 	etcdDialTimeout   = 5 * time.Second
 	etcdLogName       = "etcd.log"
 	etcdMemberName    = "farlog"
@@ -38,6 +40,7 @@ type Etcd struct {
 	client *clientv3.Client
 	server *embed.Etcd
 	lock   *dirLock
+	fatal  chan error   // one error: the embedded server gave up by itself
 	close  func() error // once
 }
 
@@ -54,12 +57,13 @@ func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := startEmbedded(ctx, options.Dir)
+	fatal := make(chan error, 1)
+	server, err := startEmbedded(ctx, options.Dir, fatal)
 	if err != nil {
 		lock.release()
 		return nil, fmt.Errorf("start etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, etcdLogName))
 	}
-	etcd := &Etcd{client: v3client.New(server.Server), server: server, lock: lock}
+	etcd := &Etcd{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
 	etcd.close = sync.OnceValue(etcd.closeOnce)
 	return etcd, nil
 }
@@ -67,13 +71,9 @@ func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 // Client is valid until Close.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
-// Failed delivers an error when the embedded server stops by itself; nil for an external cluster.
-func (e *Etcd) Failed() <-chan error {
-	if e.server == nil {
-		return nil
-	}
-	return e.server.Err()
-}
+// Failed delivers an error when the embedded server gives up by itself, on a full disk for one. Never for an external
+// cluster.
+func (e *Etcd) Failed() <-chan error { return e.fatal }
 
 // Close stops the embedded server, or leaves the cluster alone. It may be called again and gives the same answer.
 func (e *Etcd) Close() error { return e.close() }
@@ -81,7 +81,7 @@ func (e *Etcd) Close() error { return e.close() }
 func (e *Etcd) closeOnce() error {
 	err := e.client.Close()
 	if e.server != nil {
-		e.server.Close()
+		stopWithin(e.server.Close, etcdStopTimeout)
 		e.lock.release()
 	}
 	if errors.Is(err, context.Canceled) {
@@ -107,15 +107,10 @@ func dialEtcd(ctx context.Context, endpoints []string) (*Etcd, error) {
 	return &Etcd{client: client, close: sync.OnceValue(client.Close)}, nil
 }
 
-// startEmbedded folds the ways in which an etcd server says no (an error, a panic through its logger, never getting
-// ready) into an error.
-func startEmbedded(ctx context.Context, dir string) (server *embed.Etcd, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			server, err = nil, fmt.Errorf("%v", cause)
-		}
-	}()
-	logger, err := etcdLogger(filepath.Join(dir, etcdLogName))
+// startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the
+// goroutine through its logger, or it never gets ready.
+func startEmbedded(ctx context.Context, dir string, fatal chan error) (*embed.Etcd, error) {
+	logger, err := etcdLogger(filepath.Join(dir, etcdLogName), fatal)
 	if err != nil {
 		return nil, err
 	}
@@ -123,21 +118,65 @@ func startEmbedded(ctx context.Context, dir string) (server *embed.Etcd, err err
 	if err != nil {
 		return nil, err
 	}
-	if server, err = embed.StartEtcd(config); err != nil {
-		return nil, err
-	}
+	ctx, cancel := context.WithTimeout(ctx, etcdStartTimeout)
+	defer cancel()
+	started := make(chan *embed.Etcd, 1)
+	go func() {
+		defer recoverInto(fatal)
+		server, err := embed.StartEtcd(config)
+		if err != nil {
+			offer(fatal, err)
+			return
+		}
+		<-server.Server.ReadyNotify()
+		started <- server
+	}()
 	select {
-	case <-server.Server.ReadyNotify():
+	case server := <-started:
+		go forward(server, fatal)
 		return server, nil
-	case err := <-server.Err():
-		server.Close()
+	case err := <-fatal:
 		return nil, err
 	case <-ctx.Done():
-		server.Close()
-		return nil, ctx.Err()
-	case <-time.After(etcdStartTimeout):
-		server.Close()
-		return nil, fmt.Errorf("not ready after %s", etcdStartTimeout)
+		return nil, fmt.Errorf("not ready: %w", ctx.Err())
+	}
+}
+
+// forward passes on the error with which a server stops serving.
+func forward(server *embed.Etcd, fatal chan error) {
+	select {
+	case err, ok := <-server.Err():
+		if ok && err != nil {
+			offer(fatal, err)
+		}
+	case <-server.Server.StopNotify():
+	}
+}
+
+func recoverInto(fatal chan error) {
+	if cause := recover(); cause != nil {
+		offer(fatal, fmt.Errorf("%v", cause))
+	}
+}
+
+// offer keeps the first error; those that follow from it are of no use.
+func offer(fatal chan error, err error) {
+	select {
+	case fatal <- err:
+	default:
+	}
+}
+
+// stopWithin does not wait for a server whose goroutines are gone.
+func stopWithin(stop func(), timeout time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(timeout):
 	}
 }
 
@@ -161,14 +200,29 @@ func embeddedConfig(dir string, logger *zap.Logger) (*embed.Config, error) {
 	return config, nil
 }
 
-// etcdLogger writes warnings to a file of their own. A fatal entry must not end the process without a word: it
-// becomes a panic, which startEmbedded turns into an error.
-func etcdLogger(path string) (*zap.Logger, error) {
+// etcdLogger writes warnings to a file of their own. Where etcd would end the process without a word (its fatal and
+// panic entries), only the goroutine ends, and the reason goes to fatal.
+func etcdLogger(path string, fatal chan error) (*zap.Logger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	core := zapcore.NewCore(encoder, zapcore.Lock(file), zap.WarnLevel)
-	return zap.New(core, zap.WithFatalHook(zapcore.WriteThenPanic)), nil
+	hook := giveUp{fatal}
+	return zap.New(core, zap.WithFatalHook(hook), zap.WithPanicHook(hook)), nil
+}
+
+type giveUp struct{ fatal chan error }
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (g giveUp) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	text := entry.Message
+	for _, field := range fields {
+		if cause, ok := field.Interface.(error); ok {
+			text += ": " + cause.Error()
+		}
+	}
+	offer(g.fatal, errors.New(text))
+	runtime.Goexit()
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// An etcd that finds its directory damaged leaves these two behind when it refuses to start.
+	// An etcd that finds its directory damaged leaves these behind when it refuses to start.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/storage/backend.(*backend).run"),
 		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/storage/wal.(*filePipeline).run"))
@@ -79,7 +80,7 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 	dir := t.TempDir()
 	streams := map[string]*api.Stream{}
 	lastEpoch := uint32(0)
-	for round := range 8 {
+	for round := range killCount(t) {
 		one, process := startProcess(t, dir)
 		for name, stream := range streams {
 			if got := one.status(name).Stream; got.StreamId != stream.StreamId || got.Salt != stream.Salt {
@@ -104,6 +105,19 @@ func TestKill_EpochsAndStreamsSurviveSIGKILL(t *testing.T) {
 		t.Error("nothing was ever granted: the test proves nothing")
 	}
 	t.Logf("%d epochs, %d streams", lastEpoch, len(streams))
+}
+
+// killCount is FARLOG_KILLS, for longer runs by hand, or a few.
+func killCount(t *testing.T) int {
+	text := os.Getenv("FARLOG_KILLS")
+	if text == "" {
+		return 8
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("FARLOG_KILLS %q: expected a number", text)
+	}
+	return count
 }
 
 // grantUntilKilled works until the control plane is gone and checks that epochs only rise.

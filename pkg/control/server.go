@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,6 +35,8 @@ const (
 	acquireWaitMax  = 5 * time.Second // for a ring that is being made
 	gracefulStopMax = 2 * time.Second
 	firstSyncMax    = 10 * time.Second
+	healthInterval  = 500 * time.Millisecond
+	healthTimeout   = 2 * time.Second
 )
 
 // Config is what a control instance needs. Client and Logger are required.
@@ -55,11 +58,12 @@ type Server struct {
 	api.UnimplementedTargetServiceServer
 	api.UnimplementedDrainServiceServer
 
-	config   Config
-	mirror   *mirror
-	specs    specStore
-	liveness liveness
-	stopping chan struct{} // closed when Run ends: watches end too
+	config     Config
+	mirror     *mirror
+	specs      specStore
+	liveness   liveness
+	isAnswered atomic.Bool   // etcd answered the last time it was asked
+	stopping   chan struct{} // closed when Run ends: watches end too
 }
 
 // New makes a Server; Run starts it.
@@ -91,6 +95,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 		listener.Close()
 		return err
 	}
+	s.isAnswered.Store(true)
 	workers.Go(func() { s.newReconciler().run(ctx) })
 
 	server, checks := s.newGRPC()
@@ -146,11 +151,13 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	return server, checks
 }
 
-// followHealth reports SERVING while etcd is followed.
+// followHealth reports SERVING while etcd is followed and answers. A watch alone does not tell: its client waits in
+// silence for a cluster that is away.
 func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
-	tick := time.NewTicker(500 * time.Millisecond)
+	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
+		s.isAnswered.Store(s.probe(ctx))
 		state := healthpb.HealthCheckResponse_NOT_SERVING
 		if s.IsHealthy() {
 			state = healthpb.HealthCheckResponse_SERVING
@@ -165,8 +172,15 @@ func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
 	}
 }
 
+func (s *Server) probe(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	_, err := s.config.Client.Get(ctx, keyStreamID, clientv3.WithCountOnly())
+	return err == nil
+}
+
 // IsHealthy says whether the control plane sees its state.
-func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() }
+func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() && s.isAnswered.Load() }
 
 // Statuses lists every stream, for metrics.
 func (s *Server) Statuses() []*api.StreamStatus {
