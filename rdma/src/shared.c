@@ -188,7 +188,7 @@ static void lead(struct farlog_shared *shared)
 	if (!writer->is_persisting || tag != writer->persist_tag)
 		return;
 	writer->is_persisting = false;
-	writer->durable_lsn = writer->persisting_lsn;
+	atomic_store_relaxed(&writer->durable_lsn, writer->persisting_lsn); /* farlog_shared_cursors passes by it */
 	atomic_bump(&writer->counters->flush_count, 1);
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
 	writer_hint(writer, clock_ticks(), writer->durable_lsn, writer->durable_lsn);
@@ -248,7 +248,10 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	write_record(shared, entry, &reservation);
 	publish(shared, &reservation, start_ticks);
 	if (!writer->region->is_seal_durable) {
-		result = settle(shared, position->end_lsn, clock_monotonic_ns() + deadline.duration_ns);
+		/* What waiting for room has used up of the deadline is gone. */
+		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_monotonic_ns() + deadline.duration_ns;
+
+		result = settle(shared, position->end_lsn, until_ns);
 		if (result != FARLOG_OK) {
 			atomic_add(&writer->counters->unknown_count, 1);
 			return result;
@@ -317,19 +320,22 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns;
-	uint64_t durable_lsn;
-	int result;
+	uint64_t published_lsn;
+	int result = FARLOG_NOT_FOUND;
 
+	*position = (struct farlog_position){.lsn = lsn, .copies = 1};
 	if (!enter(shared))
 		return FARLOG_CLOSED;
-	durable_lsn = writer->durable_lsn;
-	result = settle(shared, atomic_load_acquire(&shared->published_lsn), clock_monotonic_ns() + duration_ns);
+	/* Beyond this nobody has been given a position yet, and what lies there may be half written: resolve must not flush it. */
+	published_lsn = atomic_load_acquire(&shared->published_lsn);
+	if (lsn < published_lsn)
+		result = settle(shared, published_lsn, clock_monotonic_ns() + duration_ns);
 	lock_word(&shared->reserve);
 	lock_word(&shared->flush);
 	if (writer->region->is_seal_durable)
-		writer->durable_lsn = atomic_load_acquire(&shared->durable_lsn);
+		atomic_store_relaxed(&writer->durable_lsn, atomic_load_acquire(&shared->durable_lsn));
 	/* Everything below the shared durable position is settled: resolve finds it so without a flush of its own. */
-	if (result == FARLOG_OK || lsn < durable_lsn)
+	if (lsn < published_lsn && (result == FARLOG_OK || lsn < atomic_load_acquire(&shared->durable_lsn)))
 		result = farlog_resolve(writer, lsn, deadline_ns, position);
 	unlock_word(&shared->flush);
 	unlock_word(&shared->reserve);

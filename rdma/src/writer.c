@@ -563,7 +563,7 @@ void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors
 	take_credit(writer);
 	*cursors = (struct farlog_cursors){
 		.head_lsn = writer->ring.credit_lsn,
-		.durable_lsn = writer->durable_lsn,
+		.durable_lsn = atomic_load_relaxed(&writer->durable_lsn), /* a shared writer's leader may be storing it */
 		.appended_lsn = writer->ring.appended_lsn,
 		.capacity_bytes = writer->identity.capacity,
 		.next_seq = writer->ring.next_seq,
