@@ -129,10 +129,14 @@ func run(ctx context.Context, o options) error {
 
 // appendAll feeds the burst phase, then the rest at full speed, while drain and writer are killed.
 func appendAll(ctx context.Context, o options, site *site, feed *feed, show *show) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	chaos := make(chan error, 1)
-	go func() { chaos <- show.run(ctx) }()
+	fed, chaos := make(chan struct{}), make(chan error, 1)
+	go func() { chaos <- show.run(ctx, fed) }()
+	err := feedPhases(ctx, o, site, feed, show)
+	close(fed)
+	return errors.Join(err, <-chaos)
+}
+
+func feedPhases(ctx context.Context, o options, site *site, feed *feed, show *show) error {
 	if o.burst > 0 {
 		say("appending at the burst shape of the published capture: 1,724/s on average, up to 186 in a millisecond")
 		show.enter(phaseBurst, o.burst)
@@ -149,8 +153,7 @@ func appendAll(ctx context.Context, o options, site *site, feed *feed, show *sho
 		}
 		show.latencies("at full speed")
 	}
-	cancel()
-	return <-chaos
+	return nil
 }
 
 // conclude proves what the demo claims.

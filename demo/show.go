@@ -60,13 +60,16 @@ func (s *show) enter(in phase, duration time.Duration) {
 	s.phase, s.began, s.duration, s.base = in, time.Now(), duration, s.feed.acknowledgedCount()
 }
 
-// run ticks until ctx is done. Its error is a drain that did not come up again.
-func (s *show) run(ctx context.Context) error {
+// run ticks until all is fed or ctx is done. A drain that it killed it starts again in any case. Its error is a drain that did not
+// come up.
+func (s *show) run(ctx context.Context, fed <-chan struct{}) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-fed:
 			return nil
 		case <-ticker.C:
 		}
@@ -101,7 +104,7 @@ func (s *show) strike(ctx context.Context) error {
 	part := s.left[0].part
 	s.left = s.left[1:]
 	victim := s.site.part(part)
-	if victim == nil {
+	if victim == nil || victim.hasEnded() {
 		return nil
 	}
 	say("SIGKILL to the %s (pid %d) after %s acknowledged records", part, victim.cmd.Process.Pid, grouped(s.feed.acknowledgedCount()))

@@ -47,6 +47,15 @@ func (c *child) kill() {
 	<-c.exited
 }
 
+func (c *child) hasEnded() bool {
+	select {
+	case <-c.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // stop asks it to end in order, and says so when it does not.
 func (c *child) stop() error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
@@ -79,6 +88,8 @@ const (
 	partControl = "control"
 	partDrain   = "drain"
 	partWriter  = "writer"
+
+	reportWaitSteps = 60 // of a tick each
 )
 
 func newSite(o options) *site {
@@ -103,9 +114,11 @@ func (s *site) start(ctx context.Context) error {
 	if output, err := create.CombinedOutput(); err != nil {
 		return fmt.Errorf("create stream %s: %w: %s", streamName, err, bytes.TrimSpace(output))
 	}
-	if s.ringURI, err = s.findRing(ctx); err != nil {
+	ring, err := s.ring(ctx)
+	if err != nil {
 		return err
 	}
+	s.ringURI = ring.GetUri()
 	say("control plane and target at %s, drain beside them, ring %s", s.control, s.ringURI)
 	say("look from another terminal: %s status --watch --control %s", filepath.Join(s.options.binDir, "farlog"), s.control)
 	for _, part := range []string{partControl, partDrain} {
@@ -204,25 +217,36 @@ func (s *site) show(ctx context.Context, args ...string) error {
 	return cmd.Run()
 }
 
-// printStatus shows the streams as an operator sees them. Its exit code speaks of the writer, which has just ended.
-func (s *site) printStatus(ctx context.Context) { _ = s.show(ctx, "status") }
+// printStatus shows the streams as an operator sees them, once the target has reported the empty ring, which it does each second.
+// The exit code of status speaks of the writer, which has just ended.
+func (s *site) printStatus(ctx context.Context) {
+	for range reportWaitSteps {
+		ring, err := s.ring(ctx)
+		if err != nil || ring.GetLagBytes() == 0 {
+			break
+		}
+		time.Sleep(tick)
+	}
+	_ = s.show(ctx, "status")
+}
 
-func (s *site) findRing(ctx context.Context) (string, error) {
+// ring asks the control plane what it knows of the stream's ring.
+func (s *site) ring(ctx context.Context) (*apiv1.RingState, error) {
 	connection, err := grpc.NewClient(s.control, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer connection.Close()
 	response, err := apiv1.NewControlServiceClient(connection).GetStream(ctx, &apiv1.GetStreamRequest{Name: streamName})
 	if err != nil {
-		return "", fmt.Errorf("ask for stream %s: %w", streamName, err)
+		return nil, fmt.Errorf("ask for stream %s: %w", streamName, err)
 	}
 	for _, ring := range response.GetStream().GetRings() {
 		if ring.GetUri() != "" {
-			return ring.GetUri(), nil
+			return ring, nil
 		}
 	}
-	return "", fmt.Errorf("stream %s has no ring: %s", streamName, response.GetStream().GetReason())
+	return nil, fmt.Errorf("stream %s has no ring: %s", streamName, response.GetStream().GetReason())
 }
 
 // writer starts farlog append and gives both ends of it.
