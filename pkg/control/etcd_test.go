@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -86,6 +87,26 @@ func TestOpenEtcd_DamagedDirectoryIsAnErrorNotAPanic(t *testing.T) {
 	}
 	if _, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// A full disk is a fatal entry in etcd's log, which would end the process in silence.
+func TestEtcdLogger_FatalEntryEndsItsGoroutineAndTellsWhy(t *testing.T) {
+	fatal := make(chan error, 1)
+	logger, err := etcdLogger(filepath.Join(t.TempDir(), etcdLogName), fatal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasGoneOn := false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		logger.Fatal("failed to commit tx", zap.Error(unix.ENOSPC))
+		hasGoneOn = true
+	}()
+	<-done
+	if err := <-fatal; hasGoneOn || err.Error() != "failed to commit tx: no space left on device" {
+		t.Errorf("got %v, went on: %v", err, hasGoneOn)
 	}
 }
 
