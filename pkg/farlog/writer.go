@@ -171,7 +171,8 @@ func (w *Writer) Wait(endLSN uint64, deadline time.Duration) error {
 }
 
 // AppendBatch submits the entries and waits once: one group commit, one crossing into C. positions must be as long as
-// entries; positions[:done] are acknowledged, positions[done:submitted] may be written when err is ErrUnknown.
+// entries; positions[:done] are acknowledged, positions[done:submitted] may be written when err is ErrUnknown;
+// with ErrFenced positions[submitted].Epoch is the epoch that fenced.
 //
 // Implements: int farlog_append_batch(farlog_writer *, const struct farlog_entry *, size_t, uint64_t, struct farlog_position *, size_t *, size_t *)
 func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions []Position) (done, submitted int, err error) {
@@ -202,7 +203,7 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 		unsafe.SliceData(placed), &doneCount, &submittedCount)
 	w.pinner.Unpin()
 	clear(batch) // a smaller batch after this one must not carry pointers that are no longer pinned, not even beyond its end
-	for i := range int(submittedCount) {
+	for i := range min(int(submittedCount)+1, len(entries)) { // of the first that was refused: the epoch that fenced
 		positions[i] = positionOf(&placed[i])
 	}
 	return int(doneCount), int(submittedCount), hotError(result)
