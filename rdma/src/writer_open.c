@@ -104,6 +104,11 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (!head_load(writer->region, &writer->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run: farlog dump '%s'", uri, uri);
+	if (head.last_epoch > writer->superblock.writer_epoch)
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
+			"damaged; run: farlog dump '%s'",
+			uri, head.last_epoch, writer->superblock.writer_epoch, uri);
 	recover_scan(writer->region, &writer->superblock, &head, &scan);
 	if (scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
