@@ -201,6 +201,32 @@ static void open__full_ring_has_no_room_for_an_epoch(void **state)
 	assert_non_null(strstr(error.text, "start its drain"));
 }
 
+/* The newest superblock rots away after its epoch was drained: going on with the older one would use an epoch twice. */
+static void open__corrupt_when_the_head_knows_a_higher_epoch(void **state)
+{
+	const char *uri = unit_tmpfs_uri("rot");
+	static uint8_t buffer[SIZE];
+	struct farlog_batch batch;
+	struct farlog_error error;
+	struct region *region;
+	farlog_writer *writer;
+	farlog_reader *drain;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri); /* generation 2, in place A */
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+	assert_int_equal(region_open(uri, REGION_WRITE, 0, &region, &error), FARLOG_OK);
+	region->ops->store_word(region, LAYOUT_SUPERBLOCK_A_OFF + 72, 1);
+	region->ops->close(region);
+	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);
+	assert_non_null(strstr(error.text, "epoch 1"));
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__too_large_and_invalid_write_nothing),
 	cmocka_unit_test(append__full_is_told_at_once_or_at_the_deadline),
@@ -209,6 +235,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__unknown_at_the_deadline_then_resolved),
 	cmocka_unit_test(batch__unknown_names_what_may_be_written),
 	cmocka_unit_test(open__corrupt_when_acknowledged_bytes_are_gone),
+	cmocka_unit_test(open__corrupt_when_the_head_knows_a_higher_epoch),
 	cmocka_unit_test(open__full_ring_has_no_room_for_an_epoch),
 };
 RUN_GROUP(outcome, tests)

@@ -1,0 +1,332 @@
+/* conformance.c -- one program, every kind of region: what a ring promises is the same, whatever lies below it.
+ *
+ * usage: conformance            every kind that can exist on this machine
+ *        conformance KIND       tmpfs, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
+ *
+ * Kinds that need hardware take a path from FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR. What lies there is
+ * destroyed. Each kind is run with every flush method that this processor has. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "farlog/farlog.h"
+#include "persist.h"
+#include "region_fault.h"
+
+#define SIZE (0x3000u + (256u << 10))
+#define RECORD_LEN_MAX 8192u
+#define EXIT_SKIP 77
+
+static char uri[400];
+static uint8_t buffer[SIZE];
+static unsigned failed;
+static uint32_t level;
+
+#define CHECK(claim)                                                                                  \
+	do {                                                                                              \
+		if (!(claim)) {                                                                               \
+			printf("conformance: %s: line %d: %s\n", uri, __LINE__, #claim);                          \
+			failed++;                                                                                 \
+		}                                                                                             \
+	} while (0)
+
+static farlog_writer *open_writer(uint32_t asked)
+{
+	struct farlog_writer_config config = {.level = asked, .policy = FARLOG_POLICY_REJECT, .counters_dir = "",
+		.deadline_ns = 30000000000ull};
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK) {
+		printf("conformance: %s\n", error.text);
+		failed++;
+	}
+	return writer;
+}
+
+static farlog_reader *open_drain(void)
+{
+	struct farlog_reader_config config = {.is_drain = 1};
+	farlog_reader *drain = NULL;
+
+	CHECK(farlog_reader_open(uri, &config, &drain, NULL) == FARLOG_OK);
+	return drain;
+}
+
+static bool format(void)
+{
+	bool has_own_size = strstr(uri, "/dev/dax") != NULL || strstr(uri, "resource") != NULL;
+	struct farlog_ring_config config = {.size_bytes = has_own_size ? 0 : SIZE, .record_len_max = RECORD_LEN_MAX, .is_forced = 1,
+		.stream_name = "conformance"};
+	struct farlog_error error = {0};
+	int result = farlog_ring_format(uri, &config, &error);
+
+	if (result != FARLOG_OK)
+		printf("conformance: %s\n", error.text);
+	CHECK(result == FARLOG_OK);
+	return result == FARLOG_OK;
+}
+
+static void check_contract(void)
+{
+	struct farlog_contract contract;
+	farlog_writer *writer = NULL;
+	struct farlog_error error = {0};
+
+	level = FARLOG_LEVEL_PERSISTENT;
+	if (strncmp(uri, "mem:", 4) != 0)
+		return;
+	CHECK(farlog_region_probe(uri, &contract, &error) == FARLOG_OK);
+	level = contract.level;
+	CHECK(contract.probe[0] != '\0' && contract.flush_name[0] != '\0' && contract.deadline_default_ns > 0);
+	if (level == FARLOG_LEVEL_PERSISTENT)
+		return;
+	/* More than the contract gives is refused when the ring is opened. */
+	CHECK(farlog_writer_open(uri, &(struct farlog_writer_config){.level = FARLOG_LEVEL_PERSISTENT, .counters_dir = ""}, &writer, &error) ==
+		FARLOG_LEVEL);
+}
+
+/* Records of every length come back as they went in, in order, over several laps. */
+static void check_laps(void)
+{
+	farlog_writer *writer = open_writer(level);
+	farlog_reader *drain = open_drain();
+	uint64_t appended = 0;
+	uint64_t drained = 0;
+
+	for (unsigned i = 0; writer != NULL && drain != NULL && i < 900; i++) {
+		static uint8_t payload[RECORD_LEN_MAX];
+		struct farlog_entry entry = {.data = payload, .len = i * 37 % (RECORD_LEN_MAX - 128), .class_id = (uint16_t)i, .key = "key",
+			.key_len = i % 4};
+		struct farlog_position position;
+		struct farlog_batch batch;
+		int result;
+
+		memset(payload, (int)i, entry.len);
+		result = i % 3 ? farlog_submit(writer, &entry, &position) : farlog_append(writer, &entry, 0, &position);
+		CHECK(result == FARLOG_OK || result == FARLOG_FULL);
+		appended += result == FARLOG_OK;
+		if (result != FARLOG_FULL && i != 899)
+			continue;
+		CHECK(farlog_wait(writer, farlog_writer_recovery(writer)->tail_lsn, 0) == FARLOG_OK);
+		while (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK) {
+			drained += batch.record_count;
+			CHECK(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK);
+		}
+		CHECK(drained == appended + 1); /* and the EPOCH record */
+	}
+	CHECK(farlog_writer_close(writer) == FARLOG_OK);
+	farlog_reader_close(drain);
+}
+
+static void check_order_of_locks(void)
+{
+	farlog_writer *writer = open_writer(level);
+	farlog_writer *second = NULL;
+	farlog_reader *drain = open_drain();
+	farlog_reader *other = NULL;
+
+	CHECK(farlog_writer_open(uri, &(struct farlog_writer_config){.level = level, .counters_dir = ""}, &second, NULL) == FARLOG_HELD);
+	CHECK(farlog_reader_open(uri, &(struct farlog_reader_config){.is_drain = 1}, &other, NULL) == FARLOG_HELD);
+	CHECK(farlog_ring_format(uri, &(struct farlog_ring_config){.is_forced = 1}, NULL) == FARLOG_HELD);
+	farlog_writer_close(writer);
+	farlog_reader_close(drain);
+}
+
+/* A writer's process is killed while it appends: everything it was told of is there for the next one. */
+static void check_kill(void)
+{
+	int pipes[2];
+	uint64_t acked_lsn = 0;
+	uint64_t seen;
+	farlog_writer *writer;
+	pid_t pid;
+
+	if (strncmp(uri, "mem:", 4) != 0 || pipe(pipes) != 0)
+		return;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		struct farlog_entry entry = {.data = "0123456789", .len = 10};
+		struct farlog_position position;
+
+		writer = open_writer(level);
+		for (unsigned i = 0; writer != NULL && i < 1000 && farlog_append(writer, &entry, 0, &position) == FARLOG_OK; i++)
+			if (write(pipes[1], &position.end_lsn, sizeof(position.end_lsn)) < 0)
+				break;
+		pause();
+		_exit(0);
+	}
+	close(pipes[1]);
+	for (unsigned i = 0; i < 200 && read(pipes[0], &seen, sizeof(seen)) == sizeof(seen); i++)
+		acked_lsn = seen;
+	kill(pid, SIGKILL);
+	while (read(pipes[0], &seen, sizeof(seen)) == sizeof(seen))
+		acked_lsn = seen;
+	close(pipes[0]);
+	waitpid(pid, NULL, 0);
+	writer = open_writer(level);
+	CHECK(writer != NULL && acked_lsn > 0 && farlog_writer_recovery(writer)->tail_lsn >= acked_lsn);
+	farlog_writer_close(writer);
+}
+
+static void check_status(void)
+{
+	struct farlog_ring_status status;
+	struct farlog_error error = {0};
+
+	CHECK(farlog_ring_inspect(uri, &status, &error) == FARLOG_OK);
+	CHECK(strcmp(status.stream_name, "conformance") == 0);
+	CHECK(status.head_lsn <= status.appended_lsn && status.appended_lsn - status.head_lsn <= status.capacity_bytes);
+	CHECK(!status.is_writer_held && !status.is_drain_held);
+	CHECK(farlog_ring_fence(uri, status.writer_epoch + 5, &error) == FARLOG_OK);
+}
+
+static void check_fenced_epoch(void)
+{
+	struct farlog_ring_status status;
+	farlog_writer *writer;
+
+	CHECK(farlog_ring_inspect(uri, &status, NULL) == FARLOG_OK);
+	writer = open_writer(level);
+	CHECK(writer != NULL && farlog_writer_recovery(writer)->epoch == status.epoch_min);
+	farlog_writer_close(writer);
+}
+
+static void run(void)
+{
+	unsigned before = failed;
+
+	if (format()) {
+		check_contract();
+		check_laps();
+		check_order_of_locks();
+		check_kill();
+		check_status();
+		check_fenced_epoch();
+	}
+	printf("conformance: %s (level %s): %s\n", uri, farlog_level_name((int)level), failed == before ? "conforms" : "DOES NOT CONFORM");
+}
+
+/* run_methods -- at each flush method that fits. Returns how many. */
+static unsigned run_methods(const char *path, const char *const *methods)
+{
+	unsigned count = 0;
+
+	for (; *methods != NULL; methods++) {
+		enum farlog_flush_method method;
+
+		if (!persist_method_named(*methods, &method) || !persist_is_supported(method))
+			continue;
+		snprintf(uri, sizeof(uri), "mem:%s?flush=%s", path, *methods);
+		run();
+		count++;
+	}
+	return count;
+}
+
+static int missing(const char *kind, const char *variable, const char *what)
+{
+	printf("conformance: %s: skipped: set %s to %s\n", kind, variable, what);
+	return EXIT_SKIP;
+}
+
+static const char *const memory_methods[] = {"clwb", "clflushopt", "nt", "cvap", NULL};
+
+static int run_tmpfs(void)
+{
+	static const char *const methods[] = {"none", "clwb", "clflushopt", "nt", "cvap", NULL};
+	char path[100];
+
+	snprintf(path, sizeof(path), "/dev/shm/farlog-conformance-%ld", (long)getpid());
+	run_methods(path, methods);
+	unlink(path);
+	return 0;
+}
+
+static int run_file(void)
+{
+	static const char *const methods[] = {"msync", "none", NULL};
+	const char *directory = getenv("FARLOG_TEST_DIR");
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/farlog-conformance-%ld", directory != NULL ? directory : "/var/tmp", (long)getpid());
+	run_methods(path, methods);
+	unlink(path);
+	return 0;
+}
+
+static int run_fault(void)
+{
+	snprintf(uri, sizeof(uri), "fault:conformance");
+	run();
+	farlog_fault_drop("conformance");
+	return 0;
+}
+
+static int run_fsdax(void)
+{
+	const char *directory = getenv("FARLOG_TEST_FSDAX");
+	char path[300];
+
+	if (directory == NULL)
+		return missing("fsdax", "FARLOG_TEST_FSDAX", "a directory on a file system that is mounted with -o dax");
+	snprintf(path, sizeof(path), "%s/farlog-conformance-%ld", directory, (long)getpid());
+	run_methods(path, memory_methods);
+	unlink(path);
+	return 0;
+}
+
+static int run_device(const char *kind, const char *variable, const char *what)
+{
+	const char *path = getenv(variable);
+
+	if (path == NULL)
+		return missing(kind, variable, what);
+	run_methods(path, memory_methods);
+	return 0;
+}
+
+static int run_devdax(void)
+{
+	return run_device("devdax", "FARLOG_TEST_DEVDAX", "a device such as /dev/dax0.0, whose contents may go");
+}
+
+static int run_bar(void)
+{
+	return run_device("bar", "FARLOG_TEST_BAR", "a PCI resource file of a memory device, whose contents may go");
+}
+
+static const struct {
+	const char *kind;
+	int (*run)(void);
+} kinds[] = {{"tmpfs", run_tmpfs}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax}, {"bar", run_bar}};
+
+int main(int argc, char **argv)
+{
+	unsigned passed_count = 0;
+	unsigned failed_count = 0;
+	unsigned skipped_count = 0;
+
+	clock_start();
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		unsigned before = failed;
+		int result;
+
+		if (argc > 1 && strcmp(argv[1], kinds[i].kind) != 0)
+			continue;
+		result = kinds[i].run();
+		skipped_count += result == EXIT_SKIP;
+		failed_count += failed != before;
+		passed_count += result != EXIT_SKIP && failed == before;
+	}
+	clock_stop();
+	printf("conformance: %u passed, %u failed, %u skipped\n", passed_count, failed_count, skipped_count);
+	if (failed_count > 0 || passed_count + skipped_count == 0)
+		return 1;
+	return argc > 1 && skipped_count > 0 ? EXIT_SKIP : 0;
+}

@@ -1,0 +1,180 @@
+#!/bin/sh
+# run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
+#
+# Parts: unit conformance crash mutants asan tsan fuzz cxx examples install. Without an argument all of them.
+# CRASHES=n crashes in the full run (100000)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
+# BUILD=dir where to build (build/rdma-test)   CC=compiler
+# Every part ends with one line "part: N passed, N failed"; the exit code is 1 when anything failed.
+set -u
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${BUILD:-$root/build/rdma-test}
+crashes=${CRASHES:-100000}
+fuzz_seconds=${FUZZ_SECONDS:-15}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/farlog-test.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+jobs=$(nproc)
+status=0
+
+fail() {
+	echo "$1: 0 passed, 1 failed"
+	status=1
+}
+
+# configure NAME MESON-OPTIONS... -- makes $build/NAME, once.
+configure() {
+	name=$1
+	shift
+	if [ ! -f "$build/$name/build.ninja" ]; then
+		meson setup "$build/$name" "$root/rdma" -Dtests=true "$@" >"$scratch/setup.log" 2>&1 || {
+			tail -20 "$scratch/setup.log"
+			return 1
+		}
+	fi
+}
+
+# make NAME TARGET... -- builds; shows the output only when it fails or warns.
+make_targets() {
+	name=$1
+	shift
+	ninja -C "$build/$name" -j "$jobs" "$@" >"$scratch/ninja.log" 2>&1 || {
+		grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' "$scratch/ninja.log" | tail -40
+		return 1
+	}
+}
+
+# show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
+show() {
+	if [ "$2" -eq 0 ]; then
+		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance): |skipped' "$1"
+	else
+		tail -60 "$1"
+		echo "$3: exit code $2"
+		status=1
+	fi
+}
+
+# run PART COMMAND... -- with its output in a log; a line of its own when the command gives none.
+run() {
+	part=$1
+	shift
+	"$@" >"$scratch/$part.log" 2>&1
+	code=$?
+	show "$scratch/$part.log" $code "$part"
+}
+
+release() {
+	configure release -Dexamples=true -Dwerror=true && make_targets release all
+}
+
+part_unit() {
+	release || { fail unit; return; }
+	run unit "$build/release/test/unit"
+}
+
+part_conformance() {
+	release || { fail conformance; return; }
+	run conformance "$build/release/test/conformance"
+}
+
+part_crash() {
+	release || { fail crash; return; }
+	CRASHES=$crashes run crash "$build/release/test/crash"
+}
+
+part_mutants() {
+	release || { fail mutants; return; }
+	run mutants "$build/release/test/crash" --mutants
+}
+
+part_asan() {
+	configure asan -Db_sanitize=address,undefined -Db_lundef=false && make_targets asan test/unit test/crash test/conformance ||
+		{ fail asan; return; }
+	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+	run asan-unit "$build/asan/test/unit"
+	run asan-conformance "$build/asan/test/conformance"
+	CRASHES=10000 run asan-crash "$build/asan/test/crash"
+}
+
+part_tsan() {
+	# gcc says of every fence that this sanitizer cannot see it; none of ours carries an order that a shared word does not.
+	configure tsan -Db_sanitize=thread -Db_lundef=false "-Dc_args=${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
+		make_targets tsan test/unit || { fail tsan; return; }
+	for group in shared reader writer outcome rewind clock; do
+		TSAN_OPTIONS="suppressions=$root/rdma/test/tsan.supp" run "tsan-$group" "$build/tsan/test/unit" $group
+	done
+}
+
+find_clang() {
+	for candidate in "${FUZZ_CC:-}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
+		[ -n "$candidate" ] && command -v "$candidate" && return 0
+	done
+	return 1
+}
+
+part_fuzz() {
+	clang=$(find_clang) || { echo "fuzz: skipped: clang is missing (libFuzzer comes with it)"; return; }
+	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false && make_targets fuzz test/fuzz_record test/fuzz_ring || { fail fuzz; return; }
+	passed=0
+	for target in record ring; do
+		mkdir -p "$scratch/corpus-$target"
+		"$build/fuzz/test/fuzz_$target" -max_total_time="$fuzz_seconds" -max_len=12000 -artifact_prefix="$scratch/" \
+			"$scratch/corpus-$target" "$root/rdma/test/fuzz/corpus/$target" >"$scratch/fuzz-$target.log" 2>&1 &
+	done
+	failed_fuzz=0
+	for job in $(jobs -p); do
+		if wait "$job"; then passed=$((passed + 1)); else failed_fuzz=$((failed_fuzz + 1)); fi
+	done
+	for target in record ring; do
+		grep -E '^Done|ERROR|SUMMARY|Base64' "$scratch/fuzz-$target.log" | sed "s/^/fuzz: $target: /"
+	done
+	[ "$failed_fuzz" -eq 0 ] || status=1
+	echo "fuzz: $passed passed, $failed_fuzz failed"
+}
+
+part_cxx() {
+	release || { fail cxx; return; }
+	${CXX:-g++} -std=c++17 -O1 -Wall -Wextra -Werror -fno-exceptions -I "$root/rdma/include" -o "$scratch/cxx" \
+		"$root/rdma/test/cxx/header_test.cpp" "$build/release/libfarlog.a" -pthread || { fail cxx; return; }
+	run cxx "$scratch/cxx"
+}
+
+part_examples() {
+	release || { fail examples; return; }
+	uri="mem:$scratch/orders.ring"
+	[ "$(df --output=fstype "$scratch" | tail -1)" = tmpfs ] && uri="mem:$(mktemp -d /var/tmp/farlog-test.XXXXXX)/orders.ring"
+	if "$build/release/examples/example-01-append" "$uri" >"$scratch/01.log" 2>&1 &&
+		"$build/release/examples/example-01-append" "$uri" >>"$scratch/01.log" 2>&1 &&
+		"$build/release/examples/example-02-drain" "$uri" "$scratch/store" >"$scratch/02.log" 2>&1 &&
+		grep -q '^OK lsn=128 ' "$scratch/01.log" && grep -q 'stored 4 records' "$scratch/02.log" && [ -s "$scratch/store" ]; then
+		echo "examples: 2 passed, 0 failed"
+	else
+		cat "$scratch"/0[12].log
+		fail examples
+	fi
+}
+
+part_install() {
+	release || { fail install; return; }
+	if DESTDIR="$scratch/root" meson install -C "$build/release" >"$scratch/install.log" 2>&1 &&
+		find "$scratch/root" -name 'libfarlog.so.0' | grep -q . && find "$scratch/root" -name farlog.pc | grep -q . &&
+		find "$scratch/root" -name farlog.hpp | grep -q . &&
+		! nm -D --defined-only "$build/release/libfarlog.so" | awk '{print $3}' | grep -vqE '^farlog_'; then
+		echo "install: 1 passed, 0 failed"
+	else
+		tail -20 "$scratch/install.log"
+		fail install
+	fi
+}
+
+parts=${*:-unit conformance crash mutants asan tsan fuzz cxx examples install}
+for part in $parts; do
+	case $part in
+	unit | conformance | crash | mutants | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	*)
+		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, asan, tsan, fuzz, cxx, examples or install" >&2
+		exit 2
+		;;
+	esac
+done
+exit $status
