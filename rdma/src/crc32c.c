@@ -14,6 +14,7 @@
 static uint32_t byte_table[256];
 static uint32_t lane_shift[4][256];  /* moves a CRC over LANE_LEN zero bytes */
 static uint32_t lanes_shift[4][256]; /* over 2 * LANE_LEN */
+static uint32_t block_shift[4][256]; /* over 3 * LANE_LEN */
 
 static uint32_t (*update_chosen)(uint32_t crc, const uint8_t *data, size_t len);
 
@@ -26,7 +27,7 @@ static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t len)
 
 static void make_shift(uint32_t shift[4][256], size_t zero_len)
 {
-	static const uint8_t zeros[2 * LANE_LEN];
+	static const uint8_t zeros[3 * LANE_LEN];
 
 	for (unsigned lane = 0; lane < 4; lane++)
 		for (uint32_t value = 0; value < 256; value++)
@@ -51,32 +52,36 @@ static inline uint64_t load_word(const uint8_t *data)
 
 __attribute__((target("sse4.2"))) static uint32_t update_sse42(uint32_t crc, const uint8_t *data, size_t len)
 {
-	uint64_t lane_a = crc;
+	uint64_t rest;
 
 	for (; len >= 3 * LANE_LEN; data += 3 * LANE_LEN, len -= 3 * LANE_LEN) {
+		uint64_t lane_a = 0;
 		uint64_t lane_b = 0;
 		uint64_t lane_c = 0;
 
+#pragma GCC unroll 8
 		for (unsigned off = 0; off < LANE_LEN; off += 8) {
 			lane_a = _mm_crc32_u64(lane_a, load_word(data + off));
 			lane_b = _mm_crc32_u64(lane_b, load_word(data + LANE_LEN + off));
 			lane_c = _mm_crc32_u64(lane_c, load_word(data + 2 * LANE_LEN + off));
 		}
-		lane_a = apply_shift(lanes_shift, (uint32_t)lane_a) ^ apply_shift(lane_shift, (uint32_t)lane_b) ^ lane_c;
+		crc = apply_shift(block_shift, crc) ^ apply_shift(lanes_shift, (uint32_t)lane_a) ^
+			apply_shift(lane_shift, (uint32_t)lane_b) ^ (uint32_t)lane_c;
 	}
+	rest = crc;
 	for (; len >= 8; data += 8, len -= 8)
-		lane_a = _mm_crc32_u64(lane_a, load_word(data));
+		rest = _mm_crc32_u64(rest, load_word(data));
 	if (len >= 4) { /* a record's header is 52 bytes */
 		uint32_t half;
 
 		memcpy(&half, data, sizeof(half));
-		lane_a = _mm_crc32_u32((uint32_t)lane_a, half);
+		rest = _mm_crc32_u32((uint32_t)rest, half);
 		data += 4;
 		len -= 4;
 	}
 	for (; len > 0; len--)
-		lane_a = _mm_crc32_u8((uint32_t)lane_a, *data++);
-	return (uint32_t)lane_a;
+		rest = _mm_crc32_u8((uint32_t)rest, *data++);
+	return (uint32_t)rest;
 }
 
 static void choose(void)
@@ -122,6 +127,7 @@ __attribute__((constructor(101))) static void crc32c_init(void)
 	}
 	make_shift(lane_shift, LANE_LEN);
 	make_shift(lanes_shift, 2 * LANE_LEN);
+	make_shift(block_shift, 3 * LANE_LEN);
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif

@@ -64,7 +64,57 @@ static void copy_nt(void *dst, const void *src, size_t len)
 		_mm_stream_si128(to + 3, d);
 	}
 }
+
+__attribute__((target("clwb"))) static void gather_clwb(uint8_t *dst, const struct gather *gather)
+{
+	gather_copy(dst, gather);
+	for (size_t off = 0; off < gather->len; off += LINE_LEN)
+		_mm_clwb(dst + off);
+}
+
+__attribute__((target("clflushopt"))) static void gather_clflushopt(uint8_t *dst, const struct gather *gather)
+{
+	gather_copy(dst, gather);
+	for (size_t off = 0; off < gather->len; off += LINE_LEN)
+		_mm_clflushopt(dst + off);
+}
+
+/* stream_pair -- the two words come from registers: a 16-byte load over two fresh 8-byte stores would wait for the cache, and the
+ * compiler must not make one of them. */
+static inline void stream_pair(uint8_t *dst, uint64_t low, uint64_t high)
+{
+	__asm__("" : "+r"(low), "+r"(high));
+	_mm_stream_si128((__m128i *)dst, _mm_set_epi64x((long long)high, (long long)low));
+}
+
+static void gather_nt(uint8_t *dst, const struct gather *gather)
+{
+	uint64_t end = gather->len - GATHER_HEAD_LEN - GATHER_TAIL_LEN; /* of pieces and zeros, counted from the head's end */
+	uint64_t first_len = gather->piece[0].len;
+	uint64_t body_len = first_len + gather->piece[1].len;
+	uint8_t *body = dst + GATHER_HEAD_LEN;
+	uint64_t pos = 8;
+
+	for (; pos < first_len && pos + 8 < end; pos += 16)
+		stream_pair(body + pos, gather_word(gather, pos), gather_word(gather, pos + 8));
+	for (const uint8_t *from = gather->piece[1].start - first_len; pos + 16 <= body_len; pos += 16)
+		_mm_stream_si128((__m128i *)(body + pos), _mm_loadu_si128((const __m128i *)(from + pos)));
+	for (; pos + 8 < end; pos += 16)
+		stream_pair(body + pos, gather_word(gather, pos), gather_word(gather, pos + 8));
+	if (end > 0)
+		stream_pair(body + pos, gather_word(gather, pos), gather->tail);
+	for (unsigned i = 0; i + 1 < GATHER_HEAD_COUNT; i += 2)
+		stream_pair(dst + i * 8, gather->head[i], gather->head[i + 1]);
+	stream_pair(body - 8, gather->head[GATHER_HEAD_COUNT - 1], end > 0 ? gather_word(gather, 0) : gather->tail);
+}
 #elif defined(__aarch64__)
+static void gather_cvap(uint8_t *dst, const struct gather *gather)
+{
+	gather_copy(dst, gather);
+	for (size_t off = 0; off < gather->len; off += LINE_LEN)
+		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(dst + off) : "memory"); /* dc cvap */
+}
+
 static void copy_cvap(void *dst, const void *src, size_t len)
 {
 	char *line = dst;
@@ -139,6 +189,20 @@ void persist_range(const void *start, size_t len)
 	persist_fence();
 }
 #endif
+
+persist_gather_fn persist_gather(enum farlog_flush_method method)
+{
+	switch (method) {
+#if defined(__x86_64__)
+	case FARLOG_FLUSH_NT_STORE: return gather_nt;
+	case FARLOG_FLUSH_CLWB: return gather_clwb;
+	case FARLOG_FLUSH_CLFLUSHOPT: return gather_clflushopt;
+#elif defined(__aarch64__)
+	case FARLOG_FLUSH_CVAP: return gather_cvap;
+#endif
+	default: return gather_copy;
+	}
+}
 
 static const struct {
 	const char *name;

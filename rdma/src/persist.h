@@ -11,16 +11,23 @@
 #include <stdint.h>
 
 #include "farlog/farlog.h"
+#include "gather.h"
 
 /* A way to copy whole lines towards memory. dst and src 64-byte aligned, len a multiple of 64. The bytes are durable
  * after the next persist_fence of the same thread. */
 typedef void (*persist_copy_fn)(void *dst, const void *src, size_t len);
+
+/* As persist_copy_fn, of bytes that lie in several places. dst 64-byte aligned. */
+typedef void (*persist_gather_fn)(uint8_t *dst, const struct gather *gather);
 
 /* persist_is_supported -- does this processor have the instruction? */
 bool persist_is_supported(enum farlog_flush_method method);
 
 /* persist_copy -- the copy of a method; NULL when it is not supported. NONE and MSYNC give a plain copy. */
 persist_copy_fn persist_copy(enum farlog_flush_method method);
+
+/* persist_gather -- the gathering copy of a method that persist_copy gives one for. */
+persist_gather_fn persist_gather(enum farlog_flush_method method);
 
 /* persist_fastest -- which supported method is the fastest here for 256-byte records: measured once a process (about 2 ms) on
  * memory that is not in the cache, because the order differs by processor. */

@@ -3,7 +3,17 @@
 
 #include <string.h>
 
+#include "crc32c.h"
 #include "mutant.h"
+
+static uint32_t body_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
+{
+	uint32_t crc = crc32c_update((uint32_t)identity->salt, record, RECORD_CRC_OFF);
+
+	if (MUTANT(CRC_HEADER_ONLY) || body_len == 0)
+		return crc;
+	return crc32c_update(crc, record + RECORD_HEADER_LEN, body_len);
+}
 
 static uint64_t get_word(const uint8_t *src)
 {
@@ -13,18 +23,23 @@ static uint64_t get_word(const uint8_t *src)
 	return word;
 }
 
+/* A PAD is stored as a record without a body, but its payload_len tells how much of the ring it skips. */
 void record_build_pad(const struct record_identity *identity, const struct record_header *header, uint64_t extent,
 	uint8_t *dst)
 {
 	struct record_header pad = *header;
+	struct gather gather;
 
 	pad.flags = RECORD_FLAG_PAD;
-	pad.payload_len = (uint32_t)(extent - RECORD_PAD_STORED_LEN);
+	pad.payload_len = 0;
 	pad.key_len = 0;
 	pad.class_id = 0;
-	record_put_header(&pad, dst);
-	record_put_word(dst + RECORD_HEADER_LEN, header->lsn ^ identity->salt);
-	record_put_crc(&pad, record_crc(identity, dst, 0), dst);
+	record_gather(identity, &pad, NULL, NULL, &gather);
+	gather.head[2] |= (extent - RECORD_PAD_STORED_LEN) << 32;
+	gather.head[6] = (uint64_t)header->stream_id |
+		(uint64_t)crc32c_update((uint32_t)identity->salt, gather.head, RECORD_CRC_OFF) << 32;
+	gather.len = RECORD_PAD_STORED_LEN;
+	gather_copy(dst, &gather);
 }
 
 /* epoch_fits -- epochs never go down along the log, and go up only where an epoch begins. */
@@ -33,7 +48,7 @@ static int epoch_fits(const struct record_cursor *cursor, const struct record_he
 	if (MUTANT(EPOCH_ORDER_UNCHECKED))
 		return header->epoch <= cursor->epoch_max;
 	if (header->epoch == cursor->epoch)
-		return header->epoch != 0 && header->epoch <= cursor->epoch_max;
+		return header->epoch != 0;
 	return header->epoch > cursor->epoch && header->epoch <= cursor->epoch_max &&
 		(header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)) != 0;
 }
@@ -79,7 +94,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 	if (get_word(src + found->stored_len - RECORD_TRAILER_LEN) != (header.lsn ^ identity->salt) &&
 		!MUTANT(NO_LSN_CHECK) && !MUTANT(CRC_HEADER_ONLY))
 		return RECORD_NOT_HERE;
-	return record_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
+	return body_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
 }
 
 void record_advance(struct record_cursor *cursor, const struct record_found *found)

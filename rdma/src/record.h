@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "crc32c.h"
 #include "farlog/farlog.h"
+#include "gather.h"
 #include "mutant.h"
 
 #define RECORD_MAGIC 0x31474C46u /* "FLG1" */
@@ -44,6 +44,7 @@ struct record_header {
 	uint32_t crc32c;
 };
 
+_Static_assert(GATHER_HEAD_LEN == RECORD_HEADER_LEN, "a gather begins with a record's header");
 _Static_assert(sizeof(struct record_header) == RECORD_HEADER_LEN, "record header is 56 bytes");
 _Static_assert(offsetof(struct record_header, lsn) == 8, "record_header.lsn");
 _Static_assert(offsetof(struct record_header, payload_len) == 20, "record_header.payload_len");
@@ -85,61 +86,43 @@ static inline uint64_t record_extent(uint32_t align, uint32_t key_len, uint32_t 
 	return (len + align - 1) & ~(uint64_t)(align - 1);
 }
 
-/* record_put_word, record_put_header -- whole words: what is stored in 8 bytes and loaded in 8 bytes goes straight from the
- * processor's store buffer to the load, while words pieced together from fields wait for the cache (measured: the header's
- * CRC and the copy towards memory both waited). */
-static inline void record_put_word(uint8_t *dst, uint64_t word)
+/* record_gather -- the whole record as pieces: header with its CRC, key, payload, zero fill, trailer. `header` gives all fields
+ * but magic, version, header_words and crc; key and payload must outlive the use of *gather. The header is made of whole words:
+ * what is stored in 8 bytes and loaded in 8 bytes goes straight from the processor's store buffer to the load. */
+static inline void record_gather(const struct record_identity *identity, const struct record_header *header,
+	const void *key, const void *payload, struct gather *gather)
 {
-	memcpy(dst, &word, sizeof(word));
+	uint32_t crc;
+
+	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 | (uint64_t)(RECORD_HEADER_LEN / 8) << 40 |
+		(uint64_t)header->flags << 48;
+	gather->head[1] = header->lsn;
+	gather->head[2] = (uint64_t)header->epoch | (uint64_t)header->payload_len << 32;
+	gather->head[3] = header->seq;
+	gather->head[4] = header->ts_ns;
+	gather->head[5] = (uint64_t)header->clock_err_ns | (uint64_t)header->class_id << 32 | (uint64_t)header->key_len << 48;
+	gather->head[6] = header->stream_id;
+	gather->piece[0] = (struct gather_piece){key, header->key_len};
+	gather->piece[1] = (struct gather_piece){payload, header->payload_len};
+	gather->tail = header->lsn ^ identity->salt;
+	gather->len = record_extent(identity->align, header->key_len, header->payload_len);
+	crc = crc32c_update((uint32_t)identity->salt, gather->head, RECORD_CRC_OFF);
+	if (header->key_len > 0 && !MUTANT(CRC_HEADER_ONLY))
+		crc = crc32c_update(crc, key, header->key_len);
+	if (header->payload_len > 0 && !MUTANT(CRC_HEADER_ONLY))
+		crc = crc32c_update(crc, payload, header->payload_len);
+	gather->head[6] = (uint64_t)header->stream_id | (uint64_t)crc << 32;
 }
 
-static inline void record_put_header(const struct record_header *header, uint8_t *dst)
-{
-	record_put_word(dst, (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 |
-		(uint64_t)(RECORD_HEADER_LEN / 8) << 40 | (uint64_t)header->flags << 48);
-	record_put_word(dst + 8, header->lsn);
-	record_put_word(dst + 16, (uint64_t)header->epoch | (uint64_t)header->payload_len << 32);
-	record_put_word(dst + 24, header->seq);
-	record_put_word(dst + 32, header->ts_ns);
-	record_put_word(dst + 40, (uint64_t)header->clock_err_ns | (uint64_t)header->class_id << 32 |
-		(uint64_t)header->key_len << 48);
-	record_put_word(dst + 48, header->stream_id);
-}
-
-static inline void record_put_crc(const struct record_header *header, uint32_t crc, uint8_t *dst)
-{
-	record_put_word(dst + 48, (uint64_t)header->stream_id | (uint64_t)crc << 32);
-}
-
-static inline uint32_t record_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
-{
-	uint32_t crc = crc32c_update((uint32_t)identity->salt, record, RECORD_CRC_OFF);
-
-	if (MUTANT(CRC_HEADER_ONLY) || body_len == 0)
-		return crc;
-	return crc32c_update(crc, record + RECORD_HEADER_LEN, body_len);
-}
-
-/* record_build -- write a whole record at dst (its extent, zero fill and trailer included). `header` gives all fields but
- * magic, version, header_words and crc. ASSUMPTIONS: dst holds record_extent bytes and is 64-byte aligned; key and payload
- * may already lie in their places. Inline: on the append path the header then stays in registers. */
+/* record_build -- the whole record at dst. ASSUMPTIONS: dst holds record_extent bytes; key and payload may already lie in
+ * their places. */
 static inline void record_build(const struct record_identity *identity, const struct record_header *header,
 	const void *key, const void *payload, uint8_t *dst)
 {
-	uint64_t body_len = (uint64_t)header->key_len + header->payload_len;
-	uint64_t extent = record_extent(identity->align, header->key_len, header->payload_len);
-	uint64_t fill_len = extent - RECORD_HEADER_LEN - RECORD_TRAILER_LEN - body_len;
-	uint8_t *place = dst + RECORD_HEADER_LEN + header->key_len;
+	struct gather gather;
 
-	record_put_header(header, dst);
-	if (header->key_len > 0 && key != dst + RECORD_HEADER_LEN)
-		memcpy(dst + RECORD_HEADER_LEN, key, header->key_len);
-	if (header->payload_len > 0 && payload != place)
-		memcpy(place, payload, header->payload_len);
-	if (fill_len > 0)
-		memset(dst + RECORD_HEADER_LEN + body_len, 0, fill_len);
-	record_put_word(dst + extent - RECORD_TRAILER_LEN, header->lsn ^ identity->salt);
-	record_put_crc(header, record_crc(identity, dst, body_len), dst);
+	record_gather(identity, header, key, payload, &gather);
+	gather_copy(dst, &gather);
 }
 
 /* record_build_pad -- write the 64 bytes of a PAD that skips `extent` bytes of the ring. */

@@ -17,6 +17,7 @@
 
 #include "atomics.h"
 #include "farlog/farlog.h"
+#include "gather.h"
 
 struct region;
 
@@ -33,6 +34,8 @@ enum region_role {
 
 struct region_ops {
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
+	/* As write, of bytes that lie in several places. */
+	void (*gather)(struct region *region, uint64_t off, const struct gather *gather);
 	/* 0: started or already complete; poll tells. Negative: enum farlog_result. Never blocks longer than a fence. */
 	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag);
 	/* 0 and *tag = the last completed; negative: the persist under way failed and *tag stays. */

@@ -132,6 +132,17 @@ static void fault_write(struct region *region, uint64_t off, const void *src, si
 	store(region, off, src, len);
 }
 
+static void fault_gather(struct region *region, uint64_t off, const struct gather *gather)
+{
+	uint8_t *lines = malloc(gather->len);
+
+	if (lines == NULL)
+		abort();
+	gather_copy(lines, gather);
+	store(region, off, lines, gather->len);
+	free(lines);
+}
+
 static void fault_store_word(struct region *region, uint64_t off, uint64_t value)
 {
 	store(region, off, &value, sizeof(value));
@@ -269,7 +280,7 @@ static void fault_close(struct region *region)
 }
 
 static const struct region_ops fault_ops = {
-	.write = fault_write, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
+	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
 	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .lock = fault_lock,
 	.is_locked = fault_is_locked, .close = fault_close,
 };

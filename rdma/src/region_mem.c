@@ -45,6 +45,7 @@ struct region_mem {
 	uint64_t map_len;
 	int fd;
 	persist_copy_fn copy;
+	persist_gather_fn gather;
 	uint64_t tag_done;
 	struct msync_helper helper;
 };
@@ -102,6 +103,13 @@ static void mem_write(struct region *region, uint64_t off, const void *src, size
 	struct region_mem *mem = mem_of(region);
 
 	mem->copy(mem->map + off, src, len);
+}
+
+static void mem_gather(struct region *region, uint64_t off, const struct gather *gather)
+{
+	struct region_mem *mem = mem_of(region);
+
+	mem->gather(mem->map + off, gather);
 }
 
 static int mem_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
@@ -265,8 +273,8 @@ static void mem_close(struct region *region)
 
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
 	{                                                                                                 \
-		.write = mem_write, .persist = persist_op, .poll = poll_op, .wait = wait_op, .flush = flush_op, \
-		.seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
+		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
+		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
 		.populate = mem_populate, .forget = mem_forget,                                               \
 		.lock = mem_lock, .is_locked = mem_is_locked, .close = mem_close                              \
 	}
@@ -373,6 +381,7 @@ int region_mem_open(const char *text, const struct uri *uri, enum region_access 
 		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
 
 		mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
+		mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
 		mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
 		mem->region.is_seal_durable = !is_msync;
 		if (is_msync && access != REGION_READ)

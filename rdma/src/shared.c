@@ -16,7 +16,6 @@
 
 #include "writer.h"
 
-#define SMALL_LEN 4096u
 #define SPIN_COUNT 500u
 
 struct farlog_shared {
@@ -25,8 +24,7 @@ struct farlog_shared {
 	uint64_t published_lsn __attribute__((aligned(64)));
 	uint64_t durable_lsn __attribute__((aligned(64)));
 	uint64_t flush __attribute__((aligned(64)));   /* lock word of the leader */
-	uint64_t large __attribute__((aligned(64)));   /* lock word of the one staging buffer for large records */
-	uint64_t user_count;
+	uint64_t user_count __attribute__((aligned(64)));
 	uint64_t is_closing;
 	uint64_t is_failed;
 	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
@@ -113,17 +111,8 @@ static void write_record(struct farlog_shared *shared, const struct farlog_entry
 	const struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t extent = reservation->place.end_lsn - reservation->place.record_lsn;
 
-	if (extent <= SMALL_LEN) {
-		uint8_t staging[SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-
-		writer_write(writer, &reservation->place, &reservation->header, entry, staging);
-	} else {
-		lock_word(&shared->large);
-		writer_write(writer, &reservation->place, &reservation->header, entry, writer->staging);
-		unlock_word(&shared->large);
-	}
+	writer_write(writer, &reservation->place, &reservation->header, entry);
 	writer->region->ops->seal(writer->region);
 }
 

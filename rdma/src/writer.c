@@ -103,9 +103,10 @@ void writer_header(const struct farlog_writer *writer, const struct ring_place *
 }
 
 void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
-	const struct farlog_entry *entry, uint8_t *staging)
+	const struct farlog_entry *entry)
 {
 	struct region *region = writer->region;
+	struct gather gather;
 
 	if (place->pad_len > 0) {
 		uint8_t pad[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
@@ -115,8 +116,8 @@ void writer_write(struct farlog_writer *writer, const struct ring_place *place, 
 		record_build_pad(&writer->identity, &pad_header, place->pad_len, pad);
 		region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - place->pad_len, pad, sizeof(pad));
 	}
-	record_build(&writer->identity, header, entry->key, entry->data, staging);
-	region->ops->write(region, LAYOUT_DATA_OFF + place->record_off, staging, place->end_lsn - place->record_lsn);
+	record_gather(&writer->identity, header, entry->key, entry->data, &gather);
+	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, &gather);
 }
 
 static void mark_pressure(struct farlog_writer *writer)
@@ -176,7 +177,7 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
+__attribute__((flatten)) int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
 	struct farlog_position *position)
 {
 	struct ring_place place;
@@ -195,7 +196,7 @@ int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry,
 	if (result != FARLOG_OK)
 		return result;
 	writer_header(writer, &place, entry, flags, ticks, &header);
-	writer_write(writer, &place, &header, entry, writer->staging);
+	writer_write(writer, &place, &header, entry);
 	writer_position(writer, &place, writer->ring.next_seq, position);
 	writer->last_lsn = place.record_lsn;
 	ring_advance(&writer->ring, &place);

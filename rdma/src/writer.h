@@ -29,7 +29,7 @@ struct farlog_writer {
 	uint8_t level;
 	uint8_t policy;
 	uint8_t wait;
-	uint8_t *staging;        /* one record, in the ring's own layout, 64-byte aligned */
+	uint8_t *staging;        /* key and payload of the standing claim, where they would lie in a record */
 	struct farlog_counters *counters;
 
 	uint64_t deadline_ns;
@@ -78,9 +78,9 @@ void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t
 void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
 	uint16_t flags, uint64_t ticks, struct record_header *header);
 
-/* writer_write -- PAD if one is needed, then the record, built in `staging`. */
+/* writer_write -- PAD if one is needed, then the record. */
 void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
-	const struct farlog_entry *entry, uint8_t *staging);
+	const struct farlog_entry *entry);
 
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
 unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,

@@ -1,0 +1,73 @@
+/* gather.h -- bytes that lie in several places and become whole lines of a region in one pass.
+ *
+ * A record goes from the caller's memory to the region without a copy in between: a copy that is stored and loaded again at
+ * once makes the loads wait until the stores have left the core, and those wait behind the non-temporal stores of the
+ * record before (measured: a third of an append's time). */
+#ifndef FARLOG_GATHER_H
+#define FARLOG_GATHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define GATHER_HEAD_COUNT 7u
+#define GATHER_HEAD_LEN (8u * GATHER_HEAD_COUNT)
+#define GATHER_TAIL_LEN 8u
+
+struct gather_piece {
+	const uint8_t *start;
+	uint64_t len;
+};
+
+/* head, then the two pieces without a hole, then zeros, then tail: `len` bytes in all, a multiple of 64. */
+struct gather {
+	uint64_t head[GATHER_HEAD_COUNT];
+	struct gather_piece piece[2];
+	uint64_t tail;
+	uint64_t len;
+};
+
+static inline uint64_t gather_load_word(const uint8_t *src)
+{
+	uint64_t word;
+
+	memcpy(&word, src, sizeof(word));
+	return word;
+}
+
+/* gather_word -- 8 bytes from `pos` on, counted from the end of the head; beyond the pieces there are zeros. Built by shifting, not in memory. */
+static inline uint64_t gather_word(const struct gather *gather, uint64_t pos)
+{
+	uint64_t first_len = gather->piece[0].len;
+	uint64_t body_len = first_len + gather->piece[1].len;
+	uint64_t word = 0;
+
+	if (pos + 8 <= first_len)
+		return gather_load_word(gather->piece[0].start + pos);
+	if (pos >= first_len && pos + 8 <= body_len)
+		return gather_load_word(gather->piece[1].start + (pos - first_len));
+	for (unsigned i = 0; i < 8 && pos + i < body_len; i++) {
+		uint64_t at = pos + i;
+		uint8_t byte = at < first_len ? gather->piece[0].start[at] : gather->piece[1].start[at - first_len];
+
+		word |= (uint64_t)byte << (8 * i);
+	}
+	return word;
+}
+
+/* gather_copy -- plainly, by memcpy. A piece may already lie in its place. */
+static inline void gather_copy(uint8_t *dst, const struct gather *gather)
+{
+	uint8_t *place = dst + GATHER_HEAD_LEN;
+
+	memcpy(dst, gather->head, GATHER_HEAD_LEN);
+	for (unsigned i = 0; i < 2; i++) {
+		if (gather->piece[i].len > 0 && gather->piece[i].start != place)
+			memcpy(place, gather->piece[i].start, gather->piece[i].len);
+		place += gather->piece[i].len;
+	}
+	memset(place, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - place));
+	memcpy(dst + gather->len - GATHER_TAIL_LEN, &gather->tail, GATHER_TAIL_LEN);
+}
+
+#endif
