@@ -202,8 +202,10 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 	result := C.farlog_append_batch(w.handle, unsafe.SliceData(batch), C.size_t(len(batch)), deadlineOf(deadline),
 		unsafe.SliceData(placed), &doneCount, &submittedCount)
 	w.pinner.Unpin()
-	clear(batch)                                              // a smaller batch after this one must not carry pointers that are no longer pinned, not even beyond its end
-	for i := range min(int(submittedCount)+1, len(entries)) { // of the first that was refused: the epoch that fenced
+	// A smaller batch after this one must not carry pointers that are no longer pinned, not even beyond its end.
+	clear(batch)
+	// One more than was submitted: the position of the first that was refused names the epoch that fenced.
+	for i := range min(int(submittedCount)+1, len(entries)) {
 		positions[i] = positionOf(&placed[i])
 	}
 	return int(doneCount), int(submittedCount), hotError(result)
