@@ -28,7 +28,7 @@ bench:
 
 soak:
 	@scripts/setup.sh build ctest
-	@rdma/test/run.sh soak "$(CRASHES)" $(SEED)
+	@CRASHES="$(CRASHES)" $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
 
 fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)

@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dir=$(mktemp -d)
+mkdir -p build
+dir=$(mktemp -d build/examples-XXXXXX) # not /tmp: that may be tmpfs, which cannot be persistent
 trap 'rm -rf "$dir"' EXIT
 passed=0
 failed=0
@@ -19,7 +20,7 @@ expect() {
 }
 
 cc -std=gnu11 -D_GNU_SOURCE -O2 -Irdma/include -Irdma/src rdma/examples/01-append.c rdma/src/*.c -o "$dir/append-c" -lpthread
-go build -o "$dir/append-go" ./examples/append
+CGO_ENABLED=1 go build -o "$dir/append-go" ./examples/append
 for language in c go; do
 	expect "$dir/append-$language" "mem:$dir/ring-$language"
 	expect "$dir/append-$language" "mem:$dir/ring-$language"

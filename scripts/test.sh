@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export CGO_ENABLED=1 # a machine may have it off by default; what must do without it is built so below
 logs=build/test
 mkdir -p "$logs"
 start=$SECONDS
@@ -22,7 +23,7 @@ go_tests() {
 stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
 stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain && echo "--- PASS: vet"; }
 stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$); }
-stage_race() { CGO_ENABLED=1 go_tests -race -short "${race_packages[@]}"; }
+stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
 stage_e2e() { go_tests -count=1 $(go list ./... | grep "/e2e$"); }
 stage_fuzz() { scripts/fuzz.sh 10s; }
@@ -35,10 +36,13 @@ stage_pure() {
 	echo "--- PASS: builds without cgo"
 }
 
-# tally LOG -- "N passed, N failed": the log's own last word when it has one, else its Go tests.
+# tally LOG -- "N passed, N failed", summed over the log's own lines of that form, or over its Go tests.
 tally() {
-	grep -E '[0-9]+ passed, [0-9]+ failed' "$1" | tail -1 | grep -oE '[0-9]+ passed, [0-9]+ failed.*' && return
-	echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed"
+	if grep -qE '[0-9]+ passed, [0-9]+ failed' "$1"; then
+		grep -oE '[0-9]+ passed, [0-9]+ failed' "$1" | awk '{p += $1; f += $3} END {print p " passed, " f " failed"}'
+	else
+		echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed"
+	fi
 }
 
 report_failure() {
