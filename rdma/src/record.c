@@ -48,7 +48,7 @@ static int epoch_fits(const struct record_cursor *cursor, const struct record_he
 	if (MUTANT(EPOCH_ORDER_UNCHECKED))
 		return header->epoch <= cursor->epoch_max;
 	if (header->epoch == cursor->epoch)
-		return header->epoch != 0;
+		return header->epoch != 0 && header->epoch <= cursor->epoch_max;
 	return header->epoch > cursor->epoch && header->epoch <= cursor->epoch_max &&
 		(header->flags & (RECORD_FLAG_EPOCH | RECORD_FLAG_PAD)) != 0;
 }
