@@ -97,8 +97,8 @@ static void gather_nt(uint8_t *dst, const struct gather *gather)
 
 	for (; pos < first_len && pos + 8 < end; pos += 16)
 		stream_pair(body + pos, gather_word(gather, pos), gather_word(gather, pos + 8));
-	for (const uint8_t *from = gather->piece[1].start - first_len; pos + 16 <= body_len; pos += 16)
-		_mm_stream_si128((__m128i *)(body + pos), _mm_loadu_si128((const __m128i *)(from + pos)));
+	for (; pos + 16 <= body_len; pos += 16)
+		_mm_stream_si128((__m128i *)(body + pos), _mm_loadu_si128((const __m128i *)(gather->piece[1].start + (pos - first_len))));
 	for (; pos + 8 < end; pos += 16)
 		stream_pair(body + pos, gather_word(gather, pos), gather_word(gather, pos + 8));
 	if (end > 0)
