@@ -74,13 +74,13 @@ void oracle_submitted(struct oracle *oracle, const struct farlog_entry *entry, u
 	const struct farlog_position *position)
 {
 	struct oracle_record *record = &oracle->records[oracle->record_count];
-	const struct oracle_record *before = record - 1;
+	const struct oracle_record *before = oracle->record_count > 0 ? record - 1 : NULL;
 
 	if (oracle->record_count == ORACLE_RECORD_MAX) {
 		oracle_fail(oracle, "the test's own table of records is full");
 		return;
 	}
-	if (oracle->record_count > 0 && (position->epoch < before->epoch ||
+	if (before != NULL && (position->epoch < before->epoch ||
 		(position->epoch == before->epoch && (position->lsn < before->end_lsn || position->seq != before->seq + 1))))
 		oracle_fail(oracle, "record (epoch %u, lsn %lu, seq %lu) was given a place at or before (epoch %u, lsn %lu..%lu, seq %lu)",
 			position->epoch, position->lsn, position->seq, before->epoch, before->lsn, before->end_lsn, before->seq);
@@ -212,12 +212,13 @@ static bool is_content_right(const struct oracle_record *record, const uint8_t *
 static int64_t check_record(struct oracle *oracle, const struct header *header, const uint8_t *bytes)
 {
 	int64_t index = oracle_find(oracle, header->epoch, header->lsn);
-	struct oracle_record *record = &oracle->records[index];
+	struct oracle_record *record;
 
 	if (index < 0) {
 		oracle_fail(oracle, "INVENTED: (epoch %u, lsn %lu, seq %lu) was never submitted", header->epoch, header->lsn, header->seq);
 		return -1;
 	}
+	record = &oracle->records[index];
 	if (record->seq != header->seq || record->len != header->payload_len || record->key_len != header->key_len ||
 		record->class_id != header->class_id || !is_content_right(record, bytes + 56))
 		oracle_fail(oracle, "TORN: (epoch %u, lsn %lu, seq %lu) differs from what was submitted", header->epoch, header->lsn,
@@ -253,10 +254,9 @@ static void check_place(struct oracle *oracle, const struct header *header)
 
 static void store(struct oracle *oracle, const struct header *header, int64_t index)
 {
-	const struct oracle_entry *last = &oracle->entries[oracle->entry_count - 1];
+	const struct oracle_entry *last = oracle->entry_count > 0 ? &oracle->entries[oracle->entry_count - 1] : NULL;
 
-	if (oracle->entry_count > 0 &&
-		(header->epoch < last->epoch || (header->epoch == last->epoch && header->lsn <= last->lsn)))
+	if (last != NULL && (header->epoch < last->epoch || (header->epoch == last->epoch && header->lsn <= last->lsn)))
 		return; /* the store has it */
 	check_place(oracle, header);
 	if (oracle->entry_count == ORACLE_RECORD_MAX * 2) {

@@ -1,4 +1,7 @@
+#include <stdlib.h>
+
 #include "persist.h"
+#include "record.h"
 #include "unit.h"
 
 static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT,
@@ -24,6 +27,44 @@ static void persist__every_method_copies_exactly(void **state)
 			assert_int_equal(dst[63], 0xEE);
 			assert_int_equal(dst[64 + len], 0xEE);
 		}
+	}
+}
+
+/* Pieces of every length and alignment, in blocks of exactly their size, so that a byte read beyond them is seen. */
+static void persist__every_method_gathers_exactly(void **state)
+{
+	static const struct record_identity identity = {.salt = 0x0123456789ABCDEFull, .capacity = 1 << 20, .align = 64,
+		.record_len_max = 4096};
+	static uint8_t expected[4096] __attribute__((aligned(64)));
+	static uint8_t dst[4096 + 128] __attribute__((aligned(64)));
+
+	(void)state;
+	for (unsigned i = 0; i < 4000; i++) {
+		enum farlog_flush_method method = methods[i % (sizeof(methods) / sizeof(methods[0]))];
+		struct record_header header = {.lsn = unit_random(), .seq = unit_random(), .key_len = (uint16_t)unit_below(i % 3 ? 40 : 300),
+			.payload_len = (uint32_t)unit_below(i % 5 ? 200 : 3000), .epoch = 3};
+		unsigned shift = (unsigned)unit_below(8);
+		uint8_t *key = header.key_len > 0 ? malloc(header.key_len) : NULL;
+		uint8_t *block = header.payload_len > 0 ? malloc(header.payload_len + shift) : NULL;
+		const uint8_t *payload = block != NULL ? block + shift : NULL;
+		struct gather gather;
+
+		for (unsigned at = 0; at < header.key_len; at++)
+			key[at] = (uint8_t)unit_random();
+		for (unsigned at = 0; at < header.payload_len; at++)
+			block[shift + at] = (uint8_t)unit_random();
+		record_gather(&identity, &header, key, payload, &gather);
+		record_build(&identity, &header, key, payload, expected);
+		if (persist_is_supported(method)) {
+			memset(dst, 0xEE, sizeof(dst));
+			persist_gather(method)(dst + 64, &gather);
+			persist_fence();
+			assert_memory_equal(dst + 64, expected, gather.len);
+			assert_int_equal(dst[63], 0xEE);
+			assert_int_equal(dst[64 + gather.len], 0xEE);
+		}
+		free(key);
+		free(block);
 	}
 }
 
@@ -62,6 +103,7 @@ static void persist__range_of_any_length(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(persist__every_method_copies_exactly),
+	cmocka_unit_test(persist__every_method_gathers_exactly),
 	cmocka_unit_test(persist__fastest_is_a_supported_flush),
 	cmocka_unit_test(persist__names_both_ways),
 	cmocka_unit_test(persist__range_of_any_length),
