@@ -8,6 +8,7 @@
  * is; the flush state of the writer by the holder of `flush`. */
 #include <linux/futex.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@
 #include "writer.h"
 
 #define SPIN_COUNT 500u
+#define YIELD_COUNT 50u
 
 struct farlog_shared {
 	struct farlog_writer *writer;
@@ -30,9 +32,21 @@ struct farlog_shared {
 	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
 };
 
-static void yield_core(void)
+static void nap(void)
 {
 	nanosleep(&(struct timespec){0, 1}, NULL);
+}
+
+/* pause_turn -- the spins-th look at a word that another thread will change soon. Naps come late, because two threads that take
+ * turns and both nap would find each other asleep at every record for as long as they run (measured: 62 us a record). */
+static void pause_turn(unsigned spins)
+{
+	if (spins % SPIN_COUNT != 0)
+		cpu_relax();
+	else if (spins / SPIN_COUNT <= YIELD_COUNT)
+		sched_yield(); /* whoever we wait for may want this core */
+	else
+		nap();
 }
 
 /* lock_word -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. */
@@ -41,10 +55,7 @@ static void lock_word(uint64_t *word)
 	for (unsigned spins = 1;; spins++) {
 		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
 			return;
-		if (spins % SPIN_COUNT == 0)
-			yield_core();
-		else
-			cpu_relax();
+		pause_turn(spins);
 	}
 }
 
@@ -122,12 +133,8 @@ static void publish(struct farlog_shared *shared, const struct reservation *rese
 	struct farlog_writer *writer = shared->writer;
 	uint64_t now_ticks;
 
-	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++) {
-		if (spins % SPIN_COUNT == 0)
-			yield_core();
-		else
-			cpu_relax();
-	}
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++)
+		pause_turn(spins);
 	now_ticks = clock_ticks();
 	if (writer->region->is_seal_durable) {
 		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
@@ -358,7 +365,7 @@ int farlog_shared_close(farlog_shared *shared)
 		return FARLOG_OK;
 	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
-		yield_core();
+		nap();
 	if (shared->writer->region->is_seal_durable)
 		shared->writer->durable_lsn = shared->durable_lsn;
 	shared->writer->is_failed |= shared->is_failed != 0;
