@@ -57,17 +57,24 @@ check_ctest() {
 	need ninja ninja-build
 	need g++ g++
 	need pkg-config pkg-config
-	need clang clang
+	check_clang
 	need_file '/usr/include/cmocka.h' libcmocka-dev
-	need_file '/usr/lib*/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*' "$(clang_runtime)"
 	need_file '/usr/lib/gcc/*/*/libasan.so' gcc
 }
 
-# clang_runtime -- its package carries clang's major version in its name.
-clang_runtime() {
-	local version
+# check_clang -- the first clang that rdma/test/run.sh would take must have its runtimes, a package of its own with clang's
+# major version in its name. Where there is no clang at all, the distribution's.
+check_clang() {
+	local candidate version
+	for candidate in clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
+		command -v "$candidate" >/dev/null || continue
+		version=$("$candidate" -dumpversion)
+		compgen -G "$("$candidate" -print-resource-dir)/lib/*/libclang_rt.fuzzer*" >/dev/null ||
+			missing+=("libclang-rt-${version%%.*}-dev")
+		return 0
+	done
 	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1)
-	echo "libclang-rt-${version:-14}-dev"
+	missing+=(clang "libclang-rt-${version:-14}-dev")
 }
 
 install_missing() {
@@ -83,8 +90,8 @@ install_missing() {
 	rm -f "$log"
 }
 
-refresh_lists_for() {
-	command -v clang >/dev/null && return
+# refresh_lists -- a fresh machine knows no package before this, not even which clang is its own.
+refresh_lists() {
 	command -v apt-get >/dev/null || return 0
 	[ -n "$(apt-cache depends clang 2>/dev/null)" ] || as_root apt-get update -qq >/dev/null 2>&1 </dev/null || true
 }
@@ -92,7 +99,7 @@ refresh_lists_for() {
 for part in "$@"; do
 	case "$part" in
 	build) check_go && check_cc ;;
-	ctest) refresh_lists_for clang && check_ctest ;;
+	ctest) refresh_lists && check_ctest ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
 	*) die "unknown part \"$part\"; expected build, ctest or proto" ;;
 	esac
