@@ -33,7 +33,7 @@ configure() {
 	fi
 }
 
-# make NAME TARGET... -- builds; shows the output only when it fails or warns.
+# make_targets NAME TARGET... -- builds; shows the output only when it fails or warns.
 make_targets() {
 	name=$1
 	shift
@@ -116,14 +116,16 @@ part_fuzz() {
 	clang=$(find_clang) || { echo "fuzz: skipped: clang is missing (libFuzzer comes with it)"; return; }
 	CC=$clang configure fuzz -Dfuzz=true -Db_lundef=false && make_targets fuzz test/fuzz_record test/fuzz_ring || { fail fuzz; return; }
 	passed=0
+	failed_fuzz=0
+	fuzz_pids=
 	for target in record ring; do
 		mkdir -p "$scratch/corpus-$target"
 		"$build/fuzz/test/fuzz_$target" -max_total_time="$fuzz_seconds" -max_len=12000 -artifact_prefix="$scratch/" \
 			"$scratch/corpus-$target" "$root/rdma/test/fuzz/corpus/$target" >"$scratch/fuzz-$target.log" 2>&1 &
+		fuzz_pids="$fuzz_pids $!"
 	done
-	failed_fuzz=0
-	for job in $(jobs -p); do
-		if wait "$job"; then passed=$((passed + 1)); else failed_fuzz=$((failed_fuzz + 1)); fi
+	for pid in $fuzz_pids; do
+		if wait "$pid"; then passed=$((passed + 1)); else failed_fuzz=$((failed_fuzz + 1)); fi
 	done
 	for target in record ring; do
 		grep -E '^Done|ERROR|SUMMARY|Base64' "$scratch/fuzz-$target.log" | sed "s/^/fuzz: $target: /"
