@@ -15,6 +15,7 @@ enum farlog_mutant {
 	MUTANT_EPOCH_NOT_PERSISTED = 6,
 	MUTANT_EPOCH_ORDER_UNCHECKED = 7,
 	MUTANT_RECOVERY_NO_FLUSH = 8,
+	MUTANT_HEAD_FLUSHED_EARLY = 9, /* an opening writer believes a head that nobody has flushed yet */
 };
 
 #ifdef FARLOG_FAULT

@@ -104,6 +104,12 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (!head_load(writer->region, &writer->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run: farlog dump '%s'", uri, uri);
+	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be written, so it is
+	 * made durable now: after it was read, for a flush before would miss it. Should the drain have gone on meanwhile, then by way of a
+	 * higher head that it did flush. */
+	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
+		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "flush head of ring \"%s\"", uri);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
@@ -224,12 +230,15 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 
 static int check_config(const char *uri, const struct farlog_writer_config *config, struct farlog_error *error)
 {
+	uint32_t warn_percent = config->warn_percent ? config->warn_percent : WARN_PERCENT;
+	uint32_t alarm_percent = config->alarm_percent ? config->alarm_percent : ALARM_PERCENT;
+
 	if (config->policy > FARLOG_POLICY_REJECT || config->wait > FARLOG_WAIT_SPIN)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": policy %u or wait %u is not one of those in farlog.h", uri,
 			config->policy, config->wait);
-	if (config->warn_percent > 100 || config->alarm_percent > 100)
-		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": warn %u%% and alarm %u%% must not be above 100", uri,
-			config->warn_percent, config->alarm_percent);
+	if (warn_percent > alarm_percent || alarm_percent > 100)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": warn %u%% and alarm %u%%: expected warn <= alarm <= 100", uri,
+			warn_percent, alarm_percent);
 	return FARLOG_OK;
 }
 
