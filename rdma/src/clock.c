@@ -21,14 +21,21 @@
 
 struct clock_anchor clock_anchor;
 
-static struct {
-	pthread_mutex_t mutex; /* guards the counter of users and the thread's start and stop; never on the append path */
-	pthread_cond_t stop;
+/* One run of the sampler thread. A new run may start while the last one is still on its way out. */
+struct sampler_run {
 	pthread_t thread;
+	bool is_stopping; /* guarded by the mutex */
+	uint64_t base_ticks;
+	uint64_t base_raw_ns;
+};
+
+static struct {
+	pthread_mutex_t mutex; /* guards all of this and the anchor's stores; never taken on the append path */
+	pthread_cond_t stop;   /* on CLOCK_MONOTONIC: a step of UTC must not keep the sampler asleep */
+	struct sampler_run *run;
 	unsigned user_count;
-	bool is_stopping;
 	int phc_fd;
-} sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .stop = PTHREAD_COND_INITIALIZER, .phc_fd = -1};
+} sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .phc_fd = -1};
 
 static uint64_t timespec_ns(const struct timespec *time)
 {
@@ -113,18 +120,19 @@ static void publish(uint64_t ticks, uint64_t utc_ns, uint64_t rate_q32, uint64_t
 	atomic_store_release(&clock_anchor.version, version + 2);
 }
 
-/* The counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two samples. */
-struct rate_base {
+/* rate_since -- the counter's rate against the undisturbed hardware clock: CLOCK_REALTIME may step between two samples. */
+static uint64_t rate_since(struct sampler_run *run)
+{
 	uint64_t ticks;
 	uint64_t raw_ns;
-};
-
-static uint64_t rate_since(const struct rate_base *base, struct rate_base *now)
-{
 	uint64_t width;
+	uint64_t rate_q32;
 
-	read_pair(CLOCK_MONOTONIC, &now->ticks, &now->raw_ns, &width);
-	return (uint64_t)(((unsigned __int128)(now->raw_ns - base->raw_ns) << 32) / (now->ticks - base->ticks));
+	read_pair(CLOCK_MONOTONIC, &ticks, &raw_ns, &width);
+	rate_q32 = (uint64_t)(((unsigned __int128)(raw_ns - run->base_raw_ns) << 32) / (ticks - run->base_ticks));
+	run->base_ticks = ticks;
+	run->base_raw_ns = raw_ns;
+	return rate_q32;
 }
 
 static void sample(uint64_t rate_q32, bool is_first)
@@ -146,56 +154,74 @@ static void sample(uint64_t rate_q32, bool is_first)
 	publish(ticks, utc_ns, rate_q32, error_ns);
 }
 
-static void sleep_ns(long duration_ns)
-{
-	struct timespec duration = {0, duration_ns};
-
-	nanosleep(&duration, NULL);
-}
-
 static void *sample_loop(void *context)
 {
-	struct rate_base base = *(struct rate_base *)context;
-	struct rate_base now;
+	struct sampler_run *run = context;
 
-	free(context);
 	pthread_mutex_lock(&sampler.mutex);
-	while (!sampler.is_stopping) {
+	while (!run->is_stopping) {
 		struct timespec until;
 
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += SAMPLE_INTERVAL_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
-		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) == ETIMEDOUT) {
-			sample(rate_since(&base, &now), false);
-			base = now;
-		}
+		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) == ETIMEDOUT)
+			sample(rate_since(run), false);
 	}
 	pthread_mutex_unlock(&sampler.mutex);
 	return NULL;
 }
 
-static int start_thread(void)
+static void make_condition(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&sampler.stop, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+static int open_phc(void)
 {
 	const char *phc = getenv("FARLOG_CLOCK_PHC");
-	struct rate_base *base = malloc(sizeof(*base));
-	struct rate_base now;
-	uint64_t width;
-	int failure;
 
-	if (base == NULL)
-		return ENOMEM;
-	if (phc != NULL)
-		sampler.phc_fd = open(phc, O_RDONLY | O_CLOEXEC);
-	read_pair(CLOCK_MONOTONIC, &base->ticks, &base->raw_ns, &width);
-	sleep_ns(FIRST_INTERVAL_NS);
-	sample(rate_since(base, &now), true);
-	sampler.is_stopping = false;
-	failure = pthread_create(&sampler.thread, NULL, sample_loop, base);
-	if (failure != 0)
-		free(base);
-	return failure;
+	if (phc == NULL)
+		return 0;
+	sampler.phc_fd = open(phc, O_RDONLY | O_CLOEXEC);
+	return sampler.phc_fd < 0 ? errno : 0;
+}
+
+static void close_phc(void)
+{
+	if (sampler.phc_fd >= 0)
+		close(sampler.phc_fd);
+	sampler.phc_fd = -1;
+}
+
+static int start_run(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct timespec first = {0, FIRST_INTERVAL_NS};
+	struct sampler_run *run = calloc(1, sizeof(*run));
+	uint64_t width;
+	int failure = run == NULL ? ENOMEM : open_phc();
+
+	pthread_once(&once, make_condition);
+	if (failure == 0) {
+		read_pair(CLOCK_MONOTONIC, &run->base_ticks, &run->base_raw_ns, &width);
+		nanosleep(&first, NULL);
+		sample(rate_since(run), true);
+		failure = pthread_create(&run->thread, NULL, sample_loop, run);
+	}
+	if (failure != 0) {
+		close_phc();
+		free(run);
+		return failure;
+	}
+	sampler.run = run;
+	return 0;
 }
 
 int clock_start(void)
@@ -204,7 +230,7 @@ int clock_start(void)
 
 	pthread_mutex_lock(&sampler.mutex);
 	if (sampler.user_count == 0)
-		failure = start_thread();
+		failure = start_run();
 	if (failure == 0)
 		sampler.user_count++;
 	pthread_mutex_unlock(&sampler.mutex);
@@ -213,19 +239,18 @@ int clock_start(void)
 
 void clock_stop(void)
 {
-	bool is_last;
+	struct sampler_run *run = NULL;
 
 	pthread_mutex_lock(&sampler.mutex);
-	is_last = --sampler.user_count == 0;
-	if (is_last) {
-		sampler.is_stopping = true;
-		pthread_cond_signal(&sampler.stop);
+	if (--sampler.user_count == 0) {
+		run = sampler.run;
+		run->is_stopping = true;
+		close_phc();
+		pthread_cond_broadcast(&sampler.stop);
 	}
 	pthread_mutex_unlock(&sampler.mutex);
-	if (!is_last)
+	if (run == NULL)
 		return;
-	pthread_join(sampler.thread, NULL);
-	if (sampler.phc_fd >= 0)
-		close(sampler.phc_fd);
-	sampler.phc_fd = -1;
+	pthread_join(run->thread, NULL);
+	free(run);
 }

@@ -81,4 +81,12 @@ static inline uint64_t clock_elapsed_ns(uint64_t ticks)
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);
 
+/* clock_after_ns -- the monotonic time that is duration_ns from now; UINT64_MAX, never, where the sum does not fit. */
+static inline uint64_t clock_after_ns(uint64_t duration_ns)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	return duration_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + duration_ns;
+}
+
 #endif
