@@ -4,8 +4,9 @@
  * (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed record is
  * durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
  *
- * Owners: ring, counters, last_lsn and fence state by the holder of `reserve`; `published_lsn` by the thread whose turn it
- * is; the flush state of the writer by the holder of `flush`. */
+ * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
+ * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
+ * held across a flush, `reserve` never. All other counters are added to atomically. */
 #include <linux/futex.h>
 #include <limits.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "err.h"
 #include "writer.h"
 
 #define SPIN_COUNT 500u
@@ -59,6 +61,17 @@ static void lock_word(uint64_t *word)
 	}
 }
 
+/* lock_until -- as lock_word, for a lock that is held across a flush. False: the time has come. */
+static bool lock_until(uint64_t *word, uint64_t until_ns)
+{
+	while (!atomic_swap_if(word, 0, 1)) {
+		if (clock_monotonic_ns() >= until_ns)
+			return false;
+		nap();
+	}
+	return true;
+}
+
 static void unlock_word(uint64_t *word)
 {
 	atomic_store_release(word, 0);
@@ -81,13 +94,13 @@ struct reservation {
 static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
 {
 	memset(position, 0, sizeof(*position));
-	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
+	position->epoch = result == FARLOG_FENCED ? (uint32_t)atomic_load_relaxed(&writer->fenced_epoch) : writer->epoch;
 	if (result == FARLOG_FULL)
-		atomic_bump(&writer->counters->full_count, 1);
+		atomic_add(&writer->counters->full_count, 1);
 	if (result == FARLOG_FENCED)
-		atomic_bump(&writer->counters->fenced_count, 1);
+		atomic_add(&writer->counters->fenced_count, 1);
 	if (result == FARLOG_TOO_LARGE)
-		atomic_bump(&writer->counters->too_large_count, 1);
+		atomic_add(&writer->counters->too_large_count, 1);
 	return result;
 }
 
@@ -111,8 +124,6 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
 		ring_advance(&writer->ring, &reservation->place);
 		writer_account(writer, (uint64_t)entry->len + entry->key_len, 0);
-	} else {
-		refuse(writer, result, &reservation->position);
 	}
 	unlock_word(&shared->reserve);
 	return result;
@@ -238,24 +249,21 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 
 	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
 		result = reserve(shared, entry, &reservation);
-	*position = reservation.position;
 	if (result != FARLOG_OK)
-		return result;
+		return refuse(writer, result, position);
+	*position = reservation.position;
 	write_record(shared, entry, &reservation);
 	publish(shared, &reservation, start_ticks);
 	if (!writer->region->is_seal_durable) {
 		/* What waiting for room has used up of the deadline is gone. */
-		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_monotonic_ns() + deadline.duration_ns;
+		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
 
 		result = settle(shared, position->end_lsn, until_ns);
 		if (result != FARLOG_OK) {
 			atomic_add(&writer->counters->unknown_count, 1);
 			return result;
 		}
-		/* Other threads count here too: only the flush lock's holder may bump. */
-		lock_word(&shared->flush);
-		stats_latency(writer->counters, clock_elapsed_ns(clock_ticks() - start_ticks));
-		unlock_word(&shared->flush);
+		stats_latency_shared(writer->counters, clock_elapsed_ns(clock_ticks() - start_ticks));
 	}
 	position->level = writer->level;
 	return FARLOG_OK;
@@ -302,7 +310,7 @@ int farlog_shared_open(const char *uri, const struct farlog_writer_config *confi
 	shared = aligned_alloc(64, sizeof(*shared));
 	if (shared == NULL) {
 		farlog_writer_close(writer);
-		return FARLOG_NO_MEMORY;
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open ring \"%s\": out of memory", uri);
 	}
 	memset(shared, 0, sizeof(*shared));
 	shared->writer = writer;
@@ -315,7 +323,7 @@ int farlog_shared_open(const char *uri, const struct farlog_writer_config *confi
 int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns;
+	uint64_t until_ns = clock_after_ns(deadline_ns != 0 ? deadline_ns : writer->deadline_ns);
 	uint64_t published_lsn;
 	int result = FARLOG_NOT_FOUND;
 
@@ -325,16 +333,21 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 	/* Beyond this nobody has been given a position yet, and what lies there may be half written: resolve must not flush it. */
 	published_lsn = atomic_load_acquire(&shared->published_lsn);
 	if (lsn < published_lsn)
-		result = settle(shared, published_lsn, clock_monotonic_ns() + duration_ns);
+		result = settle(shared, published_lsn, until_ns);
+	/* The leader may be inside a flush for longer than we may wait; appenders must not wait with us. */
+	if (!lock_until(&shared->flush, until_ns)) {
+		leave(shared);
+		return FARLOG_UNKNOWN;
+	}
 	lock_word(&shared->reserve);
-	lock_word(&shared->flush);
 	if (writer->region->is_seal_durable)
 		atomic_store_relaxed(&writer->durable_lsn, atomic_load_acquire(&shared->durable_lsn));
 	/* Everything below the shared durable position is settled: resolve finds it so without a flush of its own. */
 	if (lsn < published_lsn && (result == FARLOG_OK || lsn < atomic_load_acquire(&shared->durable_lsn)))
 		result = farlog_resolve(writer, lsn, deadline_ns, position);
-	unlock_word(&shared->flush);
 	unlock_word(&shared->reserve);
+	unlock_word(&shared->flush);
+	ring_bell(shared);
 	leave(shared);
 	return result;
 }

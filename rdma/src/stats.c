@@ -55,7 +55,8 @@ static int make_file(const char *path, struct counter_file **file)
 	int fd;
 
 	snprintf(fresh, sizeof(fresh), "%s.%ld", path, (long)getpid());
-	fd = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	unlink(fresh); /* the directory is open to all users: never follow or reuse what lies there under our name */
+	fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return errno;
 	if (posix_fallocate(fd, 0, sizeof(**file)) == 0)
@@ -88,6 +89,9 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777); /* past the umask: writers of all users */
 	counters_path(directory, ring_uuid, path);
 	failure = make_file(path, &file);
+	/* Another user wrote to this ring before, and the directory is sticky. Counters must not cost anybody his log. */
+	if (failure == EPERM || failure == EACCES)
+		return map_private(counters, error);
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure,
 			"make counters file \"%s\" (an empty counters directory keeps them private)", path);

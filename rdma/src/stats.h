@@ -7,7 +7,8 @@
 #include "atomics.h"
 #include "farlog/farlog.h"
 
-/* stats_open -- map the counters of a ring for writing, zeroed. directory: as in struct farlog_writer_config. */
+/* stats_open -- map the counters of a ring for writing, zeroed. directory: as in struct farlog_writer_config. They stay private to
+ * the process where the directory or the last writer's file belongs to another user. */
 int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
 	struct farlog_error *error);
 void stats_close(struct farlog_counters *counters);
@@ -33,6 +34,15 @@ static inline void stats_latency(struct farlog_counters *counters, uint64_t late
 	atomic_bump(&counters->latency_bucket[stats_bucket(latency_ns)], 1);
 	if (latency_ns > atomic_load_relaxed(&counters->latency_max_ns))
 		atomic_store_relaxed(&counters->latency_max_ns, latency_ns);
+}
+
+/* stats_latency_shared -- the same from several threads. */
+static inline void stats_latency_shared(struct farlog_counters *counters, uint64_t latency_ns)
+{
+	atomic_add(&counters->latency_count, 1);
+	atomic_add(&counters->latency_sum_ns, latency_ns);
+	atomic_add(&counters->latency_bucket[stats_bucket(latency_ns)], 1);
+	atomic_raise(&counters->latency_max_ns, latency_ns);
 }
 
 #endif

@@ -20,7 +20,7 @@ bool deadline_pause(struct deadline *deadline, const struct farlog_writer *write
 	uint64_t now_ns;
 
 	if (deadline->at_ns == 0) {
-		deadline->at_ns = clock_monotonic_ns() + deadline->duration_ns;
+		deadline->at_ns = clock_after_ns(deadline->duration_ns);
 		return true;
 	}
 	deadline->pauses++;
@@ -49,7 +49,7 @@ bool writer_is_fenced(struct farlog_writer *writer)
 
 	if (__builtin_expect(epoch_min <= writer->epoch, 1))
 		return false;
-	writer->fenced_epoch = epoch_min;
+	atomic_store_relaxed(&writer->fenced_epoch, epoch_min);
 	return true;
 }
 
