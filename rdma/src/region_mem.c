@@ -128,7 +128,7 @@ static int mem_persist(struct region *region, const struct region_span *spans, u
 static int bar_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	mem_persist(region, spans, span_count, tag);
-	region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+	atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
 	return FARLOG_OK;
 }
 
@@ -178,12 +178,12 @@ static int mem_flush(struct region *region, uint64_t off, uint64_t len)
 	if (region->contract.flush_method != FARLOG_FLUSH_NONE)
 		persist_range(mem->map + off, len);
 	if (mem->region.contract.is_read_back)
-		region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
 	return FARLOG_OK;
 }
 
 /* After a failed write-back the kernel calls the pages clean although the disk never got them; a store to each makes
- * them dirty again. Nobody else stores here meanwhile: the caller holds the writer's lock, or is the drain at its own slots. */
+ * them dirty again. The store changes nothing and is atomic, so that whoever stores beside it loses nothing. */
 static int msync_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_mem *mem = mem_of(region);
@@ -197,7 +197,7 @@ static void mem_seal(struct region *region)
 {
 	persist_fence();
 	if (region->is_load_slow)
-		region->fence_seen = region_load_word(region, LAYOUT_FENCE_OFF);
+		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
 }
 
 static void mem_read(struct region *region, uint64_t off, void *dst, size_t len)
@@ -305,9 +305,14 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 {
 	int flags = access == REGION_READ ? O_RDONLY : O_RDWR;
 	struct stat info;
+	bool is_made = false;
 	int failure;
 
-	*fd = open(uri->path, flags | O_CLOEXEC | (access == REGION_CREATE ? O_CREAT : 0), 0640);
+	*fd = open(uri->path, flags | O_CLOEXEC);
+	if (*fd < 0 && errno == ENOENT && access == REGION_CREATE) {
+		is_made = true;
+		*fd = open(uri->path, flags | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
+	}
 	if (*fd < 0)
 		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
 	if (access != REGION_CREATE || fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
@@ -318,7 +323,9 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 	if (failure == 0)
 		return FARLOG_OK;
 	close(*fd);
-	unlink(uri->path);
+	*fd = -1;
+	if (is_made)
+		unlink(uri->path);
 	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
 }
 

@@ -66,8 +66,8 @@ static void set_kind(struct farlog_contract *contract, enum farlog_region_kind k
 	contract->flush_method = default_flush(kind);
 }
 
-/* set_flush -- honour ?flush=. A method that does not fit the memory is refused: msync is the only one that reaches the
- * disk behind a page cache, and the only one that means nothing elsewhere. */
+/* set_flush -- honour ?flush=. A method that does not reach the media lowers the level, openly: msync is the only one that
+ * reaches the disk behind a page cache, and the only one that means nothing elsewhere. */
 static int set_flush(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error)
 {

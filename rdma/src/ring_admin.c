@@ -14,6 +14,7 @@
 #define ALIGN_DEFAULT 64u
 #define RECORD_LEN_DEFAULT (1u << 20)
 #define ZERO_CHUNK_LEN (64u << 10)
+#define FENCE_STEP_MAX 65536u
 
 static uint64_t utc_now_ns(void)
 {
@@ -64,10 +65,10 @@ static int check_present(struct region *region, const char *uri, const struct fa
 		return FARLOG_OK;
 	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
-			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; force it if that is meant", uri,
+			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; add --force (is_forced) if that is meant", uri,
 			FARLOG_STREAM_NAME_LEN, present.stream_name, present.writer_epoch);
 	return error_set(error, FARLOG_EXISTS, 0,
-		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; force it if that is meant", uri);
+		"region \"%s\" is not blank and holds no ring; formatting destroys what it holds; add --force (is_forced) if that is meant", uri);
 }
 
 /* wipe -- header first, so that a crash in the middle leaves no ring rather than a damaged one; then the data: with a salt that was
@@ -167,24 +168,35 @@ int farlog_ring_format(const char *uri, const struct farlog_ring_config *asked, 
 	return result;
 }
 
+static int raise_fence(struct region *region, const char *uri, uint32_t epoch_min, struct farlog_error *error)
+{
+	struct superblock superblock;
+	int result = superblock_load(region, uri, &superblock, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	/* An epoch is never used again: a slip of the finger must not use them up. */
+	if (epoch_min > (uint64_t)superblock.writer_epoch + FENCE_STEP_MAX)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": fence at epoch %u is more than %u above its last epoch %u", uri,
+			epoch_min, FENCE_STEP_MAX, superblock.writer_epoch);
+	if (region->ops->lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
+		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing it; try again", uri);
+	if (epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
+		return FARLOG_OK; /* as fenced as that already */
+	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
+	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);
+	return FARLOG_OK;
+}
+
 int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
-	struct region_span span = {LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN};
-	struct superblock superblock;
 	struct region *region;
 	int result = region_open(uri, REGION_WRITE, 0, &region, error);
 
 	if (result != FARLOG_OK)
 		return result;
-	result = superblock_load(region, uri, &superblock, error);
-	if (result == FARLOG_OK && epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
-		result = FARLOG_OK; /* as fenced as that already */
-	else if (result == FARLOG_OK) {
-		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-		result = region->ops->flush(region, span.off, span.len);
-		if (result != FARLOG_OK)
-			error_set(error, result, errno, "persist fence of ring \"%s\"", uri);
-	}
+	result = raise_fence(region, uri, epoch_min, error);
 	region->ops->close(region);
 	return result;
 }

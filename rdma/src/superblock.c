@@ -35,6 +35,8 @@ static bool superblock_is_usable(const struct superblock *superblock, uint64_t r
 
 static int refuse(const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
 {
+	bool is_blank = seen[0].magic == 0 && seen[1].magic == 0;
+
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
@@ -46,8 +48,8 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 	}
 	return error_set(error, FARLOG_NOT_A_RING, 0,
 		"region \"%s\" (%lu bytes) is %s, not a ring; to make an empty ring of it, destroying what it holds: "
-		"farlog ring format '%s'",
-		uri, region->contract.size_bytes, seen[0].magic == 0 && seen[1].magic == 0 ? "blank" : "foreign data", uri);
+		"farlog ring format%s '%s'",
+		uri, region->contract.size_bytes, is_blank ? "blank" : "foreign data", is_blank ? "" : " --force", uri);
 }
 
 int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,

@@ -11,7 +11,8 @@
  *             the thing, its value and what was expected. It may be NULL. Hot calls return the code alone.
  *   Units     _ns nanoseconds, _lsn byte positions that never wrap, _bytes and _len bytes, _count things.
  *   Threads   A handle is used by one thread at a time, except farlog_shared, whose append may be called by many.
- *   Blocking  Stated at each function. Nothing waits beyond its deadline.
+ *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline, but for the moment in which a
+ *             thread of a shared writer lets those before it in the log finish their copies.
  *   Memory    No function keeps a pointer that it was given beyond its return. append, try_append, submit, poll,
  *             wait, claim and commit allocate nothing, take no lock and make no system call of their own (msync
  *             regions: a helper thread makes it; waiting may sleep).
@@ -175,7 +176,8 @@ FARLOG_API int farlog_ring_inspect(const char *uri, struct farlog_ring_status *s
 
 /* farlog_ring_fence -- order that writers below epoch_min stop, and persist the order. A living writer returns
  * FENCED from its next call; that the old writer is gone is confirmed only when farlog_writer_open succeeds,
- * because it holds the ring's lock until it closes or dies. */
+ * because it holds the ring's lock until it closes or dies. Never lowers the fence. Errors: INVALID (more than 65536 above
+ * the ring's last epoch), HELD (another fence is under way), NOT_FOUND, NOT_A_RING, IO. */
 FARLOG_API int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error);
 
 /* ---------------------------------------------------------------- writer */
@@ -244,7 +246,8 @@ struct farlog_recovery {
 FARLOG_API int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer,
 	struct farlog_error *error);
 
-/* farlog_writer_close -- flush what is staged, give the lock back, free. Safe on NULL. Returns the last flush's result. */
+/* farlog_writer_close -- flush what is staged, give the lock back, free. Safe on NULL. Blocks up to the default deadline, and on
+ * an msync region until the call to the disk that is under way comes back. Returns the last flush's result. */
 FARLOG_API int farlog_writer_close(farlog_writer *writer);
 
 FARLOG_API const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer);
@@ -270,7 +273,8 @@ FARLOG_API int farlog_submit(farlog_writer *writer, const struct farlog_entry *e
  * writer's level. FENCED, CLOSED, UNKNOWN (the region failed) otherwise. */
 FARLOG_API int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn);
 
-/* farlog_wait -- wait until the durable position reaches end_lsn. OK, UNKNOWN at the deadline, FENCED, CLOSED. */
+/* farlog_wait -- wait until the durable position reaches end_lsn. OK; UNKNOWN at the
+ * deadline, or when the region failed; INVALID: nothing was appended up to end_lsn. */
 FARLOG_API int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t deadline_ns);
 
 /* farlog_append_batch -- submit `count` entries, then wait once: one group commit, one crossing from another language.
