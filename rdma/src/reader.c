@@ -100,7 +100,7 @@ static int resync(struct farlog_reader *reader)
 
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_NOT_YET;
-	if (head.head_lsn > cursor->lsn ||
+	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
 		(head.head_lsn == cursor->lsn && (head.head_seq != cursor->seq || head.last_epoch != cursor->epoch)))
 		return FARLOG_OVERRUN;
 	walk = (struct record_cursor){
