@@ -212,6 +212,33 @@ static void rewind__head_reached_the_reader_meanwhile(void **state)
 	leave(&scene);
 }
 
+/* The newer epoch began below us and the head has passed that place, not yet us. */
+static void rewind__head_passed_the_newer_epochs_start(void **state)
+{
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	struct farlog_position undone[2];
+
+	(void)state;
+	unit_fault(SIZE, 1024);
+	writer = unit_open(FAULT_URI);
+	reader = unit_read(FAULT_URI, FARLOG_START_HEAD, false);
+	assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(unit_submit(writer, 64, 2, &undone[i]), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(batch.next_lsn, undone[1].end_lsn);
+	lose_unflushed(undone[0].lsn, 256);
+	farlog_writer_close(writer);
+	writer = unit_open(FAULT_URI);
+	drain_all(); /* up to the end of the EPOCH record, which took the place of undone[0] */
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OVERRUN);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
 static void rewind__head_passed_the_reader_meanwhile(void **state)
 {
 	struct farlog_position position;
@@ -301,6 +328,7 @@ static void rewind__credit_older_than_the_head(void **state)
 static const struct CMUnitTest rewind_tests[] = {
 	cmocka_unit_test(rewind__newer_epoch_begins_below),
 	cmocka_unit_test(rewind__head_reached_the_reader_meanwhile),
+	cmocka_unit_test(rewind__head_passed_the_newer_epochs_start),
 	cmocka_unit_test(rewind__head_passed_the_reader_meanwhile),
 	cmocka_unit_test(rewind__ordinary_restart_is_none),
 	cmocka_unit_test(rewind__superblock_undone_and_its_generation_used_again),
