@@ -122,6 +122,18 @@ type Record struct {
 	Raw     []byte // the stored form: the whole extent, or the 64 bytes of a PAD
 }
 
+// Fill is the part of Raw between payload and trailer, at most align-1 bytes: written zero and not covered by the CRC, so that Decode
+// does not look at it. Empty for a PAD.
+func (r Record) Fill() []byte {
+	from, to := r.FillBounds(len(r.Raw))
+	return r.Raw[from:to]
+}
+
+// FillBounds are the offsets of the fill in a record whose stored form has storedLen bytes.
+func (h Header) FillBounds(storedLen int) (from, to int) {
+	return HeaderLen + h.bodyLen(), storedLen - TrailerLen
+}
+
 // Extent is the number of ring bytes that the record takes.
 func (h Header) Extent(align uint32) uint64 {
 	if h.Flags.IsPad() {

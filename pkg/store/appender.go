@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
@@ -64,7 +65,7 @@ func (a *Appender) Last() Checkpoint {
 }
 
 // Append writes a batch of whole records, back to back as a reader of the ring gives them (a PAD as its 64 bytes), behind the
-// last record. Records at or below the last one by (epoch, lsn) are dropped and counted as duplicates; PADs count as neither.
+// last record; their fill is written zero. Records at or below the last one by (epoch, lsn) are dropped and counted as duplicates; PADs count as neither.
 // CRCs are not checked again. The batch may be reused when Append returns; it is durable after Sync.
 //
 // Errors: ErrOutOfOrder, ErrTooLarge, ErrNoSpace, ErrBroken, ErrClosed, or of the file system. Nothing of the batch is accepted then. Where a new
@@ -220,11 +221,34 @@ func (a *Appender) plan(fresh []byte, isRoll bool) (next state, first record.Hea
 
 // write puts the bytes behind the last record; on failure the place is zero again.
 func (a *Appender) write(fresh []byte) error {
+	fresh = a.withZeroFill(fresh)
 	a.hash.write(fresh)
 	if _, err := a.active.file.WriteAt(fresh, a.accepted.end); err != nil {
 		return a.takeBack(a.accepted, a.accepted.end+int64(len(fresh)), wrap("append to", a.active.name, err))
 	}
 	return nil
+}
+
+// withZeroFill gives a batch whose fill is zero, as verifying demands: the batch itself, or a copy where it is not. The CRC does not
+// cover the fill, so a ring gives sound records around stale bytes when a power cut, or a look at a record that was just being
+// written, caught the body but not all of the fill.
+func (a *Appender) withZeroFill(batch []byte) []byte {
+	isCopy := false
+	for at := 0; at < len(batch); {
+		h, length, err := a.header(batch[at:])
+		if err != nil {
+			return batch // plan walked it: cannot be
+		}
+		from, to := h.FillBounds(int(length))
+		if !isZero(batch[at+from : at+to]) {
+			if !isCopy {
+				batch, isCopy = bytes.Clone(batch), true
+			}
+			clear(batch[at+from : at+to])
+		}
+		at += int(length)
+	}
+	return batch
 }
 
 // takeBack returns to a state and zeroes what was written to the active segment beyond it, up to dirtyEnd. The hash goes back to

@@ -44,6 +44,9 @@ func fuzzSegment(tb testing.TB) []byte {
 func FuzzOpenSegment(f *testing.F) {
 	whole := fuzzSegment(f)
 	f.Add(whole)
+	altered := bytes.Clone(whole)
+	altered[segmentDataOffset+record.HeaderLen+len("keya payload")] = 0xff // the first byte of the first record's fill
+	f.Add(altered)
 	f.Add(whole[:segmentDataOffset])
 	f.Add(whole[:len(whole)-4096-70])
 	f.Add(make([]byte, 8192))

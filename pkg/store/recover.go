@@ -235,7 +235,8 @@ func (a *Appender) sealLeftOver(f, next found) error {
 	return nil
 }
 
-// walkForAppend walks an unsealed segment and hashes it. A walk that ends before the mark means that synced bytes are gone.
+// walkForAppend walks an unsealed segment and hashes it. A walk that ends before the mark means that synced bytes are gone; a fill
+// that is not zero, that bytes were altered: the appender writes none.
 func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, error) {
 	var digest [sha256.Size]byte
 	file, err := a.dir.fsys.OpenFile(f.name, os.O_RDWR, 0)
@@ -243,9 +244,9 @@ func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, erro
 		return nil, walked{}, digest, wrap("open", f.name, err)
 	}
 	a.hash.begin(f.header.encode())
-	w, err := walkSegment(file, f.name, func(rec record.Record, _ int64, _ bool) error {
-		_, err := a.hash.sum.Write(rec.Raw)
-		return err
+	w, err := walkSegment(file, f.name, func(rec record.Record, offset int64, _ bool) error {
+		_, _ = a.hash.sum.Write(rec.Raw)
+		return checkFill(f.name, rec, offset)
 	})
 	if err == nil && w.end < w.mark.syncedOffset {
 		err = w.damaged(f.name, fmt.Errorf("%w; everything below offset %d was synced", w.stop, w.mark.syncedOffset))

@@ -129,6 +129,18 @@ func walkSegment(file io.ReaderAt, name string, visit func(rec record.Record, of
 	}
 }
 
+// checkFill: the bytes between payload and trailer, which no CRC covers, are zero. The offset told is that of the first one that is not.
+func checkFill(name string, rec record.Record, offset int64) error {
+	from, _ := rec.FillBounds(len(rec.Raw))
+	for i, b := range rec.Fill() {
+		if b != 0 {
+			return &CorruptError{Path: name, LSN: rec.LSN, Offset: offset + int64(from+i),
+				Err: fmt.Errorf("byte %#02x in the fill between payload and trailer, expected zero", b)}
+		}
+	}
+	return nil
+}
+
 // accept takes a record into chain and summary, or tells why it does not belong there.
 func (w *walked) accept(h record.Header) (isRewind bool, err error) {
 	if !w.sum.isAny && (h.LSN != w.header.FirstLSN || h.Seq != w.header.FirstSeq) {

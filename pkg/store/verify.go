@@ -32,7 +32,7 @@ type VerifyProgress struct {
 }
 
 // Verify reads a store from its first byte to its last and checks segment headers, the CRC of every record, the lsn, seq and epoch
-// chains, and the manifests: hash, chain and signature. It may run beside an appender and then speaks of what had been
+// chains, that the fill of every record is zero, and the manifests: hash, chain and signature. It may run beside an appender and then speaks of what had been
 // synced when it came by. Damage is in the report; the error is for what could not be read. Errors: ErrNotFound.
 func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, error) {
 	report := Report{StoreUUID: s.uuid.String()}
@@ -63,7 +63,7 @@ func (s *Store) Verify(ctx context.Context, options VerifyOptions) (Report, erro
 	return report, nil
 }
 
-// VerifySegment checks one segment file by itself: header, CRCs and chains of its records. Its place among others and its manifest
+// VerifySegment checks one segment file by itself: header, CRCs, fill and chains of its records. Its place among others and its manifest
 // need the store.
 func VerifySegment(ctx context.Context, fsys FS, name string, progress func(VerifyProgress)) (StreamReport, error) {
 	v := &verifier{ctx: ctx, dir: streamDir{fsys: fsys, path: path.Dir(name)}, options: VerifyOptions{Progress: progress}}
@@ -285,6 +285,9 @@ func (v *verifier) walk(f found) (digest [sha256.Size]byte, err error) {
 // visit takes one record into the report.
 func (v *verifier) visit(f found, sum hash.Hash, rec record.Record, offset int64, isRewind bool) error {
 	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	if err := checkFill(f.name, rec, offset); err != nil {
 		return err
 	}
 	_, _ = sum.Write(rec.Raw)
