@@ -36,7 +36,8 @@ type Config struct {
 	Store  *store.Store
 	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. One larger record makes the buffer grow.
 	BatchBytes int
-	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms.
+	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it is up to
+	// five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
 	PollInterval time.Duration
 	Logger       *slog.Logger // nil = slog.Default()
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.

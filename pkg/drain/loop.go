@@ -13,6 +13,9 @@ import (
 
 const (
 	pollIntervalMin  = 50 * time.Microsecond
+	quietAfter       = 100 * time.Millisecond // without a record: looking every PollInterval would waste the processor
+	quietFactor      = 5                      // how much longer the pauses may be then
+	quietPauseMax    = 5 * time.Millisecond   // unless PollInterval itself is longer
 	statusInterval   = 200 * time.Millisecond
 	retryIntervalMin = 50 * time.Millisecond
 	retryIntervalMax = 2 * time.Second
@@ -91,9 +94,37 @@ func (d *drainer) close() error {
 	return err
 }
 
-// loop steps until ctx is done. It pauses only when the ring has nothing, twice as long each time.
+// pauses are those between looks at an idle ring: short at first, because records come in bursts, then twice as long each time up
+// to longest, and up to quiet in a ring that stays idle.
+type pauses struct {
+	longest time.Duration
+	quiet   time.Duration
+	now     time.Duration
+	total   time.Duration // since the last record
+}
+
+func newPauses(longest time.Duration) pauses {
+	return pauses{
+		longest: longest,
+		quiet:   max(longest, min(quietFactor*longest, quietPauseMax)),
+		now:     min(pollIntervalMin, longest),
+	}
+}
+
+func (p *pauses) next() time.Duration {
+	pause := p.now
+	p.total += pause
+	longest := p.longest
+	if p.total >= quietAfter {
+		longest = p.quiet
+	}
+	p.now = min(2*pause, longest)
+	return pause
+}
+
+// loop steps until ctx is done. It pauses only when the ring has nothing.
 func (d *drainer) loop(ctx context.Context) error {
-	pause := pollIntervalMin
+	idle := newPauses(d.config.PollInterval)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -102,15 +133,14 @@ func (d *drainer) loop(ctx context.Context) error {
 			return err
 		}
 		if !isIdle {
-			pause = pollIntervalMin
+			idle = newPauses(d.config.PollInterval)
 			continue
 		}
-		timer.Reset(pause)
+		timer.Reset(idle.next())
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-		pause = min(2*pause, d.config.PollInterval)
 	}
 	return nil
 }
