@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -69,8 +70,10 @@ func (d *daemon) openDrain(context.Context) error {
 	if err != nil {
 		return err
 	}
+	agent, uuid := d.agent(d.settings.dataDir), opened.UUID()
+	agent.StoreUuid, agent.StoreDir = uuid[:], opened.Dir()
 	role := &drainRole{
-		settings: d.settings, agent: d.agent(d.settings.dataDir), client: api.NewDrainServiceClient(conn), store: opened,
+		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened,
 		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
@@ -113,6 +116,11 @@ func (r *drainRole) follow(ctx context.Context) {
 func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
 	wanted := make(map[string]*api.Assignment, len(assignments))
 	for _, assignment := range assignments {
+		// Assignments remembered from before a change of --store-dir are not this store's to drain.
+		if uuid := assignment.StoreUuid; len(uuid) > 0 && !bytes.Equal(uuid, r.agent.StoreUuid) {
+			r.logger.Warn("stream belongs to another store, leaving it", "stream", assignment.Stream, "store", assignment.StoreDir)
+			continue
+		}
 		wanted[ringKey(assignment)] = assignment
 	}
 	r.mutex.Lock()

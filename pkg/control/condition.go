@@ -30,7 +30,7 @@ func (v *view) status(name string) *api.StreamStatus {
 		}
 	}
 	if assignment := status.Assignment; assignment != nil {
-		status.IsDrainAlive = v.liveDrains[assignment.Drain] != nil
+		status.IsDrainAlive = reconcile.WritesStore(v.liveDrains[assignment.Drain], assignment)
 		for _, progress := range v.drains[assignment.Drain].GetProgress() {
 			if progress.Stream == name {
 				status.Drain = progress
@@ -55,6 +55,10 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 		return conditionWithoutRing(status, target)
 	}
 	ring := status.Rings[0]
+	if bound := status.RingSpecs[0]; len(bound.RingUuid) > 0 && !reconcile.IsBoundRing(bound, ring) {
+		return api.Condition_CONDITION_ERROR, fmt.Sprintf("%s is another ring (%x) than the stream's (%x), which may hold acknowledged records: "+
+			"put that one back, or make the stream again under another name", ring.Uri, ring.RingUuid, bound.RingUuid)
+	}
 	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
 		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", levelName(wanted), ring.Uri, levelName(given))
 	}
@@ -90,13 +94,23 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case status.Assignment == nil:
 		return api.Condition_CONDITION_DRAIN_GONE, "no drain on the target's host is registered: start farlogd drain"
 	case !status.IsDrainAlive:
-		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s does not report", status.Assignment.Drain)
+		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
 	case full >= fullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case ring.WriterEpoch > 0 && !ring.IsWriterHeld:
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
+}
+
+// drainGoneText names the store, where only that will do.
+func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
+	given := status.Assignment
+	if len(given.StoreUuid) == 0 || !reconcile.IsStoreBound(status.EpochGranted, ring) {
+		return fmt.Sprintf("drain %s does not report", given.Drain)
+	}
+	return fmt.Sprintf("no drain of store %s (%x) reports, and no other may take the stream: start farlogd drain --store-dir %s",
+		given.StoreDir, given.StoreUuid, given.StoreDir)
 }
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05Z") }

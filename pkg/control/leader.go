@@ -113,8 +113,12 @@ func (r *reconciler) logDecision(action reconcile.Action) {
 		r.logger.Info("placed ring", "stream", ring.Stream.Spec.Name, "target", ring.Target)
 		return
 	}
+	if ring := action.Bind; ring != nil {
+		r.logger.Info("bound stream to its ring", "stream", ring.Stream.Spec.Name, "ring_uuid", fmt.Sprintf("%x", ring.RingUuid))
+		return
+	}
 	to := action.Assign
-	r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "generation", to.Generation)
+	r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "store", to.StoreDir, "generation", to.Generation)
 }
 
 func actionKey(action reconcile.Action) (key, value string, err error) {
@@ -122,13 +126,17 @@ func actionKey(action reconcile.Action) (key, value string, err error) {
 		value, err = encode(action.Place)
 		return keyRings + action.Place.Stream.Spec.Name, value, err
 	}
+	if action.Bind != nil {
+		value, err = encode(action.Bind)
+		return keyRings + action.Bind.Stream.Spec.Name, value, err
+	}
 	value, err = encode(action.Assign)
 	return keyAssignments + action.Assign.Stream, value, err
 }
 
 func (v *view) world() reconcile.World {
 	return reconcile.World{
-		Streams: v.streams, Rings: v.rings, Assignments: v.assignments,
+		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments,
 		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets,
 	}
 }

@@ -285,6 +285,86 @@ func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
 	}
 }
 
+func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	one.reportDrain("d1")
+	one.reportTarget("t1", ring("a", "t1"))
+	if _, err := one.acquire("a"); err != nil {
+		t.Fatal(err)
+	}
+	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
+	before := one.status("a")
+	if string(before.RingSpecs[0].RingUuid) != string(ring("a", "t1").RingUuid) {
+		t.Fatalf("granted before the stream was bound to its ring: %v", before)
+	}
+	anew := ring("a", "t1")
+	anew.RingUuid = []byte("fedcba9876543210")
+	for name, seen := range map[string]*api.RingState{
+		"missing": {Stream: "a", Target: "t1", Uri: anew.Uri, Error: "ring is missing"}, "is another ring": anew} {
+		one.reportTarget("t1", seen)
+		one.until(name, func() bool {
+			got := one.status("a")
+			return got.Condition == api.Condition_CONDITION_ERROR && strings.Contains(got.Reason, name)
+		})
+		if _, err := one.acquire("a"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: granted, or refused without saying why: %v", name, err)
+		}
+	}
+	if after := one.status("a").Assignment; after.Generation != before.Assignment.Generation {
+		t.Errorf("drain was given another ring: %v, had %v", after, before.Assignment)
+	}
+}
+
+func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	report := func(id, store string) {
+		state := &api.DrainState{Agent: &api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store}}
+		if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: state}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.create("a")
+	report("d1", "first")
+	one.reportTarget("t1", ring("a", "t1"))
+	if _, err := one.acquire("a"); err != nil {
+		t.Fatal(err)
+	}
+	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
+	one.until("the store is named as gone", func() bool {
+		report("d2", "second")
+		one.reportTarget("t1", ring("a", "t1"))
+		got := one.status("a")
+		return got.Condition == api.Condition_CONDITION_DRAIN_GONE && strings.Contains(got.Reason, "store /first")
+	})
+	report("d1", "second") // the same drain on another directory
+	watch, err := one.drain.WatchAssignments(one.context(), &api.WatchAssignmentsRequest{
+		Agent: &api.Agent{Id: "d1", Host: "alpha", StoreUuid: []byte("second"), StoreDir: "/second"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := watch.Recv(); err != nil || len(first.Assignments) != 0 {
+		t.Errorf("given to a drain of another store: %v, %v", first, err)
+	}
+	one.until("a drain of the store has it", func() bool {
+		report("d3", "first")
+		got := one.status("a")
+		return got.Assignment.Drain == "d3" && got.IsDrainAlive
+	})
+}
+
+func TestAcquireWriter_EpochIsAboveTheOneTheCallerHasSeen(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	one.reportTarget("t1", ring("a", "t1"))
+	for _, step := range []struct{ seen, want uint32 }{{0, 1}, {7, 8}, {3, 9}, {1<<32 - 1, epochSeenMax + 1}} {
+		response, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", EpochSeen: step.seen})
+		if err != nil || response.Grant.Epoch != step.want {
+			t.Errorf("seen %d: got %v, %v, want epoch %d", step.seen, response.GetGrant(), err, step.want)
+		}
+	}
+}
+
 func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
 	etcd := openEtcd(t, t.TempDir())
 	first, second := startInstance(t, etcd, false), startInstance(t, etcd, false)

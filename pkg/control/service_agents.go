@@ -12,9 +12,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-const agentTextLenMax = 128
+const (
+	agentTextLenMax = 128
+	storeDirLenMax  = 4096
+	storeUUIDLenMax = 16
+)
 
 // WatchRings implements farlog.v1.TargetService: the rings wanted of one target, again whenever they change.
 func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetService_WatchRingsServer) error {
@@ -41,7 +46,8 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 	wanted := func(v *view) *api.WatchAssignmentsResponse {
 		response := new(api.WatchAssignmentsResponse)
 		for _, name := range sortedKeys(v.assignments) {
-			if v.assignments[name].Drain == request.Agent.Id {
+			// The id survives a restart with another --store-dir; the right to the stream does not.
+			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) {
 				response.Assignments = append(response.Assignments, v.assignments[name])
 			}
 		}
@@ -83,6 +89,9 @@ func (s *Server) register(ctx context.Context, prefix string, agent *api.Agent) 
 		if len(text) > agentTextLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
 			return status.Errorf(codes.InvalidArgument, "agent %q: %q: expected at most %d bytes without control characters", agent.Id, text, agentTextLenMax)
 		}
+	}
+	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
+		return status.Errorf(codes.InvalidArgument, "agent %q: expected a store directory of at most %d bytes and a uuid of at most %d", agent.Id, storeDirLenMax, storeUUIDLenMax)
 	}
 	return s.liveness.touch(ctx, prefix+agent.Id, agent)
 }

@@ -18,6 +18,10 @@ import (
 // holderNameLenMax keeps a holder within the writer_id of the superblock.
 const holderNameLenMax = 64
 
+// epochSeenMax bounds how far an epoch that a caller says it has seen may lie above what is known: one wrong number must
+// not use up the epochs of a stream.
+const epochSeenMax = 1 << 16
+
 // namesToldMax bounds how many streams an error lists.
 const namesToldMax = 5
 
@@ -99,7 +103,10 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		Holder:       request.Holder,
 	}
 	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
-	granted, err := s.specs.nextEpoch(ctx, grant, max(ring.WriterEpoch, ring.EpochMin))
+	// The caller may have seen that before the target has.
+	known := max(ring.WriterEpoch, ring.EpochMin)
+	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
+	granted, err := s.specs.nextEpoch(ctx, grant, max(known, seen))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +126,11 @@ func (s *Server) waitRing(ctx context.Context, name string) (*api.RingState, *ap
 	defer cancel()
 	isDecided := func(v *view) bool {
 		ring := reconcile.SeenRing(v.targets, v.rings[name])
-		return v.streams[name] != nil && ring != nil && (len(ring.RingUuid) > 0 || ring.Error != "")
+		if v.streams[name] == nil || ring == nil {
+			return false
+		}
+		// A ring is granted only after the stream was bound to it: one that a writer has used must never be made anew.
+		return len(v.rings[name].RingUuid) > 0 || len(ring.RingUuid) == 0 && ring.Error != ""
 	}
 	now, err := s.mirror.wait(waiting, isDecided)
 	if ctx.Err() != nil {
@@ -130,8 +141,9 @@ func (s *Server) waitRing(ctx context.Context, name string) (*api.RingState, *ap
 		return nil, nil, status.Errorf(codes.Unavailable, "stream %q has no ring: %s", name, reason)
 	}
 	ring := reconcile.SeenRing(now.targets, now.rings[name])
-	if len(ring.RingUuid) == 0 {
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, ring.Error)
+	if !reconcile.IsBoundRing(now.rings[name], ring) {
+		_, reason := conditionOf(now.status(name), len(now.liveTargets))
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, reason)
 	}
 	return ring, now.streams[name], nil
 }

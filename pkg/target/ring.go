@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
@@ -53,6 +54,9 @@ func globEscape(path string) string {
 func (t *Target) ensure(path string, spec *api.RingSpec) error {
 	status, err := farlog.Inspect(ringURI(path))
 	switch {
+	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(path, spec):
+		return fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
+			"put the file back, or make the stream again under another name", path, spec.Stream.Spec.Name)
 	case errors.Is(err, farlog.ErrNotFound):
 		if err := t.form(path, spec); err != nil {
 			return fmt.Errorf("make ring %q: %w", path, err)
@@ -64,7 +68,17 @@ func (t *Target) ensure(path string, spec *api.RingSpec) error {
 	case err != nil:
 		return err
 	}
+	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
+		return fmt.Errorf("file %q holds ring %x, expected ring %x of stream %q, which may hold acknowledged records: "+
+			"put that file back, or make the stream again under another name", path, status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name)
+	}
 	return checkIdentity(path, status, spec.Stream)
+}
+
+// wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it made
+// or saw before the control plane has heard of it.
+func (t *Target) wasProvided(path string, spec *api.RingSpec) bool {
+	return len(spec.RingUuid) > 0 || t.provided[path]
 }
 
 // checkIdentity refuses the ring of another stream, or of a stream of the same name that some other control plane made:

@@ -48,6 +48,8 @@ type Target struct {
 	wanted []*api.RingSpec
 	seen   []Ring
 
+	provided map[string]bool // paths of rings that were there at some look; of the goroutine that looks
+
 	isConnected atomic.Bool // the last report reached the control plane
 }
 
@@ -68,7 +70,8 @@ func New(config Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1)}, nil
+	return &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
+		provided: make(map[string]bool)}, nil
 }
 
 // Run works until ctx is done. It returns no error of the control plane or of a ring: those are reported and tried
@@ -135,6 +138,11 @@ func (t *Target) observe() {
 	for _, path := range t.found() {
 		if name, ok := streamOf(path); ok && !known[path] {
 			seen = append(seen, t.lookAt(name, path, nil, before))
+		}
+	}
+	for _, ring := range seen {
+		if len(ring.State.RingUuid) > 0 {
+			t.provided[t.ringPath(ring.State.Stream)] = true
 		}
 	}
 	t.mutex.Lock()

@@ -145,6 +145,44 @@ func TestObserve_RingOfAnotherControlPlaneIsRefused(t *testing.T) {
 	}
 }
 
+// A writer may be acknowledging into the file that was unlinked: a new one in its place would hide that.
+func TestObserve_MissingRingIsNeverMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	one := newTarget(t, dir)
+	first := see(one, want("a", 5))[0].State
+	path := one.ringPath("a")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, state *api.RingState) {
+		t.Helper()
+		if _, err := os.Stat(path); err == nil || len(state.RingUuid) > 0 {
+			t.Fatalf("%s: made again: %v", when, state)
+		}
+		for _, part := range []string{path, "is missing", "put the file back", "another name"} {
+			if !strings.Contains(state.Error, part) {
+				t.Errorf("%s: %q does not say %q", when, state.Error, part)
+			}
+		}
+	}
+	check("before the control plane knows of it", see(one, want("a", 5))[0].State)
+	one.lock.Close()
+	one = newTarget(t, dir)
+	bound := want("a", 5)
+	bound.RingUuid = first.RingUuid
+	check("after a restart", see(one, bound)[0].State)
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	if state := see(one, bound)[0].State; state.Error != "" || !bytes.Equal(state.RingUuid, first.RingUuid) {
+		t.Errorf("put back: %v", state)
+	}
+	bound.RingUuid = []byte("fedcba9876543210")
+	if state := see(one, bound)[0].State; !strings.Contains(state.Error, "expected ring 66656463") || len(state.RingUuid) > 0 {
+		t.Errorf("another ring is taken: %v", state)
+	}
+}
+
 func TestObserve_CrashWhileFormingLeavesNothingInTheWay(t *testing.T) {
 	one := newTarget(t, t.TempDir())
 	forming := filepath.Join(one.config.Dir, formingPrefix+"a"+ringSuffix)

@@ -491,9 +491,12 @@ func (x *Contract) GetDeadlineDefault() *durationpb.Duration {
 
 // RingSpec is one member of a stream: a ring that a target has to provide.
 type RingSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	Stream        *Stream                `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Stream *Stream                `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	// Of the ring that the target once provided; empty before. From then on no other ring will do: one that is missing
+	// may hold acknowledged records, so that it is an error and never made again.
+	RingUuid      []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +541,13 @@ func (x *RingSpec) GetTarget() string {
 func (x *RingSpec) GetStream() *Stream {
 	if x != nil {
 		return x.Stream
+	}
+	return nil
+}
+
+func (x *RingSpec) GetRingUuid() []byte {
+	if x != nil {
+		return x.RingUuid
 	}
 	return nil
 }
@@ -951,8 +961,11 @@ type Agent struct {
 	Host           string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"` // agents with the same host reach the same mem: regions
 	Pid            uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	MetricsAddress string                 `protobuf:"bytes,4,opt,name=metrics_address,json=metricsAddress,proto3" json:"metrics_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of a drain: the store that it writes.
+	StoreUuid     []byte `protobuf:"bytes,5,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	StoreDir      string `protobuf:"bytes,6,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
@@ -1009,6 +1022,20 @@ func (x *Agent) GetPid() uint32 {
 func (x *Agent) GetMetricsAddress() string {
 	if x != nil {
 		return x.MetricsAddress
+	}
+	return ""
+}
+
+func (x *Agent) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *Agent) GetStoreDir() string {
+	if x != nil {
+		return x.StoreDir
 	}
 	return ""
 }
@@ -1252,13 +1279,16 @@ func (x *DrainProgress) GetLastError() string {
 
 // Assignment gives one ring to one drain.
 type Assignment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Drain         string                 `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
-	Uri           string                 `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
-	RingUuid      []byte                 `protobuf:"bytes,5,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"` // +1 each time the stream changes hands
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Stream     string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Drain      string                 `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	Target     string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Uri        string                 `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
+	RingUuid   []byte                 `protobuf:"bytes,5,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
+	Generation uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"` // +1 each time the stream changes hands
+	// The store of the drain. Once the stream has had a writer only drains of this store are given it.
+	StoreUuid     []byte `protobuf:"bytes,7,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	StoreDir      string `protobuf:"bytes,8,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // where that was when the stream was given; for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1333,6 +1363,20 @@ func (x *Assignment) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *Assignment) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *Assignment) GetStoreDir() string {
+	if x != nil {
+		return x.StoreDir
+	}
+	return ""
 }
 
 type Holder struct {
@@ -1970,9 +2014,11 @@ func (x *GetStreamResponse) GetStream() *StreamStatus {
 }
 
 type AcquireWriterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Holder *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// The highest epoch that the caller found in the ring, when that refused an earlier grant; the new epoch is higher.
+	EpochSeen     uint32 `protobuf:"varint,3,opt,name=epoch_seen,json=epochSeen,proto3" json:"epoch_seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2019,6 +2065,13 @@ func (x *AcquireWriterRequest) GetHolder() *Holder {
 		return x.Holder
 	}
 	return nil
+}
+
+func (x *AcquireWriterRequest) GetEpochSeen() uint32 {
+	if x != nil {
+		return x.EpochSeen
+	}
+	return 0
 }
 
 type AcquireWriterResponse struct {
@@ -2560,10 +2613,11 @@ const file_farlog_proto_rawDesc = "" +
 	"isReadBack\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
-	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\"M\n" +
+	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\"j\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
-	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\"\x94\a\n" +
+	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
+	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\"\x94\a\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -2616,12 +2670,15 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"f\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xa2\x01\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\rR\x03pid\x12'\n" +
-	"\x0fmetrics_address\x18\x04 \x01(\tR\x0emetricsAddress\"\x99\x01\n" +
+	"\x0fmetrics_address\x18\x04 \x01(\tR\x0emetricsAddress\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\x05 \x01(\fR\tstoreUuid\x12\x1b\n" +
+	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\"\x99\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
@@ -2645,7 +2702,7 @@ const file_farlog_proto_rawDesc = "" +
 	"duplicates\x18\b \x01(\x04R\n" +
 	"duplicates\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\t \x01(\tR\tlastError\"\xa1\x01\n" +
+	"last_error\x18\t \x01(\tR\tlastError\"\xdd\x01\n" +
 	"\n" +
 	"Assignment\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
@@ -2655,7 +2712,10 @@ const file_farlog_proto_rawDesc = "" +
 	"\tring_uuid\x18\x05 \x01(\fR\bringUuid\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x06 \x01(\x04R\n" +
-	"generation\"B\n" +
+	"generation\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\a \x01(\fR\tstoreUuid\x12\x1b\n" +
+	"\tstore_dir\x18\b \x01(\tR\bstoreDir\"B\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
@@ -2705,10 +2765,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
-	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"Y\n" +
+	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"x\n" +
 	"\x14AcquireWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
-	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\"?\n" +
+	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1d\n" +
+	"\n" +
+	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x13\n" +
 	"\x11ListAgentsRequest\"\xbd\x01\n" +

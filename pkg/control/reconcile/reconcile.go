@@ -13,6 +13,7 @@ import (
 // World is what is wanted and what is seen, keyed by stream name or agent id.
 type World struct {
 	Streams     map[string]*api.Stream
+	Epochs      map[string]uint32           // the last one granted of each stream
 	Rings       map[string]*api.RingSpec    // where each stream's ring is wanted
 	Assignments map[string]*api.Assignment  // who is to drain it
 	LiveTargets map[string]*api.Agent       // under a lease
@@ -23,12 +24,14 @@ type World struct {
 // Action is one change of the wanted state: exactly one field is set.
 type Action struct {
 	Place  *api.RingSpec   // want this ring
+	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
 }
 
 // Plan returns the actions that bring the wanted state in line, in stream order. Applied to the world, they leave
 // nothing to plan. What works is never moved: a ring stays where it was placed for good, a stream stays with its
-// drain as long as that lives, and with a dead one as long as no other can reach the ring.
+// drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound to the ring
+// that was made for it, and from its first writer on to the store that its first drain wrote.
 func Plan(world World) []Action {
 	var actions []Action
 	placed := countPlaced(world)
@@ -40,6 +43,10 @@ func Plan(world World) []Action {
 				actions = append(actions, action)
 			}
 			continue
+		}
+		if action, ok := bind(world, ring, name); ok {
+			actions = append(actions, action)
+			ring = action.Bind
 		}
 		if action, ok := assign(world, ring, name, loads); ok {
 			actions = append(actions, action)
@@ -68,21 +75,55 @@ func place(world World, name string, placed map[string]int) (Action, bool) {
 	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
 }
 
-// assign gives a stream with a ready ring to a living drain that reaches it.
+// bind takes the first ring that is reported of a stream for good.
+func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
+	if len(ring.RingUuid) > 0 {
+		return Action{}, false
+	}
+	uuid := world.Assignments[name].GetRingUuid()
+	if len(uuid) == 0 {
+		uuid = SeenRing(world.Targets, ring).GetRingUuid()
+	}
+	if len(uuid) == 0 {
+		return Action{}, false
+	}
+	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid}}, true
+}
+
+// IsBoundRing tells whether what a target reports is the ring that the stream is bound to.
+func IsBoundRing(ring *api.RingSpec, seen *api.RingState) bool {
+	return len(seen.GetRingUuid()) > 0 && bytes.Equal(seen.GetRingUuid(), ring.GetRingUuid())
+}
+
+// WritesStore tells whether a drain lives and writes the store that a stream was given to. Nobody knew the store of an
+// assignment without one: any drain will do.
+func WritesStore(drain *api.Agent, assignment *api.Assignment) bool {
+	return drain != nil && (len(assignment.GetStoreUuid()) == 0 || bytes.Equal(drain.StoreUuid, assignment.StoreUuid))
+}
+
+// IsStoreBound tells whether a stream must stay in the store that it was given to: from its first writer on, a drain may
+// have stored something that is no longer in the ring.
+func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
+	return epochGranted > 0 || seen.GetWriterEpoch() > 0 || seen.GetHeadLsn() > 0
+}
+
+// assign gives a stream with a ready ring to a living drain that reaches it. A ring that is missing, or is another than
+// the stream's, changes nothing: the drain keeps the one that it has open.
 func assign(world World, ring *api.RingSpec, name string, loads map[string]int) (Action, bool) {
 	seen := SeenRing(world.Targets, ring)
-	if seen == nil || len(seen.RingUuid) == 0 {
+	if !IsBoundRing(ring, seen) {
 		return Action{}, false
 	}
 	wanted := &api.Assignment{Stream: name, Target: ring.Target, Uri: seen.Uri, RingUuid: seen.RingUuid, Generation: 1}
 	current := world.Assignments[name]
 	if current != nil {
 		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
-		if world.LiveDrains[current.Drain] != nil {
+		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) {
+			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
 			return Action{Assign: wanted}, !isSameRing(current, wanted)
 		}
 	}
-	drain, ok := leastLoaded(reaching(world, ring.Target), loads)
+	drain, ok := leastLoaded(candidates(world, ring, seen, current), loads)
 	if !ok {
 		return Action{}, false
 	}
@@ -90,8 +131,17 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 		loads[current.Drain]--
 	}
 	loads[drain]++
-	wanted.Drain = drain
+	wanted.Drain, wanted.StoreUuid, wanted.StoreDir = drain, world.LiveDrains[drain].StoreUuid, world.LiveDrains[drain].StoreDir
 	return Action{Assign: wanted}, true
+}
+
+// candidates lists the living drains that may take a stream over.
+func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *api.Assignment) []string {
+	names := reaching(world, ring.Target)
+	if current == nil || !IsStoreBound(world.Epochs[ring.Stream.Spec.Name], seen) {
+		return names
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !WritesStore(world.LiveDrains[name], current) })
 }
 
 // reaching lists the living drains on the target's host: a mem: region is only reached from there.

@@ -15,7 +15,7 @@ const testHost = "alpha"
 func emptyWorld() World {
 	return World{
 		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
-		LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
+		Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
 	}
 }
 
@@ -45,6 +45,28 @@ func (w World) withRing(stream, target, uuid string) World {
 	return w
 }
 
+// bound says that the ring of a stream was reported before.
+func (w World) bound(stream, uuid string) World {
+	w.Rings[stream].RingUuid = []byte(uuid)
+	return w
+}
+
+func (w World) granted(stream string) World {
+	w.Epochs[stream] = 1
+	return w
+}
+
+// storing names the store of a drain, or of a stream's assignment when there is one.
+func (w World) storing(drain, store string) World {
+	w.LiveDrains[drain].StoreUuid = []byte(store)
+	return w
+}
+
+func (w World) givenStore(stream, store string) World {
+	w.Assignments[stream].StoreUuid = []byte(store)
+	return w
+}
+
 func (w World) withAssignment(stream, drain, uuid string) World {
 	w.Assignments[stream] = &api.Assignment{Stream: stream, Drain: drain, Target: w.Rings[stream].Target,
 		Uri: "mem:/" + stream, RingUuid: []byte(uuid), Generation: 5}
@@ -56,6 +78,9 @@ func describe(actions []Action) string {
 	for _, action := range actions {
 		if ring := action.Place; ring != nil {
 			text += fmt.Sprintf("place %s on %s;", ring.Stream.Spec.Name, ring.Target)
+		}
+		if ring := action.Bind; ring != nil {
+			text += fmt.Sprintf("bind %s to %s;", ring.Stream.Spec.Name, ring.RingUuid)
 		}
 		if to := action.Assign; to != nil {
 			text += fmt.Sprintf("assign %s(%s) to %s #%d;", to.Stream, to.RingUuid, to.Drain, to.Generation)
@@ -79,16 +104,31 @@ func TestPlan(t *testing.T) {
 			"place b on t2;"},
 		{"ring not reported yet has no drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").withDrain("d1", testHost), ""},
 		{"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost),
-			"assign a(u) to d1 #1;"},
-		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", "beta"), ""},
+			"bind a to u;assign a(u) to d1 #1;"},
+		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
 		{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
+			bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
 		{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
+			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), "assign a(u) to d2 #6;"},
 		{"dead drain keeps it when there is no other", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
-			withAssignment("a", "d1", "u"), ""},
-		{"ring formatted anew is assigned anew", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
-			withDrain("d1", testHost).withAssignment("a", "d1", "u"), "assign a(v) to d1 #6;"},
+			bound("a", "u").withAssignment("a", "d1", "u"), ""},
+		{"ring formatted anew is not taken for the stream's", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "v").
+			bound("a", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u"), ""},
+		{"ring formatted anew before it was bound is not taken either", emptyWorld().withStream("a").withTarget("t1", testHost).
+			withRing("a", "t1", "v").withDrain("d1", testHost).withAssignment("a", "d1", "u"), "bind a to u;"},
+		{"missing ring leaves the drain what it has open", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "").
+			bound("a", "u").withDrain("d2", testHost).withAssignment("a", "d1", "u"), ""},
+		{"dead drain is not replaced by one of another store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1", "u").givenStore("a", "one"), ""},
+		{"dead drain is replaced by one of its store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d2", testHost).storing("d2", "other").withDrain("d3", testHost).storing("d3", "one").
+			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d3 #6;"},
+		{"drain that came back with another store is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").granted("a").withDrain("d1", testHost).storing("d1", "other").withDrain("d2", testHost).storing("d2", "one").
+			withAssignment("a", "d1", "u").givenStore("a", "one"), "assign a(u) to d2 #6;"},
+		{"stream that never had a writer goes to any store", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
+			bound("a", "u").withDrain("d2", testHost).storing("d2", "other").withAssignment("a", "d1", "u").givenStore("a", "one"),
+			"assign a(u) to d2 #6;"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -100,7 +140,8 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlan_DeadTargetKeepsItsRings(t *testing.T) {
-	world := emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost).withAssignment("a", "d1", "u")
+	world := emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").
+		withDrain("d1", testHost).withAssignment("a", "d1", "u")
 	delete(world.LiveTargets, "t1")
 	world.withTarget("t2", testHost)
 	if got := describe(Plan(world)); got != "" {
@@ -116,6 +157,7 @@ func drawWorld(rt *rapid.T) World {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(rt, "drains") {
 		world.withDrain(fmt.Sprintf("d%d", i), rapid.SampledFrom(hosts).Draw(rt, "drain host"))
+		world.storing(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"one", "other"}).Draw(rt, "drain store"))
 	}
 	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
 		name := fmt.Sprintf("s%d", i)
@@ -125,8 +167,15 @@ func drawWorld(rt *rapid.T) World {
 		}
 		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
 		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
+		if rapid.Bool().Draw(rt, "bound") {
+			world.bound(name, "u")
+		}
+		if rapid.Bool().Draw(rt, "granted") {
+			world.granted(name)
+		}
 		if rapid.Bool().Draw(rt, "assigned") {
 			world.withAssignment(name, fmt.Sprintf("d%d", rapid.IntRange(0, 5).Draw(rt, "to")), "u")
+			world.givenStore(name, rapid.SampledFrom([]string{"", "one", "other"}).Draw(rt, "given store"))
 		}
 	}
 	return world
@@ -138,6 +187,9 @@ func apply(world World, actions []Action) World {
 		if action.Place != nil {
 			world.Rings[action.Place.Stream.Spec.Name] = action.Place
 		}
+		if action.Bind != nil {
+			world.Rings[action.Bind.Stream.Spec.Name] = action.Bind
+		}
 		if action.Assign != nil {
 			world.Assignments[action.Assign.Stream] = action.Assign
 		}
@@ -146,7 +198,7 @@ func apply(world World, actions []Action) World {
 }
 
 // What must hold whatever the world: a plan settles at once, never touches what works, never names the dead or the
-// unreachable, and raises the generation of what it touches.
+// unreachable, never splits a stream over two rings or stores, and raises the generation of what it touches.
 func TestPlan_Properties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := drawWorld(rt)
@@ -171,13 +223,19 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		}
 		return
 	}
+	if ring := action.Bind; ring != nil {
+		if len(ring.RingUuid) == 0 || len(world.Rings[ring.Stream.Spec.Name].RingUuid) > 0 {
+			rt.Fatalf("bound to nothing, or again: %s", describe([]Action{action}))
+		}
+		return
+	}
 	to, current := action.Assign, world.Assignments[action.Assign.Stream]
 	drain := world.LiveDrains[to.Drain]
 	if drain == nil || seen[to.Stream] {
 		rt.Fatalf("assigned to the dead, or twice: %s", describe([]Action{action}))
 	}
 	seen[to.Stream] = true
-	if current == nil || world.LiveDrains[current.Drain] == nil {
+	if current == nil || !WritesStore(world.LiveDrains[current.Drain], current) {
 		if drain.Host != world.Targets[to.Target].Agent.Host {
 			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
 		}
@@ -186,7 +244,13 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		if to.Generation <= current.Generation {
 			rt.Fatalf("generation does not rise: %s", describe([]Action{action}))
 		}
-		if world.LiveDrains[current.Drain] != nil && (current.Drain != to.Drain || isSameRing(current, to)) {
+		if string(to.RingUuid) != string(current.RingUuid) {
+			rt.Fatalf("another ring was taken: %s", describe([]Action{action}))
+		}
+		if given := string(current.StoreUuid); world.Epochs[to.Stream] > 0 && given != "" && string(drain.StoreUuid) != given {
+			rt.Fatalf("stream is split over two stores: %s", describe([]Action{action}))
+		}
+		if WritesStore(world.LiveDrains[current.Drain], current) && (current.Drain != to.Drain || isSameRing(current, to)) {
 			rt.Fatalf("moved away from a living drain: %s", describe([]Action{action}))
 		}
 	}
