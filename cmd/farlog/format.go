@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // humanBytes is a size for people: three digits and a binary unit.
@@ -66,4 +67,25 @@ func cut(text string, columns int) string {
 		return text
 	}
 	return string(runes[:columns-1]) + "…"
+}
+
+// wrap breaks a text between words into lines of at most so many columns; the operator needs all of it. A wide screen takes
+// it as it is.
+func wrap(text string, columns int, isWide bool) []string {
+	if text == "" {
+		return nil
+	}
+	if isWide {
+		return []string{text}
+	}
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= columns {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
 }

@@ -234,13 +234,13 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 		screen.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	line("%-32s %s", r.Stream, strings.ToUpper(r.State))
-	if r.Reason != "" {
-		line("  reason   %s", r.Reason)
+	for i, part := range wrap(r.Reason, statusColumns-11, isWide) {
+		line("  %-8s %s", []string{"reason", ""}[min(i, 1)], part)
 	}
 	line("  writer   %s  epoch %d", r.writerText(), r.Epoch)
 	line("  level    %s of %s asked for  (%s, %s)", dashed(r.LevelReached), r.Level, dashed(r.Region), dashed(r.Flush))
-	line("  cursors  head %s  durable %s  appended %s  ring %s, %.1f %% full%s", humanCount(r.HeadLSN), humanCount(r.DurableLSN),
-		humanCount(r.AppendedLSN), humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
+	line("  cursors  head %s  durable %s  appended %s", humanCount(r.HeadLSN), humanCount(r.DurableLSN), humanCount(r.AppendedLSN))
+	line("  ring     %s, %.1f %% full%s", humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
 	line("  append   p50 %s  p99 %s  p99.9 %s  max %s  of %s, %.0f/s", humanSeconds(r.P50Seconds), humanSeconds(r.P99Seconds),
 		humanSeconds(r.P999Seconds), humanSeconds(r.MaxSeconds), humanCount(r.AppendCount), r.AppendRate)
@@ -265,7 +265,7 @@ func (r statusRow) fillText() string {
 	if r.TimeToFullSeconds == nil {
 		return ""
 	}
-	return " in " + humanSeconds(*r.TimeToFullSeconds)
+	return ", full in " + humanSeconds(*r.TimeToFullSeconds)
 }
 
 func (r statusRow) drainText() string {

@@ -53,6 +53,21 @@ func TestStatusRow_RenderFitsTheScreen(t *testing.T) {
 	})
 }
 
+func TestStatusRow_NothingThatAnOperatorNeedsIsCut(t *testing.T) {
+	fill := 90.0
+	reason := "ring " + strings.Repeat("/directory", 8) + " is missing: " + strings.Repeat("put it back ", 12) + "at last"
+	row := statusRow{Stream: "a", State: "error", Reason: reason, HeadLSN: 1 << 50, DurableLSN: 1 << 50, AppendedLSN: 1 << 50,
+		CapacityBytes: 64 << 20, FullRatio: 0.003, TimeToFullSeconds: &fill}
+	var screen bytes.Buffer
+	row.render(&screen, false)
+	text := strings.Join(strings.Fields(screen.String()), " ")
+	for _, want := range []string{reason, "ring 64.0 MiB, 0.3 % full, full in 90.0 s", "appended 1,125,899,906,842,624"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, screen.String())
+		}
+	}
+}
+
 func TestIsFailing_ProbesHearOfWhatNeedsAHand(t *testing.T) {
 	failing := map[api.Condition]bool{
 		api.Condition_CONDITION_OK: false, api.Condition_CONDITION_WARN: false, api.Condition_CONDITION_PENDING: false,
