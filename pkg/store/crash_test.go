@@ -410,6 +410,39 @@ func TestCrash_WhatAKilledProcessRenamedIsNotYetDurable(t *testing.T) {
 	}
 }
 
+// TestCrash_StoreOfAKilledMakerIsNotYetDurable: a process dies at each step of making a store; the next one finds it whole in the page
+// cache, appends and syncs. The store's own directory entries must be durable by then.
+func TestCrash_StoreOfAKilledMakerIsNotYetDurable(t *testing.T) {
+	for step := range 30 {
+		f := &fixture{t: t, fs: storetest.NewCrashFS(uint64(step)), ring: storetest.NewRing(testStream, 1)}
+		f.fs.CrashAfter(step)
+		_, _ = store.Open("/store", f.options())
+		f.fs.Kill()
+		f.fs.CrashAfter(-1)
+		var err error
+		if f.store, err = store.Open("/store", f.options()); err != nil {
+			t.Fatal(err)
+		}
+		f.open()
+		if _, _, err = f.app.Append(f.ring.Records[0].Raw); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.app.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 { // what survives is drawn
+			f.fs.Crash()
+			if f.store, err = store.Open("/store", f.options()); err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+			f.open()
+			if last := f.app.Last(); !last.OK {
+				t.Fatalf("step %d: a synced record is gone", step)
+			}
+		}
+	}
+}
+
 func TestCrash_MutantsAreCaught(t *testing.T) {
 	for _, c := range []struct {
 		name   string

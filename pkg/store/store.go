@@ -80,6 +80,9 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{dir: dir, fsys: options.FS, options: options}
 	err := s.load()
+	if err == nil && options.Create {
+		err = s.syncDirs()
+	}
 	if err == nil || !isNotExist(err) {
 		return s, err
 	}
@@ -177,6 +180,12 @@ func (s *Store) create() error {
 	if err := s.createIdentity(public); err != nil {
 		return err
 	}
+	return s.syncDirs()
+}
+
+// syncDirs makes the store's own entries durable. Whoever will write does it also to a store that is there: its maker may have been
+// killed before, and a power cut would then take the whole store from under records that were synced.
+func (s *Store) syncDirs() error {
 	for _, dir := range []string{s.dir, path.Dir(path.Clean(s.dir))} {
 		if err := s.fsys.SyncDir(dir); err != nil {
 			return wrap("sync", dir, err)
