@@ -36,6 +36,9 @@ struct fault_memory {
 	uint64_t order;
 	uint64_t generation; /* handles of older ones are dead */
 	uint64_t armed;
+	uint64_t call_in; /* operations until `call`; UINT64_MAX = none */
+	void (*call)(void *context);
+	void *call_context;
 	uint64_t random;
 	bool is_dead;
 	bool is_locked[ROLE_COUNT];
@@ -95,6 +98,18 @@ static bool strike(struct fault_memory *memory)
 	return true;
 }
 
+/* finish -- the end of every operation: let go, and let the other process have its moment. */
+static void finish(struct fault_memory *memory)
+{
+	bool is_due = memory->call_in != UINT64_MAX && memory->call_in-- == 0;
+
+	if (is_due)
+		memory->call_in = UINT64_MAX;
+	pthread_mutex_unlock(&mutex);
+	if (is_due)
+		memory->call(memory->call_context);
+}
+
 static void put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count)
 {
 	if (memory->pending_count + word_count > memory->pending_room) {
@@ -124,7 +139,7 @@ static void store(struct region *region, uint64_t off, const void *src, uint64_t
 			word_count = draw(fault->memory) % (word_count + 1);
 		put_words(fault->memory, off, src, word_count);
 	}
-	pthread_mutex_unlock(&mutex);
+	finish(fault->memory);
 }
 
 static void fault_write(struct region *region, uint64_t off, const void *src, size_t len)
@@ -185,7 +200,7 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 		fault->tag_asked = tag;
 		result = FARLOG_OK;
 	}
-	pthread_mutex_unlock(&mutex);
+	finish(fault->memory);
 	return result;
 }
 
@@ -204,7 +219,7 @@ static int fault_poll(struct region *region, uint64_t *tag)
 		*tag = fault->tag_done;
 		result = FARLOG_OK;
 	}
-	pthread_mutex_unlock(&mutex);
+	finish(fault->memory);
 	return result;
 }
 
@@ -219,7 +234,7 @@ static int fault_flush(struct region *region, uint64_t off, uint64_t len)
 		make_durable(fault->memory, &span, 1, UINT64_MAX);
 		result = FARLOG_OK;
 	}
-	pthread_mutex_unlock(&mutex);
+	finish(fault->memory);
 	return result;
 }
 
@@ -300,6 +315,7 @@ static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_byt
 		abort();
 	memset(memory->visible, 0, size_bytes);
 	memory->armed = UINT64_MAX;
+	memory->call_in = UINT64_MAX;
 	memory->random = uri->seed != 0 ? uri->seed : 1;
 	memory->next = memories;
 	memories = memory;
@@ -374,6 +390,20 @@ void farlog_fault_arm(const char *name, uint64_t operation_count)
 		memory->is_dead = true;
 	if (memory != NULL)
 		memory->armed = operation_count == 0 ? UINT64_MAX : operation_count;
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL) {
+		memory->call_in = operation_count;
+		memory->call = call;
+		memory->call_context = context;
+	}
 	pthread_mutex_unlock(&mutex);
 }
 

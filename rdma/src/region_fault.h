@@ -22,11 +22,19 @@ FARLOG_API void farlog_fault_drop(const char *name);
 FARLOG_API void farlog_fault_arm(const char *name, uint64_t operation_count);
 FARLOG_API int farlog_fault_is_dead(const char *name);
 
+/* farlog_fault_call -- run `call` once, right after the operation that comes after operation_count more: what another process does at
+ * that moment. */
+FARLOG_API void farlog_fault_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
+
 /* farlog_fault_crash -- the power cut: choose what survives, kill all handles, make the memory usable again. */
 FARLOG_API void farlog_fault_crash(const char *name);
 
 /* farlog_fault_kill -- the death of the processes alone: handles die and locks are freed, stores stay visible and pending. */
 FARLOG_API void farlog_fault_kill(const char *name);
+
+/* farlog_fault_set_yield -- called after each store, persist, poll and flush, outside of any lock: a test lets another process of its
+ * own take a step there. NULL = nobody. */
+FARLOG_API void farlog_fault_set_yield(void (*yield)(void));
 
 /* farlog_fault_set_mutant -- break the protocol in one way (mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);

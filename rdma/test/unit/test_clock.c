@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <sys/timex.h>
 #include <time.h>
 
@@ -94,11 +95,37 @@ static void clock__started_twice_stopped_once(void **state)
 	assert_true(before.utc_ns > 1600000000000000000ull);
 }
 
+static void *start_and_stop(void *context)
+{
+	for (int i = 0; i < 40; i++) {
+		if (clock_start() != 0)
+			*(int *)context = 1;
+		clock_stop();
+	}
+	return NULL;
+}
+
+/* A stop that overlaps a start once waited for the new sampler instead of its own. The test's time is limited by its runner. */
+static void clock__start_beside_stop_returns(void **state)
+{
+	pthread_t threads[4];
+	int failed[4] = {0};
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, start_and_stop, &failed[i]), 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+		assert_int_equal(failed[i], 0);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clock__goes_forward_with_the_ticks),
 	cmocka_unit_test(clock__is_the_kernels_time),
 	cmocka_unit_test(clock__error_is_known_only_when_disciplined),
 	cmocka_unit_test(clock__elapsed_matches_the_monotonic_clock),
 	cmocka_unit_test(clock__started_twice_stopped_once),
+	cmocka_unit_test(clock__start_beside_stop_returns),
 };
 RUN_GROUP(clock, tests)
