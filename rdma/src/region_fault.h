@@ -32,10 +32,6 @@ FARLOG_API void farlog_fault_crash(const char *name);
 /* farlog_fault_kill -- the death of the processes alone: handles die and locks are freed, stores stay visible and pending. */
 FARLOG_API void farlog_fault_kill(const char *name);
 
-/* farlog_fault_set_yield -- called after each store, persist, poll and flush, outside of any lock: a test lets another process of its
- * own take a step there. NULL = nobody. */
-FARLOG_API void farlog_fault_set_yield(void (*yield)(void));
-
 /* farlog_fault_set_mutant -- break the protocol in one way (mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);
 
