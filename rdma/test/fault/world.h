@@ -34,6 +34,7 @@ struct world {
 	uint64_t releasing_lsn;   /* the last release that was tried */
 	uint32_t epoch_min;       /* the last fence that returned OK */
 	uint32_t unknown_from;    /* records from here on may be asked for with resolve */
+	bool is_releasing;        /* the drain is in the middle of a release (drain_begin_release) */
 	bool is_traced;           /* TRACE=1: print every step */
 	uint64_t step_count;
 	uint64_t open_count;
@@ -72,6 +73,11 @@ void writer_step(struct world *world);
 void writer_drop(struct world *world, bool is_clean);
 void drain_step(struct world *world);
 void follower_step(struct world *world);
+/* drain_begin_release -- the drain's process goes on beside the opening writer: a release that takes its steps between those of the writer
+ * and may be left standing in the middle. drain_stand_still -- from here on the writer goes alone. drain_end_release -- go through with it. */
+void drain_begin_release(struct world *world);
+void drain_stand_still(void);
+void drain_end_release(struct world *world);
 bool drain_until_empty(struct world *world);
 
 /* walk_ring -- what a new reader sees from the head to the end; checks it, and gives both ends. */

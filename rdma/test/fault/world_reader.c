@@ -1,4 +1,6 @@
 /* world_reader.c -- what the drain and the follower do in a crash test. */
+#include <ucontext.h>
+
 #include "world.h"
 
 /* read_some -- one read into a buffer of random size; a second one when the core says what it needs. */
@@ -169,6 +171,69 @@ static void drain_release(struct world *world)
 		oracle_sync(&world->oracle); /* the mutant syncs too, but afterwards */
 }
 
+static struct world *releasing_world;
+static ucontext_t writer_context;
+static ucontext_t drain_context;
+static uint8_t drain_stack[256 << 10] __attribute__((aligned(64)));
+static bool is_drains_turn;
+
+static void run_drain(void)
+{
+	is_drains_turn = true;
+	swapcontext(&writer_context, &drain_context);
+	is_drains_turn = false;
+}
+
+/* take_turns -- after an operation of either: the other one's turn. */
+static void take_turns(void *context)
+{
+	(void)context;
+	farlog_fault_call(WORLD_NAME, below(releasing_world, 3), take_turns, NULL);
+	if (is_drains_turn)
+		swapcontext(&drain_context, &writer_context);
+	else if (releasing_world->is_releasing)
+		run_drain();
+}
+
+static void release_in_turns(void)
+{
+	drain_release(releasing_world);
+	releasing_world->is_releasing = false;
+}
+
+void drain_begin_release(struct world *world)
+{
+	if (world->drain == NULL || world->is_releasing)
+		return;
+	if (!world->has_synced) {
+		drain_read(world);
+		drain_sync(world);
+	}
+	if (!world->has_synced || world_is_over(world))
+		return;
+	trace(world, "drain begins a release beside the writer\n");
+	releasing_world = world;
+	world->is_releasing = true;
+	getcontext(&drain_context);
+	drain_context.uc_stack.ss_sp = drain_stack;
+	drain_context.uc_stack.ss_size = sizeof(drain_stack);
+	drain_context.uc_link = &writer_context;
+	makecontext(&drain_context, release_in_turns, 0);
+	farlog_fault_call(WORLD_NAME, below(world, 12), take_turns, NULL);
+}
+
+void drain_stand_still(void)
+{
+	farlog_fault_call(WORLD_NAME, UINT64_MAX, NULL, NULL);
+}
+
+void drain_end_release(struct world *world)
+{
+	drain_stand_still();
+	while (world->is_releasing)
+		run_drain();
+}
+
 /* drain_dies -- its process alone, or its host with the store's disk. */
 static void drain_dies(struct world *world)
 {
@@ -185,7 +250,11 @@ void drain_step(struct world *world)
 
 	if (below(world, 16) < world->drain_laziness)
 		return;
-	if (world->drain == NULL)
+	if (world->is_releasing && below(world, 16) == 0)
+		drain_end_release(world);
+	else if (world->is_releasing)
+		return; /* it stands long enough for the writer to go around the ring */
+	else if (world->drain == NULL)
 		open_drain(world);
 	else if (lot == 0)
 		drain_dies(world);
