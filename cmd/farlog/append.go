@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -18,6 +19,8 @@ import (
 const (
 	windowMax         = 65536
 	openRetryInterval = 20 * time.Millisecond
+
+	acquireTimeoutDefault = 10 * time.Second
 )
 
 type appendOptions struct {
@@ -31,6 +34,7 @@ type appendOptions struct {
 	isFIX          bool
 	deadline       time.Duration
 	acquireTimeout time.Duration
+	epochSeen      uint32 // in the ring, when that refused an earlier grant
 }
 
 func newAppendCommand(env *environment) *cobra.Command {
@@ -64,12 +68,13 @@ When the ring is full, append waits for the drain (policy block) or refuses the 
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
 	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring: persistent)")
 	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
-	flags.DurationVar(&options.deadline, "deadline", 0, "longest wait of one append (default: the stream's or the region's)")
+	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append (default: the stream's or the region's)")
 	flags.Uint16Var(&options.class, "class", 0, "class of every record")
 	flags.BoolVar(&options.isFIX, "fix", false, "records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
 	flags.IntVar(&options.keyField, "key-field", 0, "key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
 	flags.StringVar(&options.name, "name", "farlog append", "`name` of this writer, shown to others")
-	flags.DurationVar(&options.acquireTimeout, "acquire-timeout", 10*time.Second, "longest wait for the control plane's grant")
+	options.acquireTimeout = acquireTimeoutDefault
+	flags.Var((*config.DurationValue)(&options.acquireTimeout), "acquire-timeout", "longest wait for the control plane's grant")
 	return command
 }
 
@@ -95,8 +100,8 @@ func (o *appendOptions) validate() error {
 		return usageErrorf("--key-field %d: expected 1 or more", o.keyField)
 	case o.isFIX && o.class != 0:
 		return usageErrorf("--class %d: with --fix the class comes from MsgType; leave one of the two out", o.class)
-	case o.deadline < 0 || o.acquireTimeout <= 0:
-		return usageErrorf("--deadline %s, --acquire-timeout %s: expected a time that is not negative", o.deadline, o.acquireTimeout)
+	case o.acquireTimeout <= 0:
+		return usageErrorf("--acquire-timeout %s: expected more than 0", o.acquireTimeout)
 	}
 	return nil
 }
@@ -123,16 +128,10 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	}
 	status, err := farlog.Inspect(place.uri)
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
 	talk := newAppendTalk(env.stderr)
-	writer, err := openWhenThereIsSpace(ctx, place, talk)
-	if err != nil {
-		return err
-	}
-	talk.opened(place.uri, writer.Contract(), place.options.Level, writer.Recovery())
 	f := &feed{
-		writer:   writer,
 		input:    newRecordInput(env.stdin, options.format, int(status.RecordLenMax)-record.OverheadLen),
 		output:   newAcknowledgements(options.ack, env.stdout),
 		talk:     talk,
@@ -141,6 +140,17 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		policy:   place.options.Policy,
 		classify: classifier(options.isFIX, options.class, options.keyField),
 	}
+	// A writer's first act is a new epoch: it is opened for a record that is there and good, not for nothing.
+	if isMore, err := f.fill(ctx); err != nil || !isMore {
+		if err == nil {
+			talk.printf("no record was read: nothing was appended, and the ring was not opened")
+		}
+		return err
+	}
+	if f.writer, place, err = openWriter(ctx, env, options, place, talk); err != nil {
+		return asUsage(err)
+	}
+	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	err = f.run(ctx)
 	return finishAppend(f, status.RingUUID, err)
 }
@@ -157,6 +167,25 @@ func finishAppend(f *feed, ringUUID [16]byte, err error) error {
 		err = fmt.Errorf("%d records were refused because the ring was full (policy reject)", f.count.refused)
 	}
 	return err
+}
+
+// openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by somebody
+// granted later: a new grant above that is asked for.
+func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
+	for until := time.Now().Add(options.acquireTimeout); ; {
+		writer, err := openWhenThereIsSpace(ctx, place, talk)
+		if !errors.Is(err, farlog.ErrFenced) || options.stream == "" || ctx.Err() != nil || time.Now().After(until) {
+			return writer, place, err
+		}
+		status, inspectErr := farlog.Inspect(place.uri)
+		if inspectErr != nil {
+			return nil, place, inspectErr
+		}
+		options.epochSeen = max(status.WriterEpoch, status.EpochMin)
+		if place, err = locateWriter(ctx, env, options); err != nil {
+			return nil, place, err
+		}
+	}
 }
 
 // openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain

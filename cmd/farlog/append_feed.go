@@ -43,29 +43,36 @@ type feedCount struct {
 
 // run ends with the input, with ctx, or with an error that concerns all that would follow.
 func (f *feed) run(ctx context.Context) error {
-	f.entries = make([]farlog.Entry, 0, f.window)
 	f.positions = make([]farlog.Position, f.window)
 	for ctx.Err() == nil {
-		if err := f.gather(); err != nil {
+		if isMore, err := f.fill(ctx); err != nil || !isMore {
 			return err
 		}
-		if len(f.entries) > 0 {
-			if err := f.commit(ctx); err != nil {
-				return err
-			}
-			continue
+		if err := f.commit(ctx); err != nil {
+			return err
 		}
-		if f.input.more() {
+		f.entries = f.entries[:0]
+	}
+	return nil
+}
+
+// fill waits for a window with at least one record, unless there is one. False: the input has ended, or ctx is done.
+func (f *feed) fill(ctx context.Context) (bool, error) {
+	for len(f.entries) == 0 && ctx.Err() == nil {
+		if err := f.gather(); err != nil {
+			return false, err
+		}
+		if len(f.entries) > 0 || f.input.more() {
 			continue
 		}
 		if err := f.output.flush(); err != nil {
-			return err
+			return false, err
 		}
 		if isMore, err := f.input.wait(ctx); err != nil || !isMore {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(f.entries) > 0, nil
 }
 
 // gather fills a window with what is there already. A window that would have to wait for input is committed as it is.
@@ -193,8 +200,8 @@ func (f *feed) explain(err error, entries []farlog.Entry, positions []farlog.Pos
 	switch {
 	case errors.Is(err, farlog.ErrFenced):
 		own := f.writer.Cursors().Epoch
-		return fmt.Errorf("fenced at input record %d: epoch %d has taken over from this writer's epoch %d; everything acknowledged stays valid",
-			number, positions[0].Epoch, own)
+		return fmt.Errorf("input record %d was not appended: this writer, epoch %d, is fenced: at least epoch %d is demanded; everything acknowledged stays valid",
+			number, own, positions[0].Epoch)
 	case errors.Is(err, farlog.ErrTooLarge):
 		return fmt.Errorf("input record %d of %d bytes with a key of %d bytes: %w", number, len(entries[0].Data), len(entries[0].Key), err)
 	case errors.Is(err, farlog.ErrClosed):

@@ -32,9 +32,11 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 		return nil
 	}
 	failure := status.Convert(err)
+	if failure.Code() == codes.Unavailable && isUnreached(failure.Message()) {
+		return fmt.Errorf("control plane at %s does not answer: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT; --ring URI needs none", env.control)
+	}
 	if failure.Code() == codes.Unavailable || failure.Code() == codes.DeadlineExceeded {
-		return fmt.Errorf("control plane at %s gives no answer within %s: %s (is farlogd running there? --control names another; --ring URI needs none)",
-			env.control, timeout, failure.Message())
+		return fmt.Errorf("control plane at %s did not answer as wanted within %s: %s", env.control, timeout, failure.Message())
 	}
 	return fmt.Errorf("control plane at %s: %s", env.control, failure.Message())
 }
@@ -43,7 +45,7 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 func acquireWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
 	host, _ := os.Hostname() // empty is allowed: it is shown to people only
 	request := &apiv1.AcquireWriterRequest{
-		Stream: options.stream,
+		Stream: options.stream, EpochSeen: options.epochSeen,
 		Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: options.name},
 	}
 	var grant *apiv1.Grant

@@ -121,11 +121,11 @@ func (t *appendTalk) rate(count *feedCount) float64 {
 
 // summary is the last line or two. counters may be nil when the writer exported none.
 func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters) {
-	level := "none"
+	level := ""
 	if count.acknowledged > 0 {
-		level = count.level.String()
+		level = ", level " + count.level.String()
 	}
-	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s on %s by %s; refused %d, waited for space %d times, resolved %d unknown",
+	t.printf("acknowledged %d records (%d bytes) in %s: %.0f/s%s on %s by %s; refused %d, waited for space %d times, resolved %d unknown",
 		count.acknowledged, count.bytes, time.Since(t.started).Round(time.Millisecond), t.rate(count), level, contract.Kind,
 		contract.FlushMethod, count.refused, count.full, count.unknown)
 	if counters != nil && counters.LatencyCount() > 0 {

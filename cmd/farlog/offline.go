@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/farlog/farlog/pkg/record"
@@ -28,8 +29,11 @@ const (
 // detectKind looks at what a path holds, by its first bytes and not by its name.
 func detectKind(path string) (pathKind, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(path, "mem:") {
+		return "", usageErrorf("%s: expected the path of a store, a segment file or a ring image, not a URI: leave out mem:", path)
+	}
 	if err != nil {
-		return "", pathError(path, err)
+		return "", fmt.Errorf("%w: expected a store, a segment file or a ring image", pathError(path, err))
 	}
 	if info.IsDir() {
 		if _, err := os.Stat(filepath.Join(path, "store.json")); err != nil {

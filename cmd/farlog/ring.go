@@ -5,8 +5,10 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +18,10 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-const ringSizeDefault = 64 << 20
+const (
+	ringSizeDefault = 64 << 20
+	fenceStepMax    = 1 << 16 // a fence above the ring's epoch, at most
+)
 
 func newRingCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
@@ -47,7 +52,7 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 				options.SizeBytes = 0
 			}
 			if err := farlog.Format(args[0], options); err != nil {
-				return err
+				return asUsage(err)
 			}
 			return showRing(env, args[0])
 		},
@@ -101,28 +106,49 @@ func newRingFenceCommand(env *environment) *cobra.Command {
 gone is sure only when another could open the ring.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			status, err := farlog.Inspect(args[0])
-			if err != nil {
-				return err
-			}
-			if !cmd.Flags().Changed("epoch-min") {
-				epochMin = status.WriterEpoch + 1
-			}
-			if err := farlog.Fence(args[0], epochMin); err != nil {
-				return err
-			}
-			fmt.Fprintf(env.stdout, "ring %s: writers below epoch %d are fenced\n", args[0], epochMin)
-			return nil
+			return fenceRing(env, args[0], epochMin, cmd.Flags().Changed("epoch-min"))
 		},
 	}
 	command.Flags().Uint32Var(&epochMin, "epoch-min", 0, "lowest `epoch` that may write (default: one above the present writer's)")
 	return command
 }
 
+// fenceRing says the epoch that is in force afterwards: a fence is never lowered.
+func fenceRing(env *environment, uri string, epochMin uint32, isGiven bool) error {
+	status, err := farlog.Inspect(uri)
+	if err != nil {
+		return asUsage(err)
+	}
+	if !isGiven {
+		epochMin = status.WriterEpoch + 1
+	}
+	if highest := uint64(status.WriterEpoch) + fenceStepMax; uint64(epochMin) > highest {
+		return usageErrorf("--epoch-min %d: expected at most %d, which is %d above the ring's epoch: a higher one would use up the epochs of the ring",
+			epochMin, highest, fenceStepMax)
+	}
+	if err := farlog.Fence(uri, epochMin); err != nil {
+		return asUsage(err)
+	}
+	if status, err = farlog.Inspect(uri); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, "ring %s: writers below epoch %d are fenced\n", uri, status.EpochMin)
+	return nil
+}
+
+// asUsage makes a mistake in the command line of an argument that the core refuses: a URI, an option of it, a size. What a
+// region holds is none: those errors begin with the region.
+func asUsage(err error) error {
+	if errors.Is(err, farlog.ErrInvalid) && !strings.HasPrefix(err.Error(), "region ") {
+		return &usageError{text: err.Error()}
+	}
+	return err
+}
+
 func showRing(env *environment, uri string) error {
 	status, err := farlog.Inspect(uri)
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
 	if env.isJSON() {
 		return json.NewEncoder(env.stdout).Encode(ringJSON(uri, status))

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/pkg/config"
 )
@@ -45,7 +47,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageErrorf("%s (%s --help lists the flags)", oneLine(err), cmd.CommandPath())
+		return usageErrorf("%s (%s --help lists the flags)", flagErrorText(err), cmd.CommandPath())
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port", config.Address)
@@ -70,6 +72,22 @@ func newRootCommand(env *environment) *cobra.Command {
 		newVerifyCommand(env),
 	)
 	return root
+}
+
+// flagErrorText says what a number may be instead of how its parser failed.
+func flagErrorText(err error) string {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return oneLine(err)
+	}
+	expected, ok := map[string]string{
+		"int": "a whole number", "uint16": "a whole number from 0 to 65535", "uint32": "a whole number from 0 to 4294967295",
+		"uint64": "a whole number from 0 to 18446744073709551615",
+	}[invalid.GetFlag().Value.Type()]
+	if !ok {
+		return oneLine(err)
+	}
+	return fmt.Sprintf("invalid argument %q for \"--%s\" flag: expected %s", invalid.GetValue(), invalid.GetFlag().Name, expected)
 }
 
 // checkOutput runs before any command opens anything.

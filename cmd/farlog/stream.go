@@ -18,6 +18,7 @@ import (
 const (
 	ringWaitDefault = 5 * time.Second
 	ringPollPause   = 50 * time.Millisecond
+	ringSizeLeast   = 16384
 )
 
 func newStreamCommand(env *environment) *cobra.Command {
@@ -56,6 +57,9 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 }
 
 func (o createOptions) spec(name string) (*api.StreamSpec, error) {
+	if o.size != 0 && (o.size%4096 != 0 || o.size < ringSizeLeast) {
+		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
+	}
 	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))

@@ -151,7 +151,7 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 func (t *tailer) open(start farlog.Start) error {
 	reader, err := farlog.OpenReader(t.uri, farlog.ReaderOptions{Start: start})
 	if err != nil {
-		return err
+		return asUsage(err)
 	}
 	status, err := reader.Status()
 	if err != nil {
