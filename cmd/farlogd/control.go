@@ -16,12 +16,7 @@ import (
 var errBlind = errors.New("control: etcd cannot be read")
 
 func (d *daemon) openControl(ctx context.Context) error {
-	listener, err := listen("listen", d.settings.listen)
-	if err != nil {
-		return err
-	}
-	d.controlAddress = listener.Addr().String()
-	d.parts = append(d.parts, part{close: func() error { return ignoreClosed(listener.Close()) }})
+	listener := d.controlListener
 	etcd, err := control.OpenEtcd(ctx, control.EtcdOptions{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints})
 	if err != nil {
 		return err
@@ -33,11 +28,24 @@ func (d *daemon) openControl(ctx context.Context) error {
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
 	})
 	role := &controlRole{server: server, etcd: etcd, logger: d.logger, isAlone: len(d.settings.roles) == 1}
-	d.parts[len(d.parts)-1] = part{
+	d.parts = append(d.parts, part{
 		run:     func(ctx context.Context, ready func()) error { return role.run(ctx, listener, ready) },
 		healthy: role.healthy,
-		close:   func() error { return errors.Join(ignoreClosed(listener.Close()), etcd.Close()) },
+		close:   etcd.Close,
+	})
+	return nil
+}
+
+// listenControl takes the port of the control plane; whoever knocks waits until it is served.
+func (d *daemon) listenControl() error {
+	if !d.settings.has(roleControl) {
+		return nil
 	}
+	listener, err := listen("listen", d.settings.listen)
+	if err != nil {
+		return err
+	}
+	d.controlListener, d.controlAddress = listener, listener.Addr().String()
 	return nil
 }
 

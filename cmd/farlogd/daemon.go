@@ -38,9 +38,10 @@ type daemon struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
-	controlAddress string // where the agents of this process find the control plane
-	metricsAddress string
-	parts          []part
+	controlAddress  string // where the agents of this process find the control plane
+	metricsAddress  string
+	controlListener net.Listener // nil without the role
+	parts           []part
 }
 
 func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
@@ -57,10 +58,14 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := makeDataDir(d.settings.dataDir); err != nil {
+	// Ports first: a start that a taken port ends leaves no directory behind.
+	if err := d.openMetrics(); err != nil {
 		return err
 	}
-	if err := d.openMetrics(); err != nil {
+	if err := d.listenControl(); err != nil {
+		return err
+	}
+	if err := makeDataDir(d.settings.dataDir); err != nil {
 		return err
 	}
 	for _, role := range []struct {
@@ -103,6 +108,9 @@ func (d *daemon) serve(ctx context.Context) error {
 // close gives everything back, the last opened first.
 func (d *daemon) close() error {
 	var errs []error
+	if d.controlListener != nil {
+		errs = append(errs, ignoreClosed(d.controlListener.Close()))
+	}
 	for i := len(d.parts) - 1; i >= 0; i-- {
 		if d.parts[i].close != nil {
 			errs = append(errs, d.parts[i].close())
