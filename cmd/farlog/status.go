@@ -175,6 +175,8 @@ type statusRow struct {
 	IsTargetAlive    bool   `json:"target_alive"`
 	URI              string `json:"uri"`
 	ObservedUnixSecs int64  `json:"observed_unix_seconds"`
+
+	ObservedAgeSeconds *float64 `json:"observed_age_seconds"` // null: never seen
 }
 
 func newStatusRow(status *api.StreamStatus) statusRow {
@@ -203,6 +205,10 @@ func (r *statusRow) addRing(ring *api.RingState) {
 	if ring.TimeToFull != nil {
 		seconds := ring.TimeToFull.AsDuration().Seconds()
 		r.TimeToFullSeconds = &seconds
+	}
+	if ring.Observed != nil {
+		age := max(0, time.Since(ring.Observed.AsTime()).Seconds())
+		r.ObservedAgeSeconds = &age
 	}
 	r.URI, r.ObservedUnixSecs = ring.Uri, ring.Observed.AsTime().Unix()
 	if level := ring.GetContract().GetLevel(); level != 0 {
@@ -233,7 +239,7 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 		}
 		screen.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
-	line("%-32s %s", r.Stream, strings.ToUpper(r.State))
+	line("%-32s %s%s", r.Stream, strings.ToUpper(r.State), r.ageText())
 	for i, part := range wrap(r.Reason, statusColumns-11, isWide) {
 		line("  %-8s %s", []string{"reason", ""}[min(i, 1)], part)
 	}
@@ -249,6 +255,14 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))
 		line("  target   %s %s  ring %s", r.Target, aliveText(r.IsTargetAlive), dashed(r.URI))
 	}
+}
+
+// ageText says how old the picture is: what happened since its target last looked is not in it.
+func (r statusRow) ageText() string {
+	if r.ObservedAgeSeconds == nil {
+		return ""
+	}
+	return "  as of " + humanSeconds(*r.ObservedAgeSeconds) + " ago"
 }
 
 func (r statusRow) writerText() string {
