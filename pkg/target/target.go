@@ -4,6 +4,7 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ const (
 	intervalDefault = time.Second
 	reportTimeout   = 3 * time.Second
 	lockName        = "target.lock"
+
+	// Looks at the rings for each report that is due anyway. What an operator asks status about, a writer that came or
+	// went, is reported at the look that finds it.
+	looksPerReport = 4
 )
 
 // Config is what a target needs. All fields but CountersDir and Interval are required.
@@ -34,7 +39,7 @@ type Config struct {
 	Control     grpc.ClientConnInterface
 	Logger      *slog.Logger
 	CountersDir string        // of the writers on this host; "" = the C core's default
-	Interval    time.Duration // between two looks at the rings; 0 = 1 s
+	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -81,14 +86,18 @@ func (t *Target) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { t.followSpecs(ctx) })
-	tick := time.NewTicker(t.config.Interval)
+	tick := time.NewTicker(t.config.Interval / looksPerReport)
 	defer tick.Stop()
-	for {
+	for looks := 0; ; looks++ {
+		before := t.Rings()
 		t.observe()
-		t.report(ctx)
+		if looks%looksPerReport == 0 || isNews(before, t.Rings()) {
+			t.report(ctx)
+		}
 		select {
 		case <-tick.C:
 		case <-t.look:
+			looks = -1 // reported whatever it shows
 		case <-ctx.Done():
 			return nil
 		}
@@ -148,6 +157,23 @@ func (t *Target) observe() {
 	t.mutex.Lock()
 	t.seen = seen
 	t.mutex.Unlock()
+}
+
+// isNews tells whether rings appeared, failed, or changed hands between two looks. Cursors that move are no news: they
+// move all the time.
+func isNews(before, after []Ring) bool {
+	if len(before) != len(after) {
+		return true
+	}
+	for i := range after {
+		old, now := before[i].State, after[i].State
+		if old.Uri != now.Uri || old.Error != now.Error || !bytes.Equal(old.RingUuid, now.RingUuid) ||
+			old.WriterEpoch != now.WriterEpoch || old.IsWriterHeld != now.IsWriterHeld || old.IsDrainHeld != now.IsDrainHeld ||
+			(old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Target) report(ctx context.Context) {

@@ -233,6 +233,35 @@ func TestNew_DirectoryCannotBeMade(t *testing.T) {
 	}
 }
 
+func TestIsNews_WhatChangesHandsIsReportedBeforeItsTime(t *testing.T) {
+	state := func(change func(*api.RingState)) []Ring {
+		one := &api.RingState{Uri: "mem:/a", RingUuid: []byte("u"), WriterEpoch: 2, IsWriterHeld: true, AppendedLsn: 128, LagBytes: 128}
+		change(one)
+		return []Ring{{State: one}}
+	}
+	before := state(func(*api.RingState) {})
+	cases := []struct {
+		name   string
+		change func(*api.RingState)
+		want   bool
+	}{
+		{"nothing", func(*api.RingState) {}, false},
+		{"cursors", func(s *api.RingState) { s.AppendedLsn, s.LagBytes = 512, 0 }, false},
+		{"writer went", func(s *api.RingState) { s.IsWriterHeld = false }, true},
+		{"another writer", func(s *api.RingState) { s.WriterEpoch = 3 }, true},
+		{"ring failed", func(s *api.RingState) { s.Error, s.RingUuid = "missing", nil }, true},
+	}
+	for _, tc := range cases {
+		if got := isNews(before, state(tc.change)); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	gone := state(func(s *api.RingState) { s.IsWriterHeld = false })
+	if !isNews(gone, state(func(s *api.RingState) { s.IsWriterHeld, s.LagBytes = false, 0 })) || !isNews(nil, gone) {
+		t.Error("a ring drained after its writer, or a new one, is no news")
+	}
+}
+
 func TestTimeToFull_OnlyWhileTheRingFills(t *testing.T) {
 	state := &api.RingState{CapacityBytes: 1000, AppendedLsn: 5500, HeadLsn: 5000}
 	if _, ok := timeToFull(state, rates{appended: 50, drained: 50}); ok {
