@@ -212,7 +212,8 @@ func (w *Writer) AppendBatch(entries []Entry, deadline time.Duration, positions 
 }
 
 // Resolve finds out about a record whose outcome was ErrUnknown. nil: it is durable. ErrNotFound: it is not and
-// never will be.
+// never will be. After a writer was opened again compare Position.Epoch with the epoch of the append: another record may begin at
+// the same LSN. ErrUnknown: an earlier writer's record that a drain has taken; the store knows.
 //
 // Implements: int farlog_resolve(farlog_writer *, uint64_t, uint64_t, struct farlog_position *)
 func (w *Writer) Resolve(lsn uint64, deadline time.Duration) (Position, error) {

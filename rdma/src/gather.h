@@ -1,8 +1,8 @@
 /* gather.h -- bytes that lie in several places and become whole lines of a region in one pass.
  *
- * A record goes from the caller's memory to the region without a copy in between: a copy that is stored and loaded again at
- * once makes the loads wait until the stores have left the core, and those wait behind the non-temporal stores of the
- * record before (measured: a third of an append's time). */
+ * A record is never put together in memory before it is copied to the region: small stores that are loaded again as wide words
+ * wait until the stores have left the core, and those wait behind the non-temporal stores of the record before (measured: a
+ * third of an append's time). */
 #ifndef FARLOG_GATHER_H
 #define FARLOG_GATHER_H
 

@@ -28,6 +28,7 @@ struct farlog_shared {
 	uint64_t published_lsn __attribute__((aligned(64)));
 	uint64_t durable_lsn __attribute__((aligned(64)));
 	uint64_t flush __attribute__((aligned(64)));   /* lock word of the leader */
+	uint64_t staging __attribute__((aligned(64))); /* lock word of the one buffer for large records */
 	uint64_t user_count __attribute__((aligned(64)));
 	uint64_t is_closing;
 	uint64_t is_failed;
@@ -133,8 +134,13 @@ static void write_record(struct farlog_shared *shared, const struct farlog_entry
 	const struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
+	bool is_large = (uint64_t)entry->len + entry->key_len > WRITER_SMALL_LEN;
 
+	if (is_large)
+		lock_word(&shared->staging);
 	writer_write(writer, &reservation->place, &reservation->header, entry);
+	if (is_large)
+		unlock_word(&shared->staging);
 	writer->region->ops->seal(writer->region);
 }
 

@@ -102,10 +102,29 @@ void writer_header(const struct farlog_writer *writer, const struct ring_place *
 	};
 }
 
+/* own_body -- key and payload where nobody else can change them between the CRC and the way to the region: a record with a wrong CRC
+ * would hide all that follow it. */
+static void own_body(const struct farlog_writer *writer, const struct farlog_entry *entry, uint8_t small[WRITER_SMALL_LEN],
+	struct farlog_entry *owned)
+{
+	uint64_t body_len = (uint64_t)entry->len + entry->key_len;
+	uint8_t *body = body_len <= WRITER_SMALL_LEN ? small : writer->staging + RECORD_HEADER_LEN;
+
+	*owned = *entry;
+	owned->key = body;
+	owned->data = body + entry->key_len;
+	if (entry->key_len > 0 && entry->key != owned->key)
+		memcpy(body, entry->key, entry->key_len);
+	if (entry->len > 0 && entry->data != owned->data)
+		memcpy(body + entry->key_len, entry->data, entry->len);
+}
+
 void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
 	const struct farlog_entry *entry)
 {
 	struct region *region = writer->region;
+	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct farlog_entry owned;
 	struct gather gather;
 
 	if (place->pad_len > 0) {
@@ -116,7 +135,8 @@ void writer_write(struct farlog_writer *writer, const struct ring_place *place, 
 		record_build_pad(&writer->identity, &pad_header, place->pad_len, pad);
 		region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - place->pad_len, pad, sizeof(pad));
 	}
-	record_gather(&writer->identity, header, entry->key, entry->data, &gather);
+	own_body(writer, entry, small, &owned);
+	record_gather(&writer->identity, header, owned.key, owned.data, &gather);
 	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, &gather);
 }
 
@@ -571,14 +591,4 @@ void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors
 		.epoch = writer->epoch,
 		.pressure = ring_pressure(&writer->ring),
 	};
-}
-
-const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer)
-{
-	return &writer->recovery;
-}
-
-const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer)
-{
-	return &writer->region->contract;
 }

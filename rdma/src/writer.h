@@ -29,7 +29,7 @@ struct farlog_writer {
 	uint8_t level;
 	uint8_t policy;
 	uint8_t wait;
-	uint8_t *staging;        /* key and payload of the standing claim, where they would lie in a record */
+	uint8_t *staging;        /* key and payload of the standing claim, or of a large record, where they would lie in it */
 	struct farlog_counters *counters;
 
 	uint64_t deadline_ns;
@@ -78,7 +78,10 @@ void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t
 void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
 	uint16_t flags, uint64_t ticks, struct record_header *header);
 
-/* writer_write -- PAD if one is needed, then the record. */
+#define WRITER_SMALL_LEN 4096u
+
+/* writer_write -- PAD if one is needed, then the record. Key and payload of more than WRITER_SMALL_LEN together pass through
+ * `staging`: then only one thread at a time. */
 void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
 	const struct farlog_entry *entry);
 

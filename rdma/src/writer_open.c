@@ -337,3 +337,13 @@ int farlog_writer_close(farlog_writer *writer)
 	release(writer);
 	return result;
 }
+
+const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer)
+{
+	return &writer->recovery;
+}
+
+const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer)
+{
+	return &writer->region->contract;
+}

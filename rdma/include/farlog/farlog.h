@@ -13,7 +13,9 @@
  *   Threads   A handle is used by one thread at a time, except farlog_shared, whose append may be called by many.
  *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline, but for the moment in which a
  *             thread of a shared writer lets those before it in the log finish their copies.
- *   Memory    No function keeps a pointer that it was given beyond its return. append, try_append, submit, poll,
+ *   Memory    No function keeps a pointer that it was given beyond its return. The bytes of an entry are read once; one that
+ *             changes meanwhile gives a record of mixed bytes, but a valid one. (A claim of more than 4096 bytes is used in
+ *             place: it must not change during farlog_commit.) append, try_append, submit, poll,
  *             wait, claim and commit allocate nothing, take no lock and make no system call of their own (msync
  *             regions: a helper thread makes it; waiting may sleep).
  */
