@@ -78,7 +78,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
 		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
 		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
-		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at an idle ring",
+		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
 			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
 	}
 	file := flags.String("config", os.Getenv("FARLOG_CONFIG"), "YAML `file` of settings (FARLOG_CONFIG)")
