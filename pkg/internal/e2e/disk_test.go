@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,9 +52,9 @@ func TestFullDisk_AllResumesWhenSpaceReturns(t *testing.T) {
 	if cluster.Drain.HasEnded() || w.process.HasEnded() {
 		t.Fatal("drain or writer ended because of a full disk")
 	}
-	_, talk, code := testenv.Run(t, "farlog", "append", "--ring", uri)
-	if code != 1 || !strings.Contains(talk, "living writer") {
-		t.Errorf("a second writer: exit code %d, %q; expected 1 and who holds the ring", code, talk)
+	second := testenv.Start(t, strings.NewReader("one record\n"), io.Discard, "farlog", "append", "--ring", uri)
+	if err := second.Wait(); err == nil || !strings.Contains(second.Log(), "living writer") {
+		t.Errorf("a second writer: %v, %q; expected exit code 1 and who holds the ring", err, second.Log())
 	}
 	stuckAt := l.count()
 

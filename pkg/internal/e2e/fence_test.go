@@ -22,7 +22,7 @@ func TestFence_WriterStopsAndNamesTheEpoch(t *testing.T) {
 				t.Errorf("the fenced writer ended with %v, expected exit code 1", err)
 			}
 			w.done.Wait()
-			if log := w.process.Log(); !strings.Contains(log, "epoch 7 has taken over from this writer's epoch 1") {
+			if log := w.process.Log(); !strings.Contains(log, "epoch 1, is fenced: at least epoch 7 is demanded") {
 				t.Errorf("the fenced writer said %q", log)
 			}
 			stored := strings.Count(testenv.MustRun(t, "farlog", "tail", "--ring", uri, "--format", "raw"), "8=FIX")
