@@ -50,10 +50,10 @@ uint64_t clock_monotonic_ns(void)
 	return timespec_ns(&now);
 }
 
-/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. */
+/* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first is taken
+ * whatever its width, which is anything when the thread moves to a processor whose counter is behind. */
 static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t *width_ticks)
 {
-	*width_ticks = UINT64_MAX;
 	for (int i = 0; i < READ_TRIES; i++) {
 		struct timespec now;
 		uint64_t before = clock_ticks();
@@ -61,7 +61,7 @@ static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t
 
 		clock_gettime(id, &now);
 		after = clock_ticks();
-		if (after - before < *width_ticks) {
+		if (i == 0 || after - before < *width_ticks) {
 			*width_ticks = after - before;
 			*ticks = before + (after - before) / 2;
 			*time_ns = timespec_ns(&now);
