@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +49,8 @@ func TestScript(t *testing.T) {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": waitReady, "until": until},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "ready": waitReady, "until": until, "terminate": terminate},
 	})
 }
 
@@ -95,6 +97,13 @@ func waitReady(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s was never written", path)
 		}
 	}
+}
+
+// terminate sends SIGTERM to a process id: the scripts' own kill knows no SIGTERM, and not every machine has a program kill.
+func terminate(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, syscall.SIGTERM))
 }
 
 func until(ts *testscript.TestScript, _ bool, args []string) {
