@@ -27,8 +27,9 @@ type drainer struct {
 	source   store.Source
 	reader   *farlog.Reader
 	appender *store.Appender
-	buf      []byte
-	startLSN uint64 // what lies below was in the store when the drain began
+	bufs     [2][]byte // taken in turn: the store still hashes the last batch when the next one is read
+	turn     int       // the next one
+	startLSN uint64    // what lies below was in the store when the drain began
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -43,7 +44,10 @@ func open(ctx context.Context, config Config) (*drainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &drainer{config: config, source: source, reader: reader, buf: make([]byte, config.BatchBytes)}
+	d := &drainer{config: config, source: source, reader: reader}
+	for i := range d.bufs {
+		d.bufs[i] = make([]byte, config.BatchBytes)
+	}
 	d.progress.Stream, d.progress.RingUUID = source.StreamName, source.RingUUID
 	if err := d.start(ctx); err != nil {
 		d.close()
@@ -169,14 +173,18 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 
 // read takes all that is there, up to the buffer's size: what came while the last batch was synced goes out with one sync.
 func (d *drainer) read() (farlog.Batch, error) {
-	batch, err := d.reader.Read(d.buf)
+	buf := &d.bufs[d.turn]
+	batch, err := d.reader.Read(*buf)
 	var large *farlog.TooLargeError
 	if errors.As(err, &large) && large.Need <= int(d.source.RecordLenMax) {
-		d.buf = make([]byte, large.Need)
-		batch, err = d.reader.Read(d.buf)
+		*buf = make([]byte, large.Need)
+		batch, err = d.reader.Read(*buf)
 	}
 	switch {
-	case err == nil, errors.Is(err, farlog.ErrNotYet):
+	case err == nil:
+		d.turn = (d.turn + 1) % len(d.bufs)
+		return batch, nil
+	case errors.Is(err, farlog.ErrNotYet):
 		return batch, err
 	case errors.Is(err, farlog.ErrCorrupt):
 		return batch, fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged: %w",

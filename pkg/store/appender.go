@@ -13,7 +13,7 @@ import (
 
 // Appender writes one stream. It is used by one goroutine, and by one process: the stream's lock refuses a second one.
 //
-// Memory: a copy of one batch, for the hash that is made while the disk works, and a few hundred bytes per 64 KiB of the segment.
+// Memory: a few hundred bytes per 64 KiB of the segment, and the caller's last batch, which is hashed while the disk works.
 type Appender struct {
 	store  *Store
 	dir    streamDir
@@ -66,7 +66,8 @@ func (a *Appender) Last() Checkpoint {
 
 // Append writes a batch of whole records, back to back as a reader of the ring gives them (a PAD as its 64 bytes), behind the
 // last record; their fill is written zero. Records at or below the last one by (epoch, lsn) are dropped and counted as duplicates; PADs count as neither.
-// CRCs are not checked again. The batch may be reused when Append returns; it is durable after Sync.
+// CRCs are not checked again. It is durable after Sync. The batch is still being hashed when Append returns: its bytes must stay as
+// they are until a later Append has returned without an error, or Close has returned.
 //
 // Errors: ErrOutOfOrder, ErrTooLarge, ErrNoSpace, ErrBroken, ErrClosed, or of the file system. Nothing of the batch is accepted then. Where a new
 // segment was begun, a failed sync of the one before has the consequences that Sync states.
@@ -75,27 +76,33 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 		return 0, 0, err
 	}
 	fresh, duplicates, err := a.dropStored(batch)
-	if err != nil || len(fresh) == 0 {
-		return 0, duplicates, err
-	}
-	isRoll := a.active == nil || a.accepted.end+int64(len(fresh)) > a.active.size
-	next, first, stored, err := a.plan(fresh, isRoll)
 	if err != nil {
 		return 0, duplicates, err
 	}
-	if isRoll {
-		err = a.roll(first, len(fresh))
+	if len(fresh) == 0 {
+		a.hash.wait() // the caller has its last batch back
+		return 0, duplicates, nil
+	}
+	p, err := a.plan(fresh, a.active == nil || a.accepted.end+int64(len(fresh)) > a.active.size)
+	if err != nil {
+		return 0, duplicates, err
+	}
+	if p.isRoll {
+		err = a.roll(p.first, len(fresh))
 	} else {
-		err = a.renewHeader(first)
+		err = a.renewHeader(p.first)
 	}
 	if err != nil {
 		return 0, duplicates, err
+	}
+	if p.isFillSoiled {
+		fresh = a.withZeroFill(fresh)
 	}
 	if err := a.write(fresh); err != nil {
 		return 0, duplicates, err
 	}
-	a.accepted = next
-	return stored, duplicates, nil
+	a.accepted = p.next
+	return p.stored, duplicates, nil
 }
 
 // Sync makes everything accepted durable. On an error the appender goes back to the last Sync that worked: Last says so, and what was
@@ -189,64 +196,69 @@ func (a *Appender) header(batch []byte) (record.Header, uint64, error) {
 	return h, length, nil
 }
 
-// plan walks the headers of a batch and computes the state after it, without touching anything.
-func (a *Appender) plan(fresh []byte, isRoll bool) (next state, first record.Header, stored int, err error) {
-	next = a.accepted
+// plan is what one walk over the headers of a batch tells.
+type plan struct {
+	isRoll       bool // the batch begins a segment
+	next         state
+	first        record.Header
+	stored       int
+	isFillSoiled bool // some fill is not zero
+}
+
+// plan computes the state after a batch, without touching anything.
+func (a *Appender) plan(fresh []byte, isRoll bool) (plan, error) {
+	p := plan{isRoll: isRoll, next: a.accepted}
 	if isRoll {
-		next.sum, next.end = summary{}, segmentDataOffset
+		p.next.sum, p.next.end = summary{}, segmentDataOffset
 	}
 	for isFirst := true; len(fresh) > 0; isFirst = false {
 		h, length, err := a.header(fresh)
 		if err != nil {
-			return next, first, 0, err
+			return p, err
 		}
-		if _, err := next.chain.check(h); err != nil {
-			return next, first, 0, fmt.Errorf("%w: %s: record at lsn %d, seq %d, epoch %d: %w",
+		if _, err := p.next.chain.check(h); err != nil {
+			return p, fmt.Errorf("%w: %s: record at lsn %d, seq %d, epoch %d: %w",
 				ErrOutOfOrder, a.source.StreamName, h.LSN, h.Seq, h.Epoch, err)
 		}
 		if isFirst {
-			first = h
+			p.first = h
 		}
-		next.sum.add(h, next.end, h.Epoch > next.chain.Epoch)
-		next.chain.advance(h, a.source.Align)
-		next.lastLSN = h.LSN
-		next.end += int64(length)
+		p.next.sum.add(h, p.next.end, h.Epoch > p.next.chain.Epoch)
+		p.next.chain.advance(h, a.source.Align)
+		p.next.lastLSN = h.LSN
+		p.next.end += int64(length)
 		if !h.Flags.IsPad() {
-			stored++
+			p.stored++
 		}
+		from, to := h.FillBounds(int(length))
+		p.isFillSoiled = p.isFillSoiled || !isZero(fresh[from:to])
 		fresh = fresh[length:]
 	}
-	return next, first, stored, nil
+	return p, nil
 }
 
 // write puts the bytes behind the last record; on failure the place is zero again.
 func (a *Appender) write(fresh []byte) error {
-	fresh = a.withZeroFill(fresh)
-	a.hash.write(fresh)
 	if _, err := a.active.file.WriteAt(fresh, a.accepted.end); err != nil {
 		return a.takeBack(a.accepted, a.accepted.end+int64(len(fresh)), wrap("append to", a.active.name, err))
 	}
+	a.hash.write(fresh) // after the file: the hash of the batch before may take until here
 	return nil
 }
 
-// withZeroFill gives a batch whose fill is zero, as verifying demands: the batch itself, or a copy where it is not. The CRC does not
-// cover the fill, so a ring gives sound records around stale bytes when a power cut, or a look at a record that was just being
-// written, caught the body but not all of the fill.
+// withZeroFill gives a copy of a batch whose fill is zero, as verifying demands. The CRC does not cover the fill, so a ring gives sound
+// records around stale bytes when a power cut, or a look at a record that was just being written, caught the body but not all of
+// the fill.
 func (a *Appender) withZeroFill(batch []byte) []byte {
-	isCopy := false
-	for at := 0; at < len(batch); {
-		h, length, err := a.header(batch[at:])
+	batch = bytes.Clone(batch)
+	for rest := batch; len(rest) > 0; {
+		h, length, err := a.header(rest)
 		if err != nil {
 			return batch // plan walked it: cannot be
 		}
 		from, to := h.FillBounds(int(length))
-		if !isZero(batch[at+from : at+to]) {
-			if !isCopy {
-				batch, isCopy = bytes.Clone(batch), true
-			}
-			clear(batch[at+from : at+to])
-		}
-		at += int(length)
+		clear(rest[from:to])
+		rest = rest[length:]
 	}
 	return batch
 }
@@ -291,26 +303,26 @@ func (a *Appender) writeMark() error {
 	return nil
 }
 
-// hasher makes the SHA-256 of a segment while the disk works: a copy of the batch is hashed in the background until the next
-// write, keep or restore.
+// hasher makes the SHA-256 of a segment while the disk works: a batch is hashed in the background, one at a time. Only what needs
+// the result waits for it: the write after this one, restore, digest.
 type hasher struct {
-	isInline bool
-	sum      hash.Hash
-	kept     hash.Hash // as of the last sync
-	batch    []byte
-	busy     chan struct{}
+	isInline  bool
+	sum       hash.Hash
+	kept      hash.Hash // as of the last sync, but for isKeepDue
+	isKeepDue bool      // a sync has covered what is being hashed
+	busy      chan struct{}
 }
 
+// write takes in a batch, whose bytes must stay as they are until the next wait.
 func (x *hasher) write(fresh []byte) {
 	x.wait()
 	if x.isInline {
 		_, _ = x.sum.Write(fresh)
 		return
 	}
-	x.batch = append(x.batch[:0], fresh...)
 	x.busy = make(chan struct{})
 	go func(done chan struct{}) {
-		_, _ = x.sum.Write(x.batch)
+		_, _ = x.sum.Write(fresh)
 		close(done)
 	}(x.busy)
 }
@@ -320,13 +332,13 @@ func (x *hasher) wait() {
 		<-x.busy
 		x.busy = nil
 	}
+	if x.isKeepDue {
+		x.kept, x.isKeepDue = cloneHash(x.sum), false
+	}
 }
 
-// keep remembers the hash of what is synced.
-func (x *hasher) keep() {
-	x.wait()
-	x.kept = cloneHash(x.sum)
-}
+// keep remembers the hash of what is synced, once it is made: the sync does not wait for it.
+func (x *hasher) keep() { x.isKeepDue = true }
 
 // restore goes back to the last sync and takes in the bytes of the file from there to end.
 func (x *hasher) restore(file io.ReaderAt, from, end int64) error {
@@ -340,8 +352,7 @@ func (x *hasher) begin(header []byte) {
 	x.wait()
 	sum := sha256.New()
 	_, _ = sum.Write(header)
-	x.sum = sum
-	x.keep()
+	x.sum, x.kept = sum, cloneHash(sum)
 }
 
 func (x *hasher) digest() [sha256.Size]byte {

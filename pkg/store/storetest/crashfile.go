@@ -54,6 +54,10 @@ func (f *crashFile) WriteAt(p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	failure := f.fs.writeError
+	if f.fs.writeError = nil; failure != nil {
+		p = p[:len(p)/2]
+	}
 	if end := off + int64(len(p)); end > int64(len(f.node.data)) {
 		if err := f.fs.reserve(end - int64(len(f.node.data))); err != nil {
 			return 0, err
@@ -62,7 +66,10 @@ func (f *crashFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	copy(f.node.data[off:], p)
 	f.node.soil(off, int64(len(p)))
-	return len(p), f.fs.outcome()
+	if err := f.fs.outcome(); err != nil {
+		return len(p), err
+	}
+	return len(p), failure
 }
 
 func (f *crashFile) Truncate(size int64) error {

@@ -39,14 +39,15 @@ const (
 type CrashFS struct {
 	Mutant Mutant
 
-	mu        sync.Mutex
-	rng       *rand.Rand
-	root      *node
-	life      int // descriptors of an earlier life are dead
-	opsLeft   int // operations until the crash; < 0 = none is planned
-	isCrashed bool
-	space     int64 // bytes that files may take; < 0 = no limit
-	syncError error // for the next File.Sync
+	mu         sync.Mutex
+	rng        *rand.Rand
+	root       *node
+	life       int // descriptors of an earlier life are dead
+	opsLeft    int // operations until the crash; < 0 = none is planned
+	isCrashed  bool
+	space      int64 // bytes that files may take; < 0 = no limit
+	syncError  error // for the next File.Sync
+	writeError error // for the next File.WriteAt
 }
 
 var _ store.FS = (*CrashFS)(nil)
@@ -110,13 +111,20 @@ func (c *CrashFS) FailNextSync(err error) {
 	c.syncError = err
 }
 
+// FailNextWrite makes the next File.WriteAt write the first half and return err.
+func (c *CrashFS) FailNextWrite(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeError = err
+}
+
 // Crash cuts the power, whether it was planned or not, and comes up with what survived. All descriptors and locks are gone.
 func (c *CrashFS) Crash() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keep := []float64{0, 0.5, 1, c.rng.Float64()}[c.rng.IntN(4)]
 	c.survive(c.root, keep)
-	c.isCrashed, c.opsLeft, c.syncError = false, -1, nil
+	c.isCrashed, c.opsLeft, c.syncError, c.writeError = false, -1, nil, nil
 	c.life++
 }
 
@@ -125,7 +133,7 @@ func (c *CrashFS) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unlock(c.root)
-	c.isCrashed, c.opsLeft, c.syncError = false, -1, nil
+	c.isCrashed, c.opsLeft, c.syncError, c.writeError = false, -1, nil, nil
 	c.life++
 }
 
