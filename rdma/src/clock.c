@@ -2,17 +2,14 @@
 #include "clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/ptp_clock.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/timex.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "atomics.h"
+#include "phc.h"
 
 #define SAMPLE_INTERVAL_NS 100000000
 #define FIRST_INTERVAL_NS 2000000
@@ -34,8 +31,8 @@ static struct {
 	pthread_cond_t stop;   /* on CLOCK_MONOTONIC: a step of UTC must not keep the sampler asleep */
 	struct sampler_run *run;
 	unsigned user_count;
-	int phc_fd;
-} sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER, .phc_fd = -1};
+	struct phc_set phcs;
+} sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t timespec_ns(const struct timespec *time)
 {
@@ -69,41 +66,17 @@ static void read_pair(clockid_t id, uint64_t *ticks, uint64_t *time_ns, uint64_t
 	}
 }
 
-/* phc_offset_ns -- |system clock - hardware clock|. A PHC runs on TAI when ptp4l disciplines it; the kernel knows the offset. */
-static bool phc_offset_ns(int tai_offset_s, uint64_t *offset_ns)
-{
-	struct ptp_sys_offset sample = {.n_samples = 3};
-	int64_t best_ns = INT64_MAX;
-
-	if (sampler.phc_fd < 0 || ioctl(sampler.phc_fd, PTP_SYS_OFFSET, &sample) != 0)
-		return false;
-	for (unsigned i = 0; i < sample.n_samples; i++) {
-		struct ptp_clock_time *before = &sample.ts[2 * i];
-		struct ptp_clock_time *device = &sample.ts[2 * i + 1];
-		struct ptp_clock_time *after = &sample.ts[2 * i + 2];
-		int64_t system_ns = (before->sec * 1000000000 + before->nsec + after->sec * 1000000000 + after->nsec) / 2;
-		int64_t off_ns = llabs(system_ns - (device->sec * 1000000000 + device->nsec));
-		int64_t off_tai_ns = llabs(system_ns + tai_offset_s * 1000000000LL - (device->sec * 1000000000 + device->nsec));
-
-		off_ns = off_tai_ns < off_ns ? off_tai_ns : off_ns;
-		best_ns = off_ns < best_ns ? off_ns : best_ns;
-	}
-	*offset_ns = (uint64_t)best_ns;
-	return true;
-}
-
-/* discipline_error_ns -- what the kernel's clock discipline admits to; unknown when nothing disciplines it. */
+/* discipline_error_ns -- what the kernel's clock discipline admits to, and what hardware clocks that disagree add to it. Unknown when
+ * nothing disciplines the system clock, whatever a hardware clock says: how far that is from UTC the kernel does not know. */
 static uint64_t discipline_error_ns(void)
 {
 	struct timex state = {.modes = 0};
-	uint64_t phc_ns;
 	int status = adjtimex(&state);
+	uint64_t phc_ns = phc_error_ns(&sampler.phcs, state.tai);
 
-	if (phc_offset_ns(state.tai, &phc_ns))
-		return phc_ns;
-	if (status < 0 || status == TIME_ERROR || (state.status & STA_UNSYNC))
+	if (status < 0 || status == TIME_ERROR || (state.status & STA_UNSYNC) || phc_ns == PHC_UNKNOWN)
 		return ERROR_UNKNOWN;
-	return (uint64_t)state.maxerror * 1000;
+	return (uint64_t)state.maxerror * 1000 + phc_ns;
 }
 
 static void publish(uint64_t ticks, uint64_t utc_ns, uint64_t rate_q32, uint64_t error_ns)
@@ -183,30 +156,13 @@ static void make_condition(void)
 	pthread_condattr_destroy(&attributes);
 }
 
-static int open_phc(void)
-{
-	const char *phc = getenv("FARLOG_CLOCK_PHC");
-
-	if (phc == NULL)
-		return 0;
-	sampler.phc_fd = open(phc, O_RDONLY | O_CLOEXEC);
-	return sampler.phc_fd < 0 ? errno : 0;
-}
-
-static void close_phc(void)
-{
-	if (sampler.phc_fd >= 0)
-		close(sampler.phc_fd);
-	sampler.phc_fd = -1;
-}
-
 static int start_run(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct timespec first = {0, FIRST_INTERVAL_NS};
 	struct sampler_run *run = calloc(1, sizeof(*run));
 	uint64_t width;
-	int failure = run == NULL ? ENOMEM : open_phc();
+	int failure = run == NULL ? ENOMEM : phc_open(&sampler.phcs, getenv("FARLOG_CLOCK_PHC"), "/sys/class/ptp", "/dev");
 
 	pthread_once(&once, make_condition);
 	if (failure == 0) {
@@ -216,7 +172,7 @@ static int start_run(void)
 		failure = pthread_create(&run->thread, NULL, sample_loop, run);
 	}
 	if (failure != 0) {
-		close_phc();
+		phc_close(&sampler.phcs);
 		free(run);
 		return failure;
 	}
@@ -245,7 +201,7 @@ void clock_stop(void)
 	if (--sampler.user_count == 0) {
 		run = sampler.run;
 		run->is_stopping = true;
-		close_phc();
+		phc_close(&sampler.phcs);
 		pthread_cond_broadcast(&sampler.stop);
 	}
 	pthread_mutex_unlock(&sampler.mutex);

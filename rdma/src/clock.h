@@ -1,7 +1,7 @@
 /* clock.h -- time without a system call: the processor's counter, anchored to UTC by a background thread.
  *
  * Every 100 ms the thread reads counter and CLOCK_REALTIME together, asks the kernel's clock discipline for its error bound
- * (adjtimex(2) maxerror; with FARLOG_CLOCK_PHC=/dev/ptpN the offset from that clock as well) and publishes. Between two
+ * (adjtimex(2) maxerror), adds what hardware clocks disagree (phc.h; FARLOG_CLOCK_PHC) and publishes. Between two
  * anchors time is the anchor plus the counter's progress at the measured rate; how far that was off at the last
  * anchor is added to the bound. A step of the clock is seen at the next anchor. */
 #ifndef FARLOG_CLOCK_H

@@ -19,12 +19,13 @@ var extraHeaders = []struct {
 	headers []string
 	reason  string
 }{
-	{"clock.c", []string{"fcntl.h", "linux/ptp_clock.h", "pthread.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
-		"the sampler thread asks the kernel's clock discipline and a PTP device"},
+	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h"}, "CRC instructions"},
 	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
 		"flush instructions, chosen once by measuring over scratch memory"},
+	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
+		"the sampler thread asks PTP devices"},
 	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},

@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/timex.h>
 #include <time.h>
 
@@ -122,6 +124,24 @@ static void clock__start_beside_stop_returns(void **state)
 	assert_int_equal(clock_start(), 0);
 }
 
+/* A hardware clock that was asked for and gives no answer must not leave a bound as if it had agreed. */
+static void clock__named_phc_that_gives_no_time(void **state)
+{
+	struct clock_reading now;
+
+	(void)state;
+	clock_stop(); /* main's: the setting is read by the first start */
+	setenv("FARLOG_CLOCK_PHC", "/nonexistent/ptp0", 1);
+	assert_int_equal(clock_start(), ENOENT);
+	setenv("FARLOG_CLOCK_PHC", "/dev/null", 1);
+	assert_int_equal(clock_start(), 0);
+	clock_read(clock_ticks(), &now);
+	assert_int_equal(now.error_ns, UINT32_MAX);
+	clock_stop();
+	unsetenv("FARLOG_CLOCK_PHC");
+	assert_int_equal(clock_start(), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clock__goes_forward_with_the_ticks),
 	cmocka_unit_test(clock__is_the_kernels_time),
@@ -129,5 +149,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clock__elapsed_matches_the_monotonic_clock),
 	cmocka_unit_test(clock__started_twice_stopped_once),
 	cmocka_unit_test(clock__start_beside_stop_returns),
+	cmocka_unit_test(clock__named_phc_that_gives_no_time),
 };
 RUN_GROUP(clock, tests)
