@@ -1,7 +1,7 @@
 // Package drain takes whole records out of a ring and puts them into a store.
 //
 // There is one order, and the guarantee rests on it: append to the store, sync the store, then release the ring's
-// head. A drain may die between any two steps: the next one reads the same records again and the store drops those it has,
+// head. While a batch goes that way the next one is only read and checked. A drain may die between any two steps: the next one reads the same records again and the store drops those it has,
 // by (stream, epoch, lsn). A full disk stops the drain and nothing else: the ring fills, its writer gets FULL, and all goes on
 // when there is space again.
 package drain
@@ -34,7 +34,8 @@ type Config struct {
 	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
 	Stream string
 	Store  *store.Store
-	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. One larger record makes the buffer grow.
+	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain has three buffers of that size; one larger record
+	// makes one of them grow.
 	BatchBytes int
 	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it is up to
 	// five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
@@ -43,7 +44,7 @@ type Config struct {
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
 	OnProgress func(Progress)
 
-	afterAppend func(*farlog.Reader, farlog.Batch) // crash tests break the order of the steps here
+	afterAppend func(*drainer, farlog.Batch) // crash tests break the order of the steps here
 }
 
 // Progress is how far a drain has come. Counts are since Run began.

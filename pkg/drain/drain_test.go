@@ -262,9 +262,17 @@ func TestRun_StoreBehindTheHeadIsRefused(t *testing.T) {
 }
 
 func TestRun_FullDiskIsWaitedFor(t *testing.T) {
+	for _, batchBytes := range []int{BatchBytesDefault, 64 << 10} { // the next batch is not read ahead, and is
+		t.Run(fmt.Sprint(batchBytes), func(t *testing.T) { drainOntoFullDisk(t, batchBytes) })
+	}
+}
+
+func drainOntoFullDisk(t *testing.T, batchBytes int) {
 	disk := storetest.NewCrashFS(1)
 	b := newBench(t, store.Options{FS: disk, SegmentBytes: 128 << 10})
-	progress, stop := b.run(b.config())
+	config := b.config()
+	config.BatchBytes = batchBytes
+	progress, stop := b.run(config)
 	b.append("before")
 	b.await(progress, "drained", b.isDrained)
 	disk.LimitSpace(0)

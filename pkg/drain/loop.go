@@ -21,14 +21,15 @@ const (
 	retryIntervalMax = 2 * time.Second
 )
 
-// drainer is one running drain. One goroutine uses it.
+// drainer is one running drain. One goroutine uses it, and beside it the one of ahead.
 type drainer struct {
 	config   Config
 	source   store.Source
 	reader   *farlog.Reader
 	appender *store.Appender
-	bufs     [2][]byte // taken in turn: the store still hashes the last batch when the next one is read
+	bufs     [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
 	turn     int       // the next one
+	ahead    *ahead    // nil: none
 	startLSN uint64    // what lies below was in the store when the drain began
 
 	progress     Progress
@@ -94,6 +95,7 @@ func (d *drainer) close() error {
 			err = fmt.Errorf("close stream %s: %w", d.source.StreamName, err)
 		}
 	}
+	d.awaitAhead()
 	d.reader.Close()
 	return err
 }
@@ -149,9 +151,10 @@ func (d *drainer) loop(ctx context.Context) error {
 	return nil
 }
 
-// step moves one batch all the way, or reports that there is none.
+// step moves one batch all the way, or reports that there is none. The next one may be read meanwhile, but nothing is done with it before
+// this one is released.
 func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
-	batch, err := d.read()
+	batch, err := d.next()
 	if errors.Is(err, farlog.ErrNotYet) {
 		d.idle()
 		return true, nil
@@ -159,11 +162,14 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	d.readAhead(batch)
 	started := time.Now()
-	if err := d.retry(ctx, func() error { return d.persist(batch) }); err != nil {
+	err = d.retry(ctx, func() error { return d.persist(batch) })
+	d.progress.SyncDuration = time.Since(started)
+	d.awaitAhead()
+	if err != nil || d.isUndone(batch) {
 		return false, err
 	}
-	d.progress.SyncDuration = time.Since(started)
 	if err := d.reader.Release(batch.NextLSN, batch.NextSeq, batch.LastEpoch); err != nil {
 		return false, fmt.Errorf("release ring %q up to lsn %d: %w", d.config.RingURI, batch.NextLSN, err)
 	}
@@ -205,7 +211,8 @@ func (d *drainer) persist(batch farlog.Batch) error {
 		return fmt.Errorf("append lsn %d to %d: %w", batch.FirstLSN, batch.NextLSN, err)
 	}
 	if d.config.afterAppend != nil {
-		d.config.afterAppend(d.reader, batch)
+		d.awaitAhead()
+		d.config.afterAppend(d, batch)
 	}
 	if err := d.appender.Sync(); err != nil {
 		return fmt.Errorf("sync after lsn %d: %w", batch.NextLSN, err)
@@ -326,6 +333,7 @@ func (d *drainer) account(batch farlog.Batch) {
 
 // look asks the ring how far its writer is.
 func (d *drainer) look(now time.Time) {
+	d.awaitAhead()
 	if status, err := d.reader.Status(); err == nil {
 		d.progress.AppendedLSN = status.AppendedLSN
 		d.statusAt = now
