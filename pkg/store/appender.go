@@ -166,8 +166,9 @@ func (a *Appender) usable() error {
 // dropStored cuts the records off the front of a batch that the stream already has.
 func (a *Appender) dropStored(batch []byte) (fresh []byte, duplicates int, err error) {
 	at := a.accepted.chain
+	var h record.Header
 	for len(batch) > 0 {
-		h, length, err := a.header(batch)
+		length, err := a.header(batch, &h)
 		if err != nil {
 			return nil, duplicates, err
 		}
@@ -182,18 +183,17 @@ func (a *Appender) dropStored(batch []byte) (fresh []byte, duplicates int, err e
 	return batch, duplicates, nil
 }
 
-// header reads the header at the front of a batch and the length of its record there.
-func (a *Appender) header(batch []byte) (record.Header, uint64, error) {
-	h, err := record.ParseHeader(batch)
-	if err != nil {
-		return h, 0, fmt.Errorf("%w: %s: after lsn %d: %w", ErrOutOfOrder, a.source.StreamName, a.accepted.lastLSN, err)
+// header reads the header at the front of a batch and gives the length of its record there.
+func (a *Appender) header(batch []byte, h *record.Header) (length uint64, err error) {
+	if *h, err = record.ParseHeader(batch); err != nil {
+		return 0, fmt.Errorf("%w: %s: after lsn %d: %w", ErrOutOfOrder, a.source.StreamName, a.accepted.lastLSN, err)
 	}
-	length := h.StoredLen(a.source.Align)
+	length = h.StoredLen(a.source.Align)
 	if length > uint64(len(batch)) {
-		return h, 0, fmt.Errorf("%w: %s: record at lsn %d has %d bytes, the batch ends after %d",
+		return 0, fmt.Errorf("%w: %s: record at lsn %d has %d bytes, the batch ends after %d",
 			ErrOutOfOrder, a.source.StreamName, h.LSN, length, len(batch))
 	}
-	return h, length, nil
+	return length, nil
 }
 
 // plan is what one walk over the headers of a batch tells.
@@ -211,20 +211,21 @@ func (a *Appender) plan(fresh []byte, isRoll bool) (plan, error) {
 	if isRoll {
 		p.next.sum, p.next.end = summary{}, segmentDataOffset
 	}
+	var h record.Header
 	for isFirst := true; len(fresh) > 0; isFirst = false {
-		h, length, err := a.header(fresh)
+		length, err := a.header(fresh, &h)
 		if err != nil {
 			return p, err
 		}
-		if _, err := p.next.chain.check(h); err != nil {
+		if _, err := p.next.chain.check(&h); err != nil {
 			return p, fmt.Errorf("%w: %s: record at lsn %d, seq %d, epoch %d: %w",
 				ErrOutOfOrder, a.source.StreamName, h.LSN, h.Seq, h.Epoch, err)
 		}
 		if isFirst {
 			p.first = h
 		}
-		p.next.sum.add(h, p.next.end, h.Epoch > p.next.chain.Epoch)
-		p.next.chain.advance(h, a.source.Align)
+		p.next.sum.add(&h, p.next.end, h.Epoch > p.next.chain.Epoch)
+		p.next.chain.advance(&h, a.source.Align)
 		p.next.lastLSN = h.LSN
 		p.next.end += int64(length)
 		if !h.Flags.IsPad() {
@@ -251,8 +252,9 @@ func (a *Appender) write(fresh []byte) error {
 // the fill.
 func (a *Appender) withZeroFill(batch []byte) []byte {
 	batch = bytes.Clone(batch)
+	var h record.Header
 	for rest := batch; len(rest) > 0; {
-		h, length, err := a.header(rest)
+		length, err := a.header(rest, &h)
 		if err != nil {
 			return batch // plan walked it: cannot be
 		}

@@ -48,7 +48,7 @@ type summary struct {
 }
 
 // add counts one record. isEpochStart: its epoch is higher than that of the record before.
-func (s *summary) add(h record.Header, offset int64, isEpochStart bool) {
+func (s *summary) add(h *record.Header, offset int64, isEpochStart bool) {
 	if !s.isAny || isEpochStart || offset-s.open.offset >= indexBlockBytes {
 		s.openEntry(h, offset)
 	}
@@ -73,7 +73,7 @@ func (s *summary) add(h record.Header, offset int64, isEpochStart bool) {
 	}
 }
 
-func (s *summary) openEntry(h record.Header, offset int64) {
+func (s *summary) openEntry(h *record.Header, offset int64) {
 	if s.isAny {
 		s.closed = append(s.closed, s.open)
 	}

@@ -304,7 +304,7 @@ func (r *Reader) decode() (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if _, err := r.chain.check(rec.Header); err != nil {
+	if _, err := r.chain.check(&rec.Header); err != nil {
 		return Item{}, err
 	}
 	h := r.segments[r.at].header
@@ -313,7 +313,7 @@ func (r *Reader) decode() (Item, error) {
 	}
 	item := Item{Record: rec, Generation: h.Generation, Segment: h.Number, Offset: r.scan.off}
 	item.IsSuperseded = rec.LSN >= r.cutoffOf(h.Generation, rec.Epoch)
-	r.chain.advance(rec.Header, h.Align)
+	r.chain.advance(&rec.Header, h.Align)
 	r.scan.skip(rec)
 	return item, nil
 }

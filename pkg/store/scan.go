@@ -147,12 +147,12 @@ func (w *walked) accept(h record.Header) (isRewind bool, err error) {
 		return false, fmt.Errorf("%w: first record has lsn %d and seq %d, the segment's header says %d and %d",
 			record.ErrLSN, h.LSN, h.Seq, w.header.FirstLSN, w.header.FirstSeq)
 	}
-	isRewind, err = w.chain.check(h)
+	isRewind, err = w.chain.check(&h)
 	if err != nil {
 		return false, err
 	}
-	w.sum.add(h, w.end, h.Epoch > w.chain.Epoch)
-	w.chain.advance(h, w.header.Align)
+	w.sum.add(&h, w.end, h.Epoch > w.chain.Epoch)
+	w.chain.advance(&h, w.header.Align)
 	return isRewind, nil
 }
 

@@ -196,21 +196,24 @@ type chain struct {
 }
 
 // check tells whether a record continues the log, and whether it does so by going back (docs/format.md section 5, Order).
-func (c chain) check(h record.Header) (isRewind bool, err error) {
+func (c *chain) check(h *record.Header) (isRewind bool, err error) {
+	if c.isBegun && h.LSN == c.LSN && h.Seq == c.Seq && h.Epoch == c.Epoch {
+		return false, nil // nearly all; the rest is for what is rare
+	}
 	if !c.isBegun {
 		if h.Epoch == 0 {
 			return false, fmt.Errorf("%w: 0, expected 1 or more", record.ErrEpoch)
 		}
 		return false, nil
 	}
-	err = c.Check(h)
-	if err != nil && h.LSN < c.LSN && h.Epoch > c.Epoch && h.Seq <= c.Seq && c.CheckEpoch(h) == nil {
+	err = c.Check(*h)
+	if err != nil && h.LSN < c.LSN && h.Epoch > c.Epoch && h.Seq <= c.Seq && c.CheckEpoch(*h) == nil {
 		return true, nil
 	}
 	return false, err
 }
 
-func (c *chain) advance(h record.Header, align uint32) {
-	c.Advance(h, align)
+func (c *chain) advance(h *record.Header, align uint32) {
+	c.Advance(*h, align)
 	c.isBegun = true
 }
