@@ -33,6 +33,11 @@ need_file() {
 	compgen -G "$1" >/dev/null || missing+=("$2")
 }
 
+# is_older VERSION VERSION
+is_older() {
+	[ "$1" != "$2" ] && [ "$(printf '%s\n' "$@" | sort -V | head -1)" = "$1" ]
+}
+
 check_go() {
 	local wanted found
 	command -v go >/dev/null || die "go: not found; farlog needs Go 1.21 or later in PATH (it fetches the version in go.mod itself)"
@@ -42,6 +47,7 @@ check_go() {
 	go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*)
 		die "go: found $found, which cannot fetch newer versions of itself; expected Go 1.21 or later, best $wanted" ;;
 	esac
+	[ -x bin/farlogd ] || ! is_older "$found" "go$wanted" || echo "setup: $found fetches go$wanted for itself"
 	go env GOVERSION >/dev/null 2>&1 ||
 		die "go: found $found, expected $wanted, and it could not be fetched; check the network, GOPROXY and GOTOOLCHAIN"
 }
