@@ -50,6 +50,7 @@ show() {
 	else
 		tail -60 "$1"
 		echo "$3: exit code $2"
+		grep -qE '[1-9][0-9]* failed' "$1" || echo "$3: 0 passed, 1 failed" # it ended before it could count
 		status=1
 	fi
 }
@@ -101,7 +102,7 @@ part_tsan() {
 	configure tsan -Db_sanitize=thread -Db_lundef=false "-Dc_args=${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit || { fail tsan; return; }
 	for group in shared reader writer outcome rewind clock; do
-		TSAN_OPTIONS="suppressions=$root/rdma/test/tsan.supp" run "tsan-$group" "$build/tsan/test/unit" $group
+		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 }
 
