@@ -27,7 +27,7 @@ bench:
 	@scripts/bench.sh
 
 soak:
-	@scripts/setup.sh build ctest
+	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
 
 fuzz:

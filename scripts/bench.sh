@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh build
+scripts/setup.sh build shm
 mkdir -p build
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 virtual=$(grep -q '^flags.* hypervisor' /proc/cpuinfo && echo ', virtual machine' || true)

@@ -2,4 +2,5 @@
 # demo.sh -- see demo/; the binaries are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/setup.sh shm
 exec go run ./demo "$@"

@@ -2,6 +2,7 @@
 # setup.sh PART... -- make sure that what the parts need is there; install by apt-get what is missing, quietly.
 #   build   Go and a C compiler
 #   ctest   what rdma/test needs: meson, ninja, g++, cmocka, clang with its sanitizer and fuzzer runtimes
+#   shm     /dev/shm, where the counters are and the tests' rings in memory
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -58,6 +59,11 @@ check_cc() {
 	need_file '/usr/include/linux/futex.h' linux-libc-dev
 }
 
+check_shm() {
+	[ -d /dev/shm ] && [ -w /dev/shm ] ||
+		die "/dev/shm: not there or not writable; the counters of writers live in it; mount it: mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
+}
+
 check_ctest() {
 	need meson meson
 	need ninja ninja-build
@@ -106,8 +112,9 @@ for part in "$@"; do
 	case "$part" in
 	build) check_go && check_cc ;;
 	ctest) refresh_lists && check_ctest ;;
+	shm) check_shm ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm or proto" ;;
 	esac
 done
 install_missing

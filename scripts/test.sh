@@ -72,7 +72,7 @@ if [ $# -gt 0 ]; then
 	run_lane "$@"
 	exit
 fi
-scripts/setup.sh build ctest
+scripts/setup.sh build ctest shm
 failed=0
 run_lane core race examples &
 first=$!
