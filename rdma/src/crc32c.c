@@ -1,21 +1,19 @@
 /* crc32c.c -- CRC-32C by instruction where there is one.
  *
  * The x86 instruction has a latency of three cycles and a throughput of one, so three independent lanes of 64 bytes
- * run in the time of one; two of them are then moved forward over the bytes that follow (a multiplication by
- * x^(8n) modulo the polynomial, done by table: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using
- * CRC32 Instruction", Intel, 2011). */
+ * run in the time of one. A lane is then moved forward over the bytes that follow it: a multiplication by x^(8n) modulo the
+ * polynomial, by one carry-less multiplication whose product goes into the last word of the last lane, so that the
+ * instruction that takes this word in reduces all of them at once (Gopal et al., "Fast CRC Computation for iSCSI Polynomial
+ * Using CRC32 Instruction", Intel, 2011, with the reduction of section 3.1 there shared by the lanes). */
 #include "crc32c.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define POLYNOMIAL 0x82F63B78u
-#define LANE_LEN 64
+#define LANE_LEN 64u
 
 static uint32_t byte_table[256];
-static uint32_t lane_shift[4][256];  /* moves a CRC over LANE_LEN zero bytes */
-static uint32_t lanes_shift[4][256]; /* over 2 * LANE_LEN */
-static uint32_t block_shift[4][256]; /* over 3 * LANE_LEN */
-
 static uint32_t (*update_chosen)(uint32_t crc, const uint8_t *data, size_t len);
 
 static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t len)
@@ -25,22 +23,13 @@ static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t len)
 	return crc;
 }
 
-static void make_shift(uint32_t shift[4][256], size_t zero_len)
-{
-	static const uint8_t zeros[3 * LANE_LEN];
-
-	for (unsigned lane = 0; lane < 4; lane++)
-		for (uint32_t value = 0; value < 256; value++)
-			shift[lane][value] = update_table(value << (8 * lane), zeros, zero_len);
-}
-
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#include <wmmintrin.h>
 
-static inline uint32_t apply_shift(uint32_t shift[4][256], uint32_t crc)
-{
-	return shift[0][crc & 0xFF] ^ shift[1][(crc >> 8) & 0xFF] ^ shift[2][(crc >> 16) & 0xFF] ^ shift[3][crc >> 24];
-}
+static uint64_t over_lane;  /* what moves a CRC over LANE_LEN bytes when its product is reduced by the instruction */
+static uint64_t over_lanes; /* over 2 * LANE_LEN */
+static uint64_t over_block; /* over 3 * LANE_LEN */
 
 static inline uint64_t load_word(const uint8_t *data)
 {
@@ -50,7 +39,28 @@ static inline uint64_t load_word(const uint8_t *data)
 	return word;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t update_sse42(uint32_t crc, const uint8_t *data, size_t len)
+/* power_of_x -- x^exponent modulo the polynomial, bit-reflected as a CRC is. */
+static uint32_t power_of_x(unsigned exponent)
+{
+	uint32_t power = 0x80000000u;
+
+	for (; exponent > 0; exponent--)
+		power = (power >> 1) ^ (power & 1 ? POLYNOMIAL : 0);
+	return power;
+}
+
+/* The instruction multiplies by x^32, and the product of two reflected words is one bit short of where it belongs: 33 are given already. */
+static uint64_t over_bytes(unsigned len)
+{
+	return power_of_x(8 * len - 33);
+}
+
+__attribute__((target("pclmul"))) static inline __m128i moved(uint64_t crc, uint64_t over)
+{
+	return _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc), _mm_cvtsi64_si128((long long)over), 0);
+}
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t update_clmul(uint32_t crc, const uint8_t *data, size_t len)
 {
 	uint64_t rest;
 
@@ -58,15 +68,18 @@ __attribute__((target("sse4.2"))) static uint32_t update_sse42(uint32_t crc, con
 		uint64_t lane_a = 0;
 		uint64_t lane_b = 0;
 		uint64_t lane_c = 0;
+		__m128i all;
 
 #pragma GCC unroll 8
-		for (unsigned off = 0; off < LANE_LEN; off += 8) {
+		for (unsigned off = 0; off < LANE_LEN - 8; off += 8) {
 			lane_a = _mm_crc32_u64(lane_a, load_word(data + off));
 			lane_b = _mm_crc32_u64(lane_b, load_word(data + LANE_LEN + off));
 			lane_c = _mm_crc32_u64(lane_c, load_word(data + 2 * LANE_LEN + off));
 		}
-		crc = apply_shift(block_shift, crc) ^ apply_shift(lanes_shift, (uint32_t)lane_a) ^
-			apply_shift(lane_shift, (uint32_t)lane_b) ^ (uint32_t)lane_c;
+		lane_a = _mm_crc32_u64(lane_a, load_word(data + LANE_LEN - 8));
+		lane_b = _mm_crc32_u64(lane_b, load_word(data + 2 * LANE_LEN - 8));
+		all = _mm_xor_si128(_mm_xor_si128(moved(crc, over_block), moved(lane_a, over_lanes)), moved(lane_b, over_lane));
+		crc = (uint32_t)_mm_crc32_u64(lane_c, load_word(data + 3 * LANE_LEN - 8) ^ (uint64_t)_mm_cvtsi128_si64(all));
 	}
 	rest = crc;
 	for (; len >= 8; data += 8, len -= 8)
@@ -86,7 +99,12 @@ __attribute__((target("sse4.2"))) static uint32_t update_sse42(uint32_t crc, con
 
 static void choose(void)
 {
-	update_chosen = __builtin_cpu_supports("sse4.2") ? update_sse42 : update_table;
+	bool is_clmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+
+	update_chosen = is_clmul ? update_clmul : update_table;
+	over_lane = over_bytes(LANE_LEN);
+	over_lanes = over_bytes(2 * LANE_LEN);
+	over_block = over_bytes(3 * LANE_LEN);
 }
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
@@ -125,9 +143,6 @@ __attribute__((constructor(101))) static void crc32c_init(void)
 			crc = (crc >> 1) ^ (crc & 1 ? POLYNOMIAL : 0);
 		byte_table[value] = crc;
 	}
-	make_shift(lane_shift, LANE_LEN);
-	make_shift(lanes_shift, 2 * LANE_LEN);
-	make_shift(block_shift, 3 * LANE_LEN);
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif
