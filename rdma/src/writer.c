@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "mutant.h"
-#include "superblock.h"
 
 #define SPIN_COUNT 2000u
 #define YIELD_COUNT 200u
@@ -63,8 +62,8 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 	return FARLOG_OK;
 }
 
-/* take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
-static void take_credit(struct farlog_writer *writer)
+/* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
+void writer_take_credit(struct farlog_writer *writer)
 {
 	uint64_t credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 
@@ -78,7 +77,7 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	ring_place(&writer->ring, extent, place);
 	if (__builtin_expect(ring_has_room(&writer->ring, place), 1))
 		return FARLOG_OK;
-	take_credit(writer);
+	writer_take_credit(writer);
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
@@ -145,7 +144,7 @@ static void mark_pressure(struct farlog_writer *writer)
 	unsigned pressure = ring_pressure(&writer->ring);
 
 	if (__builtin_expect(pressure > 0, 0)) {
-		take_credit(writer);
+		writer_take_credit(writer);
 		pressure = ring_pressure(&writer->ring);
 	}
 	if (__builtin_expect(pressure == writer->pressure, 1))
@@ -314,7 +313,7 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 	return FARLOG_OK;
 }
 
-static struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
+struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
 {
 	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
 }
@@ -492,96 +491,9 @@ int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_pos
 	return result;
 }
 
-static void describe(const struct farlog_writer *writer, const struct record_header *header, uint8_t level,
-	struct farlog_position *position)
-{
-	position->seq = header->seq;
-	position->epoch = header->epoch;
-	position->end_lsn = position->lsn + record_extent(writer->identity.align, header->key_len, header->payload_len);
-	position->level = level;
-}
-
-static void read_header(const struct farlog_writer *writer, uint64_t lsn, struct record_header *header)
-{
-	writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
-}
-
-/* resolve_own -- a position of this epoch: what this writer appended it never takes back. */
-static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position)
-{
-	struct record_header header;
-	bool is_drained = position->lsn < writer->ring.credit_lsn;
-	bool is_here;
-	int result;
-
-	read_header(writer, position->lsn, &header);
-	/* The epoch too: below a PAD the header of a record that recovery dropped may still lie. */
-	is_here = header.magic == RECORD_MAGIC && header.lsn == position->lsn && header.epoch == writer->epoch &&
-		!(header.flags & RECORD_FLAG_PAD);
-	position->epoch = writer->epoch;
-	if (is_here)
-		describe(writer, &header, FARLOG_LEVEL_POSTED, position);
-	if (is_drained) {
-		position->level = FARLOG_LEVEL_STORED;
-		return FARLOG_OK;
-	}
-	if (!is_here)
-		return FARLOG_NOT_FOUND;
-	result = writer_settle(writer, position->end_lsn, deadline);
-	if (result == FARLOG_OK)
-		position->level = writer->level;
-	return result;
-}
-
-/* resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
- * header at the right place proves nothing. Of what is drained the ring no longer knows. */
-static int resolve_inherited(const struct farlog_writer *writer, struct farlog_position *position)
-{
-	const uint8_t *data = writer->region->base + LAYOUT_DATA_OFF;
-	struct record_header header;
-	struct record_found found;
-	struct head_slot head;
-	struct record_cursor walk;
-
-	if (!head_load(writer->region, &writer->superblock, &head) || head.head_lsn > position->lsn)
-		return FARLOG_UNKNOWN;
-	walk = (struct record_cursor){
-		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = writer->epoch};
-	for (;;) {
-		uint64_t off = walk.lsn % writer->identity.capacity;
-
-		if (walk.lsn > position->lsn || record_check(&writer->identity, &walk, data + off, writer->identity.capacity - off,
-				&found) != RECORD_VALID)
-			return FARLOG_NOT_FOUND;
-		if (walk.lsn == position->lsn)
-			break;
-		record_advance(&walk, &found);
-	}
-	if (found.flags & RECORD_FLAG_PAD)
-		return FARLOG_NOT_FOUND;
-	read_header(writer, position->lsn, &header);
-	describe(writer, &header, writer->level, position);
-	return FARLOG_OK;
-}
-
-int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
-{
-	struct deadline deadline = deadline_of(writer, deadline_ns);
-
-	*position = (struct farlog_position){.lsn = lsn, .copies = 1};
-	if (lsn % writer->identity.align != 0)
-		return FARLOG_INVALID;
-	if (lsn >= writer->ring.appended_lsn)
-		return FARLOG_NOT_FOUND;
-	if (lsn < writer->recovery.tail_lsn)
-		return resolve_inherited(writer, position);
-	take_credit(writer);
-	return resolve_own(writer, &deadline, position);
-}
-
 void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors)
 {
-	take_credit(writer);
+	writer_take_credit(writer);
 	*cursors = (struct farlog_cursors){
 		.head_lsn = writer->ring.credit_lsn,
 		.durable_lsn = atomic_load_relaxed(&writer->durable_lsn), /* a shared writer's leader may be storing it */

@@ -52,6 +52,12 @@ struct deadline {
 /* deadline_pause -- wait a little, by the writer's strategy. False: the deadline has passed. */
 bool deadline_pause(struct deadline *deadline, const struct farlog_writer *writer, bool is_for_region);
 
+/* deadline_of -- of one call; 0 = the writer's own. */
+struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns);
+
+/* writer_take_credit -- learn from the drain how much room there is. */
+void writer_take_credit(struct farlog_writer *writer);
+
 /* writer_stage -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
 int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
 	struct farlog_position *position);
