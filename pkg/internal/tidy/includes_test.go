@@ -21,7 +21,7 @@ var extraHeaders = []struct {
 }{
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
-	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h"}, "CRC instructions"},
+	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
 	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
 		"flush instructions, chosen once by measuring over scratch memory"},
 	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
