@@ -13,13 +13,7 @@ die() {
 }
 
 as_root() {
-	if [ "$(id -u)" = 0 ]; then
-		"$@"
-	elif command -v sudo >/dev/null; then
-		sudo "$@"
-	else
-		die "cannot install packages: not root and no sudo; install them yourself: ${missing[*]}"
-	fi
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 missing=()
@@ -85,20 +79,22 @@ check_clang() {
 			missing+=("libclang-rt-${version%%.*}-dev")
 		return 0
 	done
-	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1)
+	version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -1) || true # no lists
 	missing+=(clang "libclang-rt-${version:-14}-dev")
 }
 
 install_missing() {
 	[ ${#missing[@]} -gt 0 ] || return 0
 	command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; there is no apt-get here, install them yourself"
+	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+		die "missing packages: ${missing[*]}; neither root nor sudo is here, install them yourself"
 	echo "setup: installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
 	local log
 	log=$(mktemp)
 	as_root apt-get update -qq >"$log" 2>&1 </dev/null || true # old lists may do; the install says if not
 	as_root apt-get install -y -qq --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null ||
-		die "apt-get install ${missing[*]}: $(grep -m1 '^E:' "$log" || tail -1 "$log")"
+		die "apt-get install ${missing[*]}: $(grep -m1 '^E:' "$log" || grep -m1 '^sudo:' "$log" || tail -1 "$log")"
 	rm -f "$log"
 }
 
