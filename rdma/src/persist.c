@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "stream.h"
+
 #define LINE_LEN 64
 
 static void copy_plain(void *dst, const void *src, size_t len)
@@ -65,14 +67,14 @@ static void copy_nt(void *dst, const void *src, size_t len)
 	}
 }
 
-__attribute__((target("clwb"))) static void gather_clwb(uint8_t *dst, const struct gather *gather)
+__attribute__((target("clwb"))) static void gather_clwb(uint8_t *dst, struct gather *gather)
 {
 	gather_copy(dst, gather);
 	for (size_t off = 0; off < gather->len; off += LINE_LEN)
 		_mm_clwb(dst + off);
 }
 
-__attribute__((target("clflushopt"))) static void gather_clflushopt(uint8_t *dst, const struct gather *gather)
+__attribute__((target("clflushopt"))) static void gather_clflushopt(uint8_t *dst, struct gather *gather)
 {
 	gather_copy(dst, gather);
 	for (size_t off = 0; off < gather->len; off += LINE_LEN)
@@ -87,7 +89,7 @@ static inline void stream_pair(uint8_t *dst, uint64_t low, uint64_t high)
 	_mm_stream_si128((__m128i *)dst, _mm_set_epi64x((long long)high, (long long)low));
 }
 
-static void gather_nt(uint8_t *dst, const struct gather *gather)
+static void gather_nt(uint8_t *dst, struct gather *gather)
 {
 	uint64_t end = gather->len - GATHER_HEAD_LEN - GATHER_TAIL_LEN; /* of pieces and zeros, counted from the head's end */
 	uint64_t first_len = gather->piece[0].len;
@@ -95,6 +97,8 @@ static void gather_nt(uint8_t *dst, const struct gather *gather)
 	uint8_t *body = dst + GATHER_HEAD_LEN;
 	uint64_t pos = 8;
 
+	gather_own(gather);
+	gather_seal(gather);
 	for (; pos < first_len && pos + 8 < end; pos += 16)
 		stream_pair(body + pos, gather_word(gather, pos), gather_word(gather, pos + 8));
 	for (; pos + 16 <= body_len; pos += 16)
@@ -107,8 +111,16 @@ static void gather_nt(uint8_t *dst, const struct gather *gather)
 		stream_pair(dst + i * 8, gather->head[i], gather->head[i + 1]);
 	stream_pair(body - 8, gather->head[GATHER_HEAD_COUNT - 1], end > 0 ? gather_word(gather, 0) : gather->tail);
 }
+
+STREAM_TARGET static void gather_stream(uint8_t *dst, struct gather *gather)
+{
+	if (gather->len <= STREAM_LEN_MAX)
+		stream_record(dst, gather);
+	else
+		gather_nt(dst, gather);
+}
 #elif defined(__aarch64__)
-static void gather_cvap(uint8_t *dst, const struct gather *gather)
+static void gather_cvap(uint8_t *dst, struct gather *gather)
 {
 	gather_copy(dst, gather);
 	for (size_t off = 0; off < gather->len; off += LINE_LEN)
@@ -194,7 +206,7 @@ persist_gather_fn persist_gather(enum farlog_flush_method method)
 {
 	switch (method) {
 #if defined(__x86_64__)
-	case FARLOG_FLUSH_NT_STORE: return gather_nt;
+	case FARLOG_FLUSH_NT_STORE: return stream_is_supported() ? gather_stream : gather_nt;
 	case FARLOG_FLUSH_CLWB: return gather_clwb;
 	case FARLOG_FLUSH_CLFLUSHOPT: return gather_clflushopt;
 #elif defined(__aarch64__)

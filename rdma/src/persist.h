@@ -17,8 +17,9 @@
  * after the next persist_fence of the same thread. */
 typedef void (*persist_copy_fn)(void *dst, const void *src, size_t len);
 
-/* As persist_copy_fn, of bytes that lie in several places. dst 64-byte aligned. */
-typedef void (*persist_gather_fn)(uint8_t *dst, const struct gather *gather);
+/* As persist_copy_fn, of a record that lies in several places; its CRC is made on the way, over the very bytes that are
+ * copied. dst 64-byte aligned. */
+typedef void (*persist_gather_fn)(uint8_t *dst, struct gather *gather);
 
 /* persist_is_supported -- does this processor have the instruction? */
 bool persist_is_supported(enum farlog_flush_method method);

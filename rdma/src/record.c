@@ -34,11 +34,9 @@ void record_build_pad(const struct record_identity *identity, const struct recor
 	pad.payload_len = 0;
 	pad.key_len = 0;
 	pad.class_id = 0;
-	record_gather(identity, &pad, NULL, NULL, &gather);
+	record_gather(identity, &pad, NULL, NULL, RECORD_PAD_STORED_LEN, &gather);
+	gather.scratch = dst;
 	gather.head[2] |= (extent - RECORD_PAD_STORED_LEN) << 32;
-	gather.head[6] = (uint64_t)header->stream_id |
-		(uint64_t)crc32c_update((uint32_t)identity->salt, gather.head, RECORD_CRC_OFF) << 32;
-	gather.len = RECORD_PAD_STORED_LEN;
 	gather_copy(dst, &gather);
 }
 

@@ -5,10 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "crc32c.h"
 #include "farlog/farlog.h"
 #include "gather.h"
-#include "mutant.h"
 
 #define RECORD_MAGIC 0x31474C46u /* "FLG1" */
 #define RECORD_VERSION 1u
@@ -50,6 +48,7 @@ _Static_assert(offsetof(struct record_header, lsn) == 8, "record_header.lsn");
 _Static_assert(offsetof(struct record_header, payload_len) == 20, "record_header.payload_len");
 _Static_assert(offsetof(struct record_header, ts_ns) == 32, "record_header.ts_ns");
 _Static_assert(offsetof(struct record_header, class_id) == 44, "record_header.class_id");
+_Static_assert(GATHER_CRC_OFF == RECORD_CRC_OFF, "where a gather puts the CRC");
 _Static_assert(offsetof(struct record_header, crc32c) == RECORD_CRC_OFF, "record_header.crc32c");
 
 struct record_epoch_payload {
@@ -86,14 +85,13 @@ static inline uint64_t record_extent(uint32_t align, uint32_t key_len, uint32_t 
 	return (len + align - 1) & ~(uint64_t)(align - 1);
 }
 
-/* record_gather -- the whole record as pieces: header with its CRC, key, payload, zero fill, trailer. `header` gives all fields
- * but magic, version, header_words and crc; key and payload must outlive the use of *gather. The header is made of whole words:
- * what is stored in 8 bytes and loaded in 8 bytes goes straight from the processor's store buffer to the load. */
+/* record_gather -- the whole record as pieces: header, key, payload, zero fill, trailer; its CRC is made when it is copied. `header`
+ * gives all fields but magic, version, header_words and crc; `extent` is its record_extent; key and payload must outlive the use of *gather; `scratch` is for who
+ * copies to give. The header is made of whole words: what is stored in 8 bytes and loaded in 8 bytes goes straight
+ * from the processor's store buffer to the load. */
 static inline void record_gather(const struct record_identity *identity, const struct record_header *header,
-	const void *key, const void *payload, struct gather *gather)
+	const void *key, const void *payload, uint64_t extent, struct gather *gather)
 {
-	uint32_t crc;
-
 	gather->head[0] = (uint64_t)RECORD_MAGIC | (uint64_t)RECORD_VERSION << 32 | (uint64_t)(RECORD_HEADER_LEN / 8) << 40 |
 		(uint64_t)header->flags << 48;
 	gather->head[1] = header->lsn;
@@ -105,23 +103,19 @@ static inline void record_gather(const struct record_identity *identity, const s
 	gather->piece[0] = (struct gather_piece){key, header->key_len};
 	gather->piece[1] = (struct gather_piece){payload, header->payload_len};
 	gather->tail = header->lsn ^ identity->salt;
-	gather->len = record_extent(identity->align, header->key_len, header->payload_len);
-	crc = crc32c_update((uint32_t)identity->salt, gather->head, RECORD_CRC_OFF);
-	if (header->key_len > 0 && !MUTANT(CRC_HEADER_ONLY))
-		crc = crc32c_update(crc, key, header->key_len);
-	if (header->payload_len > 0 && !MUTANT(CRC_HEADER_ONLY))
-		crc = crc32c_update(crc, payload, header->payload_len);
-	gather->head[6] = (uint64_t)header->stream_id | (uint64_t)crc << 32;
+	gather->len = extent;
+	gather->salt = (uint32_t)identity->salt;
 }
 
-/* record_build -- the whole record at dst. ASSUMPTIONS: dst holds record_extent bytes; key and payload may already lie in
- * their places. */
+/* record_build -- the whole record at dst. ASSUMPTIONS: dst holds record_extent bytes and is ours alone; key and payload may
+ * already lie in their places. */
 static inline void record_build(const struct record_identity *identity, const struct record_header *header,
 	const void *key, const void *payload, uint8_t *dst)
 {
 	struct gather gather;
 
-	record_gather(identity, header, key, payload, &gather);
+	record_gather(identity, header, key, payload, record_extent(identity->align, header->key_len, header->payload_len), &gather);
+	gather.scratch = dst;
 	gather_copy(dst, &gather);
 }
 

@@ -34,8 +34,8 @@ enum region_role {
 
 struct region_ops {
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
-	/* As write, of bytes that lie in several places. */
-	void (*gather)(struct region *region, uint64_t off, const struct gather *gather);
+	/* As write, of a record that lies in several places; seals it on the way. */
+	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
 	/* 0: started or already complete; poll tells. Negative: enum farlog_result. Never blocks longer than a fence. */
 	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag);
 	/* 0 and *tag = the last completed; negative: the persist under way failed and *tag stays. */
@@ -62,6 +62,7 @@ struct region {
 	uint64_t tag;        /* of the last persist that was started; each takes the next */
 	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
 	const uint8_t *base; /* where the bytes can be loaded directly */
+	uint8_t *streamed;   /* where the append path may put a record by stream.h itself instead of `gather`; NULL: nowhere */
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 };

@@ -147,7 +147,7 @@ static void fault_write(struct region *region, uint64_t off, const void *src, si
 	store(region, off, src, len);
 }
 
-static void fault_gather(struct region *region, uint64_t off, const struct gather *gather)
+static void fault_gather(struct region *region, uint64_t off, struct gather *gather)
 {
 	uint8_t *lines = malloc(gather->len);
 

@@ -19,6 +19,7 @@
 #include "err.h"
 #include "layout.h"
 #include "persist.h"
+#include "stream.h"
 
 #define SPAN_COUNT_MAX 2
 #define PAGE_LEN 4096u
@@ -105,7 +106,7 @@ static void mem_write(struct region *region, uint64_t off, const void *src, size
 	mem->copy(mem->map + off, src, len);
 }
 
-static void mem_gather(struct region *region, uint64_t off, const struct gather *gather)
+static void mem_gather(struct region *region, uint64_t off, struct gather *gather)
 {
 	struct region_mem *mem = mem_of(region);
 
@@ -389,6 +390,8 @@ int region_mem_open(const char *text, const struct uri *uri, enum region_access 
 
 		mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
 		mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
+		if (contract->flush_method == FARLOG_FLUSH_NT_STORE && stream_is_supported())
+			mem->region.streamed = mem->map;
 		mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
 		mem->region.is_seal_durable = !is_msync;
 		if (is_msync && access != REGION_READ)

@@ -30,9 +30,9 @@ static inline void ring_place(const struct ring *ring, uint64_t extent, struct r
 {
 	uint64_t left = ring->capacity - ring->appended_off;
 
-	place->pad_len = extent > left ? left : 0;
-	place->record_lsn = ring->appended_lsn + place->pad_len;
-	place->record_off = place->pad_len ? 0 : ring->appended_off;
+	*place = (struct ring_place){.record_lsn = ring->appended_lsn, .record_off = ring->appended_off};
+	if (__builtin_expect(extent > left, 0))
+		*place = (struct ring_place){.pad_len = left, .record_lsn = ring->appended_lsn + left};
 	place->end_lsn = place->record_lsn + extent;
 }
 

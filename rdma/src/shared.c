@@ -87,7 +87,7 @@ static void ring_bell(struct farlog_shared *shared)
 
 struct reservation {
 	struct ring_place place;
-	struct record_header header;
+	struct gather gather;
 	struct farlog_position position;
 	uint64_t start_lsn; /* of the PAD, when there is one */
 };
@@ -121,7 +121,7 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 		result = writer_find_room(writer, extent, &reservation->place);
 	if (result == FARLOG_OK) {
 		reservation->start_lsn = writer->ring.appended_lsn;
-		writer_header(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->header);
+		writer_gather(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->gather);
 		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
 		ring_advance(&writer->ring, &reservation->place);
 		writer_account(writer, (uint64_t)entry->len + entry->key_len, 0);
@@ -130,15 +130,14 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 	return result;
 }
 
-static void write_record(struct farlog_shared *shared, const struct farlog_entry *entry,
-	const struct reservation *reservation)
+static void write_record(struct farlog_shared *shared, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
-	bool is_large = (uint64_t)entry->len + entry->key_len > WRITER_SMALL_LEN;
+	bool is_large = reservation->gather.len > WRITER_SMALL_LEN;
 
 	if (is_large)
 		lock_word(&shared->staging);
-	writer_write(writer, &reservation->place, &reservation->header, entry);
+	writer_write(writer, &reservation->place, &reservation->gather);
 	if (is_large)
 		unlock_word(&shared->staging);
 	writer->region->ops->seal(writer->region);
@@ -258,7 +257,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
 	*position = reservation.position;
-	write_record(shared, entry, &reservation);
+	write_record(shared, &reservation);
 	publish(shared, &reservation, start_ticks);
 	if (!writer->region->is_seal_durable) {
 		/* What waiting for room has used up of the deadline is gone. */

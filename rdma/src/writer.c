@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "mutant.h"
+#include "stream.h"
 
 #define SPIN_COUNT 2000u
 #define YIELD_COUNT 200u
@@ -81,14 +82,15 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
-void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
-	uint16_t flags, uint64_t ticks, struct record_header *header)
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct gather *gather)
 {
 	struct clock_reading now;
+	struct record_header header;
 
 	clock_read(ticks, &now);
-	*header = (struct record_header){
-		.flags = flags,
+	header = (struct record_header){
+		.flags = (uint16_t)flags,
 		.lsn = place->record_lsn,
 		.epoch = writer->epoch,
 		.payload_len = entry->len,
@@ -99,55 +101,42 @@ void writer_header(const struct farlog_writer *writer, const struct ring_place *
 		.key_len = entry->key_len,
 		.stream_id = writer->identity.stream_id,
 	};
+	record_gather(&writer->identity, &header, entry->key, entry->data, place->end_lsn - place->record_lsn, gather);
 }
 
-/* own_body -- key and payload where nobody else can change them between the CRC and the way to the region: a record with a wrong CRC
- * would hide all that follow it. */
-static void own_body(const struct farlog_writer *writer, const struct farlog_entry *entry, uint8_t small[WRITER_SMALL_LEN],
-	struct farlog_entry *owned)
+/* write_pad -- out of line: it happens once a lap. */
+__attribute__((noinline, cold)) static void write_pad(const struct farlog_writer *writer, uint64_t pad_len, const struct gather *next)
 {
-	uint64_t body_len = (uint64_t)entry->len + entry->key_len;
-	uint8_t *body = body_len <= WRITER_SMALL_LEN ? small : writer->staging + RECORD_HEADER_LEN;
+	struct region *region = writer->region;
+	uint8_t pad[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct record_header header;
 
-	*owned = *entry;
-	owned->key = body;
-	owned->data = body + entry->key_len;
-	if (entry->key_len > 0 && entry->key != owned->key)
-		memcpy(body, entry->key, entry->key_len);
-	if (entry->len > 0 && entry->data != owned->data)
-		memcpy(body + entry->key_len, entry->data, entry->len);
+	memcpy(&header, next->head, sizeof(header));
+	header.lsn -= pad_len;
+	record_build_pad(&writer->identity, &header, pad_len, pad);
+	region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - pad_len, pad, sizeof(pad));
 }
 
-void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
-	const struct farlog_entry *entry)
+__attribute__((noinline)) void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
 {
 	struct region *region = writer->region;
 	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-	struct farlog_entry owned;
-	struct gather gather;
 
-	if (place->pad_len > 0) {
-		uint8_t pad[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-		struct record_header pad_header = *header;
-
-		pad_header.lsn = place->record_lsn - place->pad_len;
-		record_build_pad(&writer->identity, &pad_header, place->pad_len, pad);
-		region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - place->pad_len, pad, sizeof(pad));
-	}
-	own_body(writer, entry, small, &owned);
-	record_gather(&writer->identity, header, owned.key, owned.data, &gather);
-	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, &gather);
+	if (__builtin_expect(place->pad_len > 0, 0))
+		write_pad(writer, place->pad_len, gather);
+	gather->scratch = gather->len <= sizeof(small) ? small : writer->staging;
+	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
 }
 
 static void mark_pressure(struct farlog_writer *writer)
 {
-	unsigned pressure = ring_pressure(&writer->ring);
+	unsigned pressure;
 
-	if (__builtin_expect(pressure > 0, 0)) {
-		writer_take_credit(writer);
-		pressure = ring_pressure(&writer->ring);
-	}
-	if (__builtin_expect(pressure == writer->pressure, 1))
+	if (__builtin_expect(ring_used(&writer->ring) < writer->ring.warn_bytes && writer->pressure == 0, 1))
+		return;
+	writer_take_credit(writer);
+	pressure = ring_pressure(&writer->ring);
+	if (pressure == writer->pressure)
 		return;
 	if (pressure >= 1 && writer->pressure < 1)
 		atomic_bump(&writer->counters->warn_count, 1);
@@ -157,7 +146,7 @@ static void mark_pressure(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->pressure, pressure);
 }
 
-void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t flags)
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags)
 {
 	struct farlog_counters *counters = writer->counters;
 
@@ -196,11 +185,12 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-__attribute__((flatten)) int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
-	struct farlog_position *position)
+#define STAGE_INLINE __attribute__((always_inline)) static inline
+
+/* begin_stage -- all that comes before the bytes: may the record be taken, where does it go, what is it? */
+STAGE_INLINE int begin_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct ring_place *place, struct gather *gather)
 {
-	struct ring_place place;
-	struct record_header header;
 	uint64_t extent;
 	int result;
 
@@ -211,16 +201,67 @@ __attribute__((flatten)) int writer_stage(struct farlog_writer *writer, const st
 	result = writer_check_entry(writer, entry, &extent);
 	if (result != FARLOG_OK)
 		return result;
-	result = writer_find_room(writer, extent, &place);
+	result = writer_find_room(writer, extent, place);
+	if (result == FARLOG_OK)
+		writer_gather(writer, place, entry, flags, ticks, gather);
+	return result;
+}
+
+STAGE_INLINE void end_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	const struct ring_place *place, struct farlog_position *position)
+{
+	writer_position(writer, place, writer->ring.next_seq, position);
+	writer->last_lsn = place->record_lsn;
+	ring_advance(&writer->ring, place);
+	writer_account(writer, (uint64_t)entry->len + entry->key_len, flags);
+}
+
+__attribute__((flatten)) static int stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
+	struct ring_place place;
+	struct gather gather;
+	int result = begin_stage(writer, entry, flags, ticks, &place, &gather);
+
 	if (result != FARLOG_OK)
 		return result;
-	writer_header(writer, &place, entry, flags, ticks, &header);
-	writer_write(writer, &place, &header, entry);
-	writer_position(writer, &place, writer->ring.next_seq, position);
-	writer->last_lsn = place.record_lsn;
-	ring_advance(&writer->ring, &place);
-	writer_account(writer, (uint64_t)entry->len + entry->key_len, flags);
+	writer_write(writer, &place, &gather);
+	end_stage(writer, entry, flags, &place, position);
 	return FARLOG_OK;
+}
+
+#if defined(__x86_64__)
+/* stage_streamed -- the same for a plain record with the bytes put in line: all of it lives in registers. */
+STREAM_TARGET __attribute__((flatten)) static int stage_streamed(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+	struct farlog_position *position)
+{
+	struct ring_place place;
+	struct gather gather;
+	int result = begin_stage(writer, entry, 0, ticks, &place, &gather);
+
+	if (__builtin_expect(result != FARLOG_OK, 0))
+		return result;
+	if (__builtin_expect(place.pad_len > 0 || gather.len > STREAM_LEN_MAX, 0)) {
+		struct ring_place place_in_memory = place; /* their addresses are taken: the others stay in registers */
+		struct gather gather_in_memory = gather;
+
+		writer_write(writer, &place_in_memory, &gather_in_memory);
+	} else {
+		stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place.record_off, &gather);
+	}
+	end_stage(writer, entry, 0, &place, position);
+	return FARLOG_OK;
+}
+#endif
+
+int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
+#if defined(__x86_64__)
+	if (writer->region->streamed != NULL && flags == 0)
+		return stage_streamed(writer, entry, ticks, position);
+#endif
+	return stage(writer, entry, flags, ticks, position);
 }
 
 unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
@@ -319,7 +360,7 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 }
 
 /* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
-static int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags,
+static int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
 	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
 {
 	int result = writer_stage(writer, entry, flags, ticks, position);
@@ -351,7 +392,7 @@ static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struc
 	return FARLOG_OK;
 }
 
-static int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t deadline_ns,
+static int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
 	struct farlog_position *position)
 {
 	uint64_t start_ticks = clock_ticks();

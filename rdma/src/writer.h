@@ -58,8 +58,9 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 /* writer_take_credit -- learn from the drain how much room there is. */
 void writer_take_credit(struct farlog_writer *writer);
 
-/* writer_stage -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
-int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint16_t flags, uint64_t ticks,
+/* writer_stage -- place, build and write one record (flags: control records; 64 bits wide, because a narrow argument that the compiler
+ * puts aside narrow and takes back wide stalls behind the streaming stores); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
+int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position);
 
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
@@ -78,18 +79,17 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place);
 
 /* writer_account -- after ring_advance: counters and pressure. */
-void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint16_t flags);
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags);
 
-/* writer_header -- the header of the record at `place`, whose record has not been advanced over. */
-void writer_header(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
-	uint16_t flags, uint64_t ticks, struct record_header *header);
+/* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to writer_write. */
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct gather *gather);
 
 #define WRITER_SMALL_LEN 4096u
 
-/* writer_write -- PAD if one is needed, then the record. Key and payload of more than WRITER_SMALL_LEN together pass through
- * `staging`: then only one thread at a time. */
-void writer_write(struct farlog_writer *writer, const struct ring_place *place, const struct record_header *header,
-	const struct farlog_entry *entry);
+/* writer_write -- PAD if one is needed, then the record. One of more than WRITER_SMALL_LEN ring bytes passes through `staging`: then
+ * only one thread at a time. */
+void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather);
 
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
 unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,

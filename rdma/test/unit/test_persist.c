@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "crc32c.h"
 #include "persist.h"
 #include "record.h"
 #include "unit.h"
@@ -30,39 +31,61 @@ static void persist__every_method_copies_exactly(void **state)
 	}
 }
 
+#define GATHER_LEN_MAX (16u << 10)
+
+static uint8_t *random_block(size_t len)
+{
+	uint8_t *block = len > 0 ? malloc(len) : NULL;
+
+	for (size_t at = 0; at < len; at++)
+		block[at] = (uint8_t)unit_random();
+	return block;
+}
+
+/* check_gather -- against the record put together plainly and its CRC by the table. */
+static void check_gather(enum farlog_flush_method method, const struct record_identity *identity, const struct record_header *header,
+	const uint8_t *key, const uint8_t *payload)
+{
+	static uint8_t expected[GATHER_LEN_MAX] __attribute__((aligned(64)));
+	static uint8_t scratch[GATHER_LEN_MAX] __attribute__((aligned(64)));
+	static uint8_t dst[GATHER_LEN_MAX + 128] __attribute__((aligned(64)));
+	uint64_t extent = record_extent(identity->align, header->key_len, header->payload_len);
+	struct gather gather;
+	uint32_t crc;
+
+	record_build(identity, header, key, payload, expected);
+	crc = crc32c_update_table((uint32_t)identity->salt, expected, RECORD_CRC_OFF);
+	crc = crc32c_update_table(crc, expected + RECORD_HEADER_LEN, header->key_len + header->payload_len);
+	assert_memory_equal(expected + RECORD_CRC_OFF, &crc, sizeof(crc));
+	record_gather(identity, header, key, payload, extent, &gather);
+	gather.scratch = scratch;
+	memset(dst, 0xEE, sizeof(dst));
+	persist_gather(method)(dst + 64, &gather);
+	persist_fence();
+	assert_memory_equal(dst + 64, expected, extent);
+	assert_int_equal(dst[63], 0xEE);
+	assert_int_equal(dst[64 + extent], 0xEE);
+}
+
 /* Pieces of every length and alignment, in blocks of exactly their size, so that a byte read beyond them is seen. */
 static void persist__every_method_gathers_exactly(void **state)
 {
-	static const struct record_identity identity = {.salt = 0x0123456789ABCDEFull, .capacity = 1 << 20, .align = 64,
-		.record_len_max = 4096};
-	static uint8_t expected[4096] __attribute__((aligned(64)));
-	static uint8_t dst[4096 + 128] __attribute__((aligned(64)));
+	static const uint32_t aligns[] = {64, 64, 256, 4096};
 
 	(void)state;
-	for (unsigned i = 0; i < 4000; i++) {
+	for (unsigned i = 0; i < 6000; i++) {
 		enum farlog_flush_method method = methods[i % (sizeof(methods) / sizeof(methods[0]))];
-		struct record_header header = {.lsn = unit_random(), .seq = unit_random(), .key_len = (uint16_t)unit_below(i % 3 ? 40 : 300),
-			.payload_len = (uint32_t)unit_below(i % 5 ? 200 : 3000), .epoch = 3};
-		unsigned shift = (unsigned)unit_below(8);
-		uint8_t *key = header.key_len > 0 ? malloc(header.key_len) : NULL;
-		uint8_t *block = header.payload_len > 0 ? malloc(header.payload_len + shift) : NULL;
-		const uint8_t *payload = block != NULL ? block + shift : NULL;
-		struct gather gather;
+		struct record_identity identity = {.salt = unit_random(), .capacity = 1 << 20, .align = aligns[unit_below(4)],
+			.record_len_max = GATHER_LEN_MAX};
+		struct record_header header = {.lsn = unit_random(), .seq = unit_random(), .epoch = 3, .ts_ns = unit_random(),
+			.clock_err_ns = (uint32_t)unit_random(), .class_id = (uint16_t)unit_random(), .stream_id = (uint32_t)unit_random(),
+			.key_len = (uint16_t)unit_below(i % 3 ? 40 : 300), .payload_len = (uint32_t)unit_below(i % 5 ? 200 : 6000)};
+		unsigned shift = (unsigned)unit_below(64);
+		uint8_t *key = random_block(header.key_len);
+		uint8_t *block = header.payload_len > 0 ? random_block(header.payload_len + shift) : NULL;
 
-		for (unsigned at = 0; at < header.key_len; at++)
-			key[at] = (uint8_t)unit_random();
-		for (unsigned at = 0; at < header.payload_len; at++)
-			block[shift + at] = (uint8_t)unit_random();
-		record_gather(&identity, &header, key, payload, &gather);
-		record_build(&identity, &header, key, payload, expected);
-		if (persist_is_supported(method)) {
-			memset(dst, 0xEE, sizeof(dst));
-			persist_gather(method)(dst + 64, &gather);
-			persist_fence();
-			assert_memory_equal(dst + 64, expected, gather.len);
-			assert_int_equal(dst[63], 0xEE);
-			assert_int_equal(dst[64 + gather.len], 0xEE);
-		}
+		if (persist_is_supported(method))
+			check_gather(method, &identity, &header, key, block != NULL ? block + shift : NULL);
 		free(key);
 		free(block);
 	}
