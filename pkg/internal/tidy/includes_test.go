@@ -29,6 +29,7 @@ var extraHeaders = []struct {
 	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
+	{"stream.h", []string{"immintrin.h"}, "64-byte registers, streaming stores and carry-less multiplication"},
 	{"writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
 }
 
