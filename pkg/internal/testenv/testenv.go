@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 )
+
+// memoryMin is what the largest of the tests keeps on tmpfs: a ring, and a store that takes all of it.
+const memoryMin = 1 << 30
 
 // programs are built once and removed by Main.
 var programs struct {
@@ -58,9 +62,18 @@ func build() (string, error) {
 	return dir, nil
 }
 
-// MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where there is none.
+// MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where there is none,
+// and where a container's default of 64 MiB leaves no room for the rings of the tests and their stores.
 func MemoryDir(tb testing.TB) string {
 	tb.Helper()
+	var shm syscall.Statfs_t
+	if err := syscall.Statfs("/dev/shm", &shm); err != nil {
+		tb.Skipf("no tmpfs at /dev/shm: %v", err)
+	}
+	if free := shm.Bavail * uint64(shm.Bsize); free < memoryMin {
+		tb.Skipf("/dev/shm has %d MiB free, expected %d: mount -o remount,size=2g /dev/shm, or docker run --shm-size=2g",
+			free>>20, memoryMin>>20)
+	}
 	dir, err := os.MkdirTemp("/dev/shm", "farlog-test-")
 	if err != nil {
 		tb.Skipf("no tmpfs at /dev/shm: %v", err)
