@@ -22,7 +22,7 @@ import (
 const (
 	drainChild     = "drain-once" // the drain runs in a process of its own, so that its memory is its own
 	drainRingBytes = 256 << 20
-	drainRounds    = 5
+	drainRounds    = 7
 	batchBytes     = drain.BatchBytesDefault
 	segmentBytes   = 64 << 20
 )
@@ -48,9 +48,12 @@ func drainOnce(uri, dir, end string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var said drained
-	start := time.Now()
+	var start time.Time // the first word comes when ring and stream are open; the floor's files are open too
 	err = drain.Run(ctx, drain.Config{RingURI: uri, Store: s, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnProgress: func(p drain.Progress) {
+			if start.IsZero() {
+				start = time.Now()
+			}
 			if p.HeadLSN >= endLSN && said.Took == 0 {
 				said = drained{Took: time.Since(start), Bytes: p.Bytes, Records: p.Records}
 				cancel()

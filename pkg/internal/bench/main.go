@@ -53,8 +53,17 @@ func run(args []string) error {
 	if len(args) == 4 && args[0] == drainChild {
 		return drainOnce(args[1], args[2], args[3])
 	}
-	if err := benchClient(); err != nil {
-		return err
+	parts := []struct {
+		name string
+		run  func() error
+	}{{"client", benchClient}, {"drain", benchDrain}}
+	for _, part := range parts {
+		if len(args) > 0 && !slices.Contains(args, part.name) {
+			continue
+		}
+		if err := part.run(); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
-	return benchDrain()
+	return nil
 }
