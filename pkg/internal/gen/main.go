@@ -1,5 +1,5 @@
-// Command gen writes what is derived from the C core: the Go results and counters of farlog.h, the list of core files that
-// cgo compiles, and the core's hash, without which the Go build cache would not see that a C file has changed.
+// Command gen writes what is derived from the C core: the Go and Java results and counters of farlog.h, the list of core files
+// that cgo compiles, and the core's hash, without which the Go build cache would not see that a C file has changed.
 //
 // Run it by `go generate ./pkg/farlog`. With -check it writes nothing and fails when something is stale.
 package main
@@ -7,6 +7,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"go/format"
@@ -35,7 +36,17 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
-	return apply(filepath.Join(root, "pkg", "farlog"), files, check)
+	header, err := os.ReadFile(headerPath(root))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		apply(filepath.Join(root, "pkg", "farlog"), files, check),
+		apply(filepath.Join(root, filepath.FromSlash(javaFolder)), javaTables(string(header)), check))
+}
+
+func headerPath(root string) string {
+	return filepath.Join(root, "rdma", "include", "farlog", "farlog.h")
 }
 
 // findRoot walks up to the folder that holds go.mod.
@@ -58,7 +69,7 @@ func findRoot() (string, error) {
 
 // generate gives name → content of every generated file of pkg/farlog.
 func generate(root string) (map[string][]byte, error) {
-	header, err := os.ReadFile(filepath.Join(root, "rdma", "include", "farlog", "farlog.h"))
+	header, err := os.ReadFile(headerPath(root))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,160 @@
+package io.github.farlog.client;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.SymbolLookup;
+import java.net.URISyntaxException;
+import java.net.URL;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.CodeSource;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * Finds and loads {@code libfarlog.so}. The first of these that is there is taken:
+ * <ol>
+ * <li>the file, or the file in the folder, that the property {@code farlog.library.path} names; when it is set, nothing else is tried;
+ * <li>beside the jar of this package;
+ * <li>inside that jar, unpacked into a file that only this user can read and that is gone when the library is loaded;
+ * <li>the folders of {@code java.library.path}.
+ * </ol>
+ * A library for another processor or of another version is refused: the {@link UnsatisfiedLinkError} says which it is, and names every place
+ * that was looked at.
+ */
+public final class NativeLibrary {
+    /** Property that names the library's file or folder. */
+    public static final String PATH_PROPERTY = "farlog.library.path";
+    static final String FILE_NAME = "libfarlog.so";
+
+    private final List<String> tried = new ArrayList<>();
+
+    private NativeLibrary() {
+    }
+
+    /** Loads it for the life of the process. */
+    static SymbolLookup load() {
+        return new NativeLibrary().find();
+    }
+
+    private SymbolLookup find() {
+        final String wanted = System.getProperty(PATH_PROPERTY);
+        if (wanted != null && !wanted.isEmpty()) {
+            final Path path = Path.of(wanted);
+            return require(open(Files.isDirectory(path) ? path.resolve(FILE_NAME) : path, PATH_PROPERTY));
+        }
+        SymbolLookup found = open(besideJar(), "beside the jar");
+        if (found == null) {
+            found = openPacked();
+        }
+        for (final String folder : System.getProperty("java.library.path", "").split(java.io.File.pathSeparator)) {
+            if (found == null && !folder.isEmpty()) {
+                found = open(Path.of(folder, FILE_NAME), "java.library.path");
+            }
+        }
+        return require(found);
+    }
+
+    private SymbolLookup require(final SymbolLookup found) {
+        if (found == null) {
+            throw new UnsatisfiedLinkError("farlog: " + FILE_NAME + " was not found; tried " + String.join(", ", tried)
+                + "; build it with scripts/java.sh native and set -D" + PATH_PROPERTY + "=FILE");
+        }
+        return found;
+    }
+
+    /** The library at path; null when there is no such file. */
+    private SymbolLookup open(final Path path, final String place) {
+        tried.add(path + " (" + place + ")");
+        if (path == null || !Files.isRegularFile(path)) {
+            return null;
+        }
+        checkMachine(path);
+        final SymbolLookup library;
+        try {
+            library = SymbolLookup.libraryLookup(path.toAbsolutePath(), Arena.global());
+        } catch (final IllegalArgumentException refused) {
+            throw failure(path + " cannot be loaded: " + refused.getMessage(), refused);
+        }
+        return library;
+    }
+
+    private UnsatisfiedLinkError failure(final String why, final Throwable cause) {
+        final UnsatisfiedLinkError error = new UnsatisfiedLinkError("farlog: " + why + "; tried " + String.join(", ", tried));
+        error.initCause(cause);
+        return error;
+    }
+
+    /** The dynamic loader's own words for this are not to be understood. */
+    private void checkMachine(final Path path) {
+        final ByteBuffer head = ByteBuffer.allocate(20).order(ByteOrder.LITTLE_ENDIAN);
+        try (FileChannel file = FileChannel.open(path)) {
+            file.read(head, 0);
+        } catch (final IOException e) {
+            throw failure(path + " cannot be read: " + e.getMessage(), e);
+        }
+        if (head.position() < head.capacity() || head.getInt(0) != 0x464C457F) {
+            throw failure(path + " is no ELF library", null);
+        }
+        final String machine = machineName(head.getShort(18));
+        if (!machine.equals(architecture())) {
+            throw failure(path + " is for " + machine + ", this JVM is for " + architecture(), null);
+        }
+    }
+
+    private static String machineName(final short machine) {
+        return switch (machine) {
+            case 62 -> "x86_64";
+            case 183 -> "aarch64";
+            case 243 -> "riscv64";
+            default -> "machine " + machine;
+        };
+    }
+
+    /** The processor as Linux names it. */
+    static String architecture() {
+        final String name = System.getProperty("os.arch").toLowerCase(Locale.ROOT);
+        return name.equals("amd64") ? "x86_64" : name;
+    }
+
+    private static Path besideJar() {
+        final CodeSource source = NativeLibrary.class.getProtectionDomain().getCodeSource();
+        try {
+            final Path place = source == null ? Path.of("") : Path.of(source.getLocation().toURI());
+            return place.resolveSibling(FILE_NAME);
+        } catch (final URISyntaxException | IllegalArgumentException e) {
+            return Path.of(FILE_NAME);
+        }
+    }
+
+    private SymbolLookup openPacked() {
+        final String name = "/natives/linux-" + architecture() + "/" + FILE_NAME;
+        final URL packed = NativeLibrary.class.getResource(name);
+        if (packed == null) {
+            tried.add("jar:" + name + " (inside the jar)");
+            return null;
+        }
+        try {
+            final Path folder = Files.createTempDirectory("farlog",
+                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+            final Path file = folder.resolve(FILE_NAME);
+            try (InputStream in = packed.openStream()) {
+                Files.copy(in, file, StandardCopyOption.REPLACE_EXISTING);
+                return open(file, "inside the jar");
+            } finally {
+                Files.deleteIfExists(file);
+                Files.deleteIfExists(folder);
+            }
+        } catch (final IOException e) {
+            throw new UncheckedIOException("farlog: unpack " + packed, e);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+package io.github.farlog.client;
+
+/**
+ * What an acknowledgement says. Made once by the caller and filled by each call, so that appending allocates nothing.
+ *
+ * <p>Belongs to one thread at a time. Its values are those of the last call that was given it.
+ */
+public final class Position {
+    private long lsn;
+    private long endLsn;
+    private long seq;
+    private int epoch;
+    private int level;
+    private int copies;
+
+    /** A position of nothing: all zero. */
+    public Position() {
+    }
+
+    /**
+     * Where the record begins. Set also with {@link Result#UNKNOWN}: ask {@code resolve} about it.
+     *
+     * @return byte position in the stream
+     */
+    public long lsn() {
+        return lsn;
+    }
+
+    /**
+     * Where the record ends: it is durable when the writer's durable position has reached this.
+     *
+     * @return byte position in the stream
+     */
+    public long endLsn() {
+        return endLsn;
+    }
+
+    /**
+     * The record's number in the stream.
+     *
+     * @return from 0
+     */
+    public long seq() {
+        return seq;
+    }
+
+    /**
+     * The writer's epoch; with {@link Result#FENCED} the epoch that fenced.
+     *
+     * @return from 1; 0 = none
+     */
+    public int epoch() {
+        return epoch;
+    }
+
+    /**
+     * The level that the record has reached.
+     *
+     * @return null when it was not written
+     */
+    public Level level() {
+        return Level.of(level);
+    }
+
+    /**
+     * On how many regions it is at that level.
+     *
+     * @return count
+     */
+    public int copies() {
+        return copies;
+    }
+
+    /** Sets all fields. */
+    void set(final long newLsn, final long newSeq, final int newEpoch, final int newLevel, final int newCopies, final long newEndLsn) {
+        lsn = newLsn;
+        seq = newSeq;
+        epoch = newEpoch;
+        level = newLevel;
+        copies = newCopies;
+        endLsn = newEndLsn;
+    }
+
+    /** Sets all fields to 0. */
+    void clear() {
+        set(0, 0, 0, 0, 0, 0);
+    }
+
+    @Override
+    public String toString() {
+        return "lsn " + lsn + " seq " + seq + " epoch " + epoch + " level " + level() + " end " + endLsn;
+    }
+}

@@ -1,0 +1,135 @@
+package io.github.farlog.client;
+
+import java.time.Duration;
+import java.util.Objects;
+import java.util.UUID;
+
+/**
+ * How a writer is opened. Immutable: each {@code with} gives a changed copy.
+ *
+ * @param level asked for; a region that cannot give it refuses at open
+ * @param deadline of an append that names none; zero = the region's (memory 1 ms, msync 1 s)
+ * @param policy when the ring is full
+ * @param epoch from a grant; 0 = one more than the ring's last
+ * @param spinning wait by spinning only: for a pinned thread on a core of its own
+ * @param warnPercent of the ring in use; 0 = 70
+ * @param alarmPercent of the ring in use; 0 = 85
+ * @param name goes into the writer's identity, which others are told when they find the ring held; null = the program's name
+ * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this process
+ * @param ringUuid refuse any other ring; null = take what is there
+ */
+public record WriterOptions(Level level, Duration deadline, Policy policy, int epoch, boolean spinning, int warnPercent, int alarmPercent,
+    String name, String countersDir, UUID ringUuid) {
+    private static final WriterOptions DEFAULTS =
+        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, null);
+
+    /** Checks the values. */
+    public WriterOptions {
+        Objects.requireNonNull(level, "level");
+        Objects.requireNonNull(deadline, "deadline");
+        Objects.requireNonNull(policy, "policy");
+        if (deadline.isNegative()) {
+            throw new IllegalArgumentException("deadline: " + deadline + ", expected zero or more");
+        }
+    }
+
+    /**
+     * Level {@link Level#PERSISTENT}, policy {@link Policy#BLOCK}, the region's own deadline.
+     *
+     * @return the defaults
+     */
+    public static WriterOptions defaults() {
+        return DEFAULTS;
+    }
+
+    /**
+     * Asks for another level.
+     *
+     * @param value the level
+     * @return changed copy
+     */
+    public WriterOptions withLevel(final Level value) {
+        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Sets the deadline of appends that name none.
+     *
+     * @param value from the call; zero = the region's default
+     * @return changed copy
+     */
+    public WriterOptions withDeadline(final Duration value) {
+        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Sets what a full ring means.
+     *
+     * @param value the policy
+     * @return changed copy
+     */
+    public WriterOptions withPolicy(final Policy value) {
+        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Opens with an epoch that was granted.
+     *
+     * @param value 0 = one more than the ring's last
+     * @return changed copy
+     */
+    public WriterOptions withEpoch(final int value) {
+        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Waits by spinning only.
+     *
+     * @param value true for a pinned thread on a core of its own
+     * @return changed copy
+     */
+    public WriterOptions withSpinning(final boolean value) {
+        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Sets where the ring counts as nearly full.
+     *
+     * @param warn percent; 0 = 70
+     * @param alarm percent; 0 = 85
+     * @return changed copy
+     */
+    public WriterOptions withMarks(final int warn, final int alarm) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuid);
+    }
+
+    /**
+     * Names the writer.
+     *
+     * @param value null = the program's name
+     * @return changed copy
+     */
+    public WriterOptions withName(final String value) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuid);
+    }
+
+    /**
+     * Sets the folder of the counter files.
+     *
+     * @param value null = the machine's common one; "" = counters private to this process
+     * @return changed copy
+     */
+    public WriterOptions withCountersDir(final String value) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuid);
+    }
+
+    /**
+     * Refuses any ring but this.
+     *
+     * @param value null = take what is there
+     * @return changed copy
+     */
+    public WriterOptions withRingUuid(final UUID value) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, value);
+    }
+}

@@ -1,0 +1,259 @@
+package io.github.farlog.log4j2;
+
+import io.github.farlog.client.Level;
+import io.github.farlog.client.Position;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.SharedWriter;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import org.apache.logging.log4j.core.LogEvent;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.appender.AbstractManager;
+import org.apache.logging.log4j.core.config.ConfigurationException;
+
+/**
+ * The one writer of a ring in this process, shared by all appenders with the same URI and kept over reconfigurations. It is opened by the
+ * first appender that starts and closed, after the appends under way, by the last that stops.
+ *
+ * <p>Threads: any. {@link #append} blocks until the record is at its level, or up to the time to wait for room and the deadline.
+ */
+final class FarlogManager extends AbstractManager {
+    private static final long WATCH_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1);
+    private static final long PAUSE_NANOS = 50_000;
+    private static final int SPIN_COUNT = 100;
+    private static final int YIELD_COUNT = 200;
+    private static final long JOIN_MILLIS = 1000;
+
+    private final RingStats stats;
+    private final GapLog gaps = new GapLog();
+    private final ReentrantLock reopening = new ReentrantLock();
+    private final Thread watch;
+    private volatile OpenRing ring;
+    private volatile RingSettings settings;
+    private volatile boolean isGone;
+    private volatile boolean isFenced;
+    private volatile boolean isStopped;
+
+    private FarlogManager(final LoggerContext context, final String name, final RingSettings settings) {
+        super(context, name);
+        this.settings = settings;
+        this.ring = OpenRing.open(settings);
+        this.stats = RingStats.of(settings.uri());
+        this.stats.register();
+        this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
+    }
+
+    /**
+     * The manager of a ring, opened when it is not. Give it back with {@link #close}.
+     *
+     * @param context that the appender belongs to
+     * @param settings of the appender
+     * @return the manager
+     * @throws ConfigurationException saying why the ring cannot be had
+     */
+    static FarlogManager of(final LoggerContext context, final RingSettings settings) {
+        return narrow(FarlogManager.class, AbstractManager.<AbstractManager, RingSettings>getManager("farlog:" + settings.uri(),
+            (name, asked) -> new FarlogManager(context, name, asked), settings));
+    }
+
+    RingStats stats() {
+        return stats;
+    }
+
+    /** Bytes of the longest payload. */
+    int payloadMax() {
+        return ring.payloadMax();
+    }
+
+    /**
+     * Another appender wants the ring that is open. A writer that is at a lower level, or cannot write any more, is replaced; appends
+     * under way wait for the new one.
+     */
+    @Override
+    public void updateData(final Object data) {
+        final RingSettings asked = (RingSettings) data;
+        final boolean isRaised = asked.level().compareTo(settings.level()) > 0;
+        final Level level = isRaised ? asked.level() : settings.level();
+        if (isRaised && level.compareTo(ring.writer().contract().level()) > 0) {
+            throw new ConfigurationException("ring \"" + asked.uri() + "\": level " + level + " is above what its region gives, "
+                + ring.writer().contract().level());
+        }
+        final RingSettings wanted = new RingSettings(asked.uri(), level, asked.deadline(), asked.epoch(), asked.createBytes(),
+            asked.writerName(), asked.gapClass());
+        if (isRaised || isFenced || !ring.isInPlace()) {
+            reopen(wanted);
+        }
+        settings = wanted;
+    }
+
+    /**
+     * Writes one event.
+     *
+     * @param buffer the encoded event; its position is filled
+     * @param classId of the record
+     * @param waitNanos how long to wait for room
+     * @return OK: the record is at the asked level. UNKNOWN: it may or may not be there. Anything else: it is not
+     */
+    Result append(final EventBuffer buffer, final int classId, final long waitNanos) {
+        if (buffer.isTooLarge()) {
+            return Result.TOO_LARGE;
+        }
+        final long start = System.nanoTime();
+        Result result = appendOnce(buffer, classId);
+        if (result == Result.FULL) {
+            stats.full.increment();
+            result = waitForRoom(buffer, classId, start, waitNanos);
+        }
+        if (result == Result.UNKNOWN) {
+            stats.unknown.increment();
+            result = resolve(buffer.position());
+        }
+        if (result == Result.OK) {
+            stats.countAppended(buffer.payloadLen() + (long) buffer.keyLen(), System.nanoTime() - start, buffer.position().level());
+        }
+        isFenced |= result == Result.FENCED;
+        return result;
+    }
+
+    /** Notes an event that was dropped; a record will tell it. */
+    void drop(final LogEvent event, final Result cause) {
+        gaps.add(event, cause);
+        stats.dropped.increment();
+    }
+
+    private Result waitForRoom(final EventBuffer buffer, final int classId, final long start, final long waitNanos) {
+        Result result = Result.FULL;
+        for (int turn = 0; result == Result.FULL && System.nanoTime() - start < waitNanos; turn++) {
+            pause(turn);
+            result = appendOnce(buffer, classId);
+        }
+        return result;
+    }
+
+    private static void pause(final int turn) {
+        if (turn < SPIN_COUNT) {
+            Thread.onSpinWait();
+        } else if (turn < YIELD_COUNT || Thread.currentThread().isInterrupted()) {
+            Thread.yield();
+        } else {
+            LockSupport.parkNanos(PAUSE_NANOS);
+        }
+    }
+
+    /** An event does not pass the gap that is to stand before it. */
+    private Result appendOnce(final EventBuffer buffer, final int classId) {
+        if (isGone) {
+            return Result.NOT_FOUND;
+        }
+        if (gaps.isPending()) {
+            final Result result = flushGap();
+            if (result != Result.OK) {
+                return result == Result.UNKNOWN ? Result.FULL : result;
+            }
+        }
+        return write(buffer.payload(), buffer.payloadLen(), classId, buffer.key(), buffer.keyLen(), buffer.position());
+    }
+
+    private Result write(final byte[] data, final int len, final int classId, final byte[] key, final int keyLen, final Position position) {
+        SharedWriter writer = ring.writer();
+        Result result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
+        while (result == Result.CLOSED) {
+            final SharedWriter next = writerAfter(writer);
+            if (next == writer) {
+                break;
+            }
+            writer = next;
+            result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
+        }
+        return result;
+    }
+
+    /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same bytes may be given to it. */
+    private SharedWriter writerAfter(final SharedWriter closed) {
+        reopening.lock();
+        try {
+            return isStopped ? closed : ring.writer();
+        } finally {
+            reopening.unlock();
+        }
+    }
+
+    private Result resolve(final Position position) {
+        final Result result = ring.writer().resolve(position.lsn(), 0, position);
+        return result == Result.OK || result == Result.NOT_FOUND ? result : Result.UNKNOWN;
+    }
+
+    private Result flushGap() {
+        return gaps.flush(text -> {
+            final Result result = write(text, text.length, settings.gapClass(), null, 0, new Position());
+            if (result == Result.OK) {
+                stats.gaps.increment();
+            }
+            return result;
+        });
+    }
+
+    private void reopen(final RingSettings wanted) {
+        reopening.lock();
+        try {
+            ring.writer().close();
+            ring = openOrRestore(wanted);
+            isGone = false;
+            isFenced = false;
+        } finally {
+            reopening.unlock();
+        }
+    }
+
+    /** A reconfiguration that is refused must leave the running one as it was. */
+    private OpenRing openOrRestore(final RingSettings wanted) {
+        try {
+            return OpenRing.open(wanted);
+        } catch (final ConfigurationException e) {
+            if (!isFenced && ring.isInPlace()) {
+                ring = OpenRing.open(settings);
+            }
+            throw e;
+        }
+    }
+
+    /** Looks once a second whether the ring's file is still there, and tells gaps that no event follows. */
+    private void watch() {
+        while (!isStopped) {
+            LockSupport.parkNanos(WATCH_INTERVAL_NANOS);
+            final boolean isMissing = !ring.isInPlace();
+            if (isMissing && !isGone) {
+                LOGGER.error("ring \"{}\" is gone: its file was removed or replaced", settings.uri());
+            }
+            isGone = isMissing;
+            if (!isMissing && !isStopped && gaps.isPending()) {
+                flushGap();
+            }
+        }
+    }
+
+    @Override
+    protected boolean releaseSub(final long timeout, final TimeUnit timeUnit) {
+        isStopped = true;
+        LockSupport.unpark(watch);
+        if (!isGone) {
+            flushGap();
+        }
+        if (gaps.isPending()) {
+            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), gaps.describe());
+        }
+        ring.writer().close();
+        stats.unregister();
+        return join();
+    }
+
+    private boolean join() {
+        try {
+            watch.join(JOIN_MILLIS);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        return !watch.isAlive();
+    }
+}

@@ -1,0 +1,162 @@
+package io.github.farlog.log4j2;
+
+import io.github.farlog.client.Level;
+import java.lang.management.ManagementFactory;
+import java.util.Collection;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
+import javax.management.JMException;
+import javax.management.ObjectName;
+import org.apache.logging.log4j.status.StatusLogger;
+
+/**
+ * The counters of one ring. They outlive a reconfiguration: the same URI counts on. Threads: any; counting allocates nothing but, once,
+ * what a contended {@link LongAdder} grows to.
+ */
+final class RingStats implements RingStatsMXBean {
+    private static final double P99 = 0.99;
+    private static final ConcurrentMap<String, RingStats> ALL = new ConcurrentHashMap<>();
+    private static final List<Consumer<RingStats>> LISTENERS = new CopyOnWriteArrayList<>();
+
+    final LongAdder appended = new LongAdder();
+    final LongAdder bytes = new LongAdder();
+    final LongAdder full = new LongAdder();
+    final LongAdder unknown = new LongAdder();
+    final LongAdder dropped = new LongAdder();
+    final LongAdder gaps = new LongAdder();
+    final LongAdder refused = new LongAdder();
+    final LongAdder failedOver = new LongAdder();
+    final LongAdder recursive = new LongAdder();
+    final AtomicReference<Level> lastLevel = new AtomicReference<>();
+    final LatencyHistogram latency = new LatencyHistogram();
+    private final String uri;
+
+    private RingStats(final String uri) {
+        this.uri = uri;
+    }
+
+    /** The counters of a ring, made and announced at the first call. */
+    static RingStats of(final String uri) {
+        return ALL.computeIfAbsent(uri, RingStats::announce);
+    }
+
+    /** Calls for every ring there is and, later, for every new one. */
+    static void forEach(final Consumer<RingStats> listener) {
+        LISTENERS.add(listener);
+        final Collection<RingStats> present = ALL.values();
+        present.forEach(listener);
+    }
+
+    /** Takes a listener away. */
+    static void remove(final Consumer<RingStats> listener) {
+        LISTENERS.remove(listener);
+    }
+
+    /** Counts a recorded event. */
+    void countAppended(final long byteCount, final long nanos, final Level level) {
+        appended.increment();
+        bytes.add(byteCount);
+        latency.record(nanos);
+        lastLevel.setRelease(level);
+    }
+
+    /** Makes the counters visible over JMX. */
+    void register() {
+        try {
+            final var server = ManagementFactory.getPlatformMBeanServer();
+            if (!server.isRegistered(objectName())) {
+                server.registerMBean(this, objectName());
+            }
+        } catch (final JMException e) {
+            StatusLogger.getLogger().warn("counters of ring \"{}\" are not visible over JMX", uri, e);
+        }
+    }
+
+    /** Takes the counters out of JMX. */
+    void unregister() {
+        try {
+            final var server = ManagementFactory.getPlatformMBeanServer();
+            if (server.isRegistered(objectName())) {
+                server.unregisterMBean(objectName());
+            }
+        } catch (final JMException e) {
+            StatusLogger.getLogger().warn("counters of ring \"{}\" stay visible over JMX", uri, e);
+        }
+    }
+
+    private static RingStats announce(final String uri) {
+        final RingStats stats = new RingStats(uri);
+        LISTENERS.forEach(listener -> listener.accept(stats));
+        return stats;
+    }
+
+    private ObjectName objectName() throws JMException {
+        return new ObjectName("io.github.farlog:type=Log4j2,ring=" + ObjectName.quote(uri));
+    }
+
+    @Override
+    public String getUri() {
+        return uri;
+    }
+
+    @Override
+    public long getAppended() {
+        return appended.sum();
+    }
+
+    @Override
+    public long getBytes() {
+        return bytes.sum();
+    }
+
+    @Override
+    public long getFull() {
+        return full.sum();
+    }
+
+    @Override
+    public long getUnknown() {
+        return unknown.sum();
+    }
+
+    @Override
+    public long getDropped() {
+        return dropped.sum();
+    }
+
+    @Override
+    public long getGaps() {
+        return gaps.sum();
+    }
+
+    @Override
+    public long getRefused() {
+        return refused.sum();
+    }
+
+    @Override
+    public long getFailedOver() {
+        return failedOver.sum();
+    }
+
+    @Override
+    public long getRecursive() {
+        return recursive.sum();
+    }
+
+    @Override
+    public String getLastLevel() {
+        final Level level = lastLevel.getAcquire();
+        return level == null ? "" : level.name();
+    }
+
+    @Override
+    public long getLatencyP99Nanos() {
+        return latency.quantile(P99);
+    }
+}

@@ -1,0 +1,562 @@
+package io.github.farlog.logback;
+
+import ch.qos.logback.classic.LoggerContext;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.classic.spi.LoggingEvent;
+import ch.qos.logback.core.Appender;
+import ch.qos.logback.core.AppenderBase;
+import ch.qos.logback.core.UnsynchronizedAppenderBase;
+import ch.qos.logback.core.encoder.Encoder;
+import ch.qos.logback.core.model.processor.ImplicitModelHandler;
+import ch.qos.logback.core.spi.AppenderAttachable;
+import ch.qos.logback.core.spi.AppenderAttachableImpl;
+import ch.qos.logback.core.spi.FilterReply;
+import ch.qos.logback.core.status.Status;
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Level;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.WriterOptions;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.slf4j.event.KeyValuePair;
+
+/**
+ * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is there at the appender's level.
+ *
+ * <p>Threads: any, platform or virtual; an event's thread waits for its own event, and events of one thread stand in the ring in the order
+ * in which it logged them. Blocking: until the level is reached, at most {@code deadline}; with {@code block(T)} until there is room, at
+ * most T. Durability: {@code level}. Memory: the encoder's bytes and what Logback makes for an event; the appender itself allocates
+ * nothing.
+ *
+ * <p>Unlike Logback's own base classes it lets an exception out to the caller: an event that did not reach the ring is never lost without
+ * a sound, see {@link AppenderPolicy}.
+ */
+public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent> implements AppenderAttachable<ILoggingEvent> {
+    private static final byte[] NOTHING = {};
+    private static final String GAP_LOGGER = "io.github.farlog.gap";
+    /** Who listens to our status may log; what it logs then is not for us. Counted, so that nobody asks while nothing is told. */
+    private static final AtomicInteger REPORTS = new AtomicInteger();
+    private static final Set<Thread> REPORTING = ConcurrentHashMap.newKeySet();
+
+    private final long bornMillis = System.currentTimeMillis();
+    private final AppenderAttachableImpl<ILoggingEvent> fallbacks = new AppenderAttachableImpl<>();
+    private final List<String> classRules = new ArrayList<>();
+    private String uri;
+    private String level = "persistent";
+    private String policyText = "failStop";
+    private String deadlineText = "1s";
+    private String classText = "0";
+    private String gapClassText = "0";
+    private String keyMdc;
+    private String keyPair;
+    private String writerName;
+    private int epoch;
+    private String epochText = "0";
+    private Encoder<ILoggingEvent> encoder;
+
+    private AppenderPolicy policy;
+    private long waitNanos;
+    private long deadlineNanos;
+    private int gapClass;
+    private Classifier classifier;
+    private Target.GapRecord gapRecord;
+
+    /** Null before start and after the ring was let go. */
+    private volatile Target target;
+    private boolean isSuspended;
+    private boolean isRetained;
+    /** What is wrong with a configuration that came at run time; null when nothing is. */
+    private volatile String problem;
+    /** Goes on in the place of this one, whose configuration is wrong. */
+    private volatile FarlogAppender former;
+    private volatile Result reported = Result.OK;
+
+    /** Made by Logback's configurator, or by hand: set, start, attach. */
+    public FarlogAppender() {
+    }
+
+    // ---------------------------------------------------------------- configuration
+
+    /**
+     * Sets where the ring is. Required.
+     *
+     * @param value as in {@code mem:/dev/shm/orders.ring}
+     */
+    public void setUri(final String value) {
+        uri = value.trim();
+    }
+
+    /**
+     * Sets what is reached when a logging call returns.
+     *
+     * @param value posted, visible, persistent (the default), stored, archived; in any case
+     */
+    public void setLevel(final String value) {
+        level = value.trim();
+    }
+
+    /**
+     * Sets what happens to an event that the ring does not take.
+     *
+     * @param value failStop (the default), failover, block(5s), dropAndGap
+     */
+    public void setPolicy(final String value) {
+        policyText = value.trim();
+    }
+
+    /**
+     * Sets how long a call waits for the level, once there was room.
+     *
+     * @param value a time with its unit; default 1s
+     */
+    public void setDeadline(final String value) {
+        deadlineText = value.trim();
+    }
+
+    /**
+     * Sets the class of events for which no rule speaks.
+     *
+     * @param value from 0 to 65535; default 0
+     */
+    public void setClassId(final String value) {
+        classText = value;
+    }
+
+    /**
+     * Adds a rule that gives events a class.
+     *
+     * @param value {@code marker:NAME=CLASS}, {@code level:NAME=CLASS}, {@code pair:KEY:VALUE=CLASS} or {@code pair:KEY=*}
+     */
+    public void addClassOf(final String value) {
+        classRules.add(value.trim());
+    }
+
+    /**
+     * Sets the class of the records that tell of a gap.
+     *
+     * @param value from 0 to 65535; default 0
+     */
+    public void setGapClass(final String value) {
+        gapClassText = value;
+    }
+
+    /**
+     * Sets which MDC value becomes the record's key.
+     *
+     * @param value as in {@code ClOrdID}; none by default
+     */
+    public void setKeyMdc(final String value) {
+        keyMdc = value.trim();
+    }
+
+    /**
+     * Sets which SLF4J key-value pair becomes the record's key when the MDC has none.
+     *
+     * @param value the pair's key; none by default
+     */
+    public void setKeyPair(final String value) {
+        keyPair = value.trim();
+    }
+
+    /**
+     * Names the writer to others who find the ring held.
+     *
+     * @param value the program's name by default
+     */
+    public void setWriterName(final String value) {
+        writerName = value.trim();
+    }
+
+    /**
+     * Sets the epoch of a grant.
+     *
+     * @param value 0 (the default) = one more than the ring's last
+     */
+    public void setEpoch(final String value) {
+        epochText = value.trim();
+    }
+
+    /**
+     * Sets what makes an event's bytes. Required. Its header and footer, made for files, are not written.
+     *
+     * @param value any encoder of Logback or the application
+     */
+    public void setEncoder(final Encoder<ILoggingEvent> value) {
+        encoder = value;
+    }
+
+    // ---------------------------------------------------------------- life
+
+    /**
+     * Checks the configuration and opens the ring. Blocks as the opening of a ring does. What is wrong is said as a status and thrown, so
+     * that the application does not start without its log. In a reconfiguration at run time nothing is thrown: the appender of that name
+     * goes on as it was configured before; when there was none, the policy is applied to each event.
+     *
+     * @throws FarlogConfigurationError an encoder, URI, level, policy or class is missing or wrong, a property is not known, there is no
+     *     ring, it is held by another process, or its region cannot give the level
+     */
+    @Override
+    public void start() {
+        if (isStarted()) {
+            return;
+        }
+        try {
+            configure();
+            target = open();
+        } catch (final IllegalArgumentException | FarlogException e) {
+            refuseToStart("Appender [" + name + "]: " + e.getMessage(), e);
+        }
+        super.start();
+    }
+
+    private void configure() {
+        refuseUnknownProperties();
+        policy = AppenderPolicy.parse(policyText);
+        waitNanos = policy.wait().toNanos();
+        deadlineNanos = AppenderPolicy.parseDuration("deadline", deadlineText).toNanos();
+        classifier = new Classifier(Classifier.parse("classId", classText));
+        classRules.forEach(classifier::add);
+        gapClass = Classifier.parse("gapClass", gapClassText);
+        gapRecord = this::encodeGap;
+        if (uri == null || uri.isEmpty()) {
+            throw new IllegalArgumentException("uri is missing: expected one as in mem:/dev/shm/orders.ring");
+        }
+        if (encoder == null) {
+            throw new IllegalArgumentException("encoder is missing");
+        }
+        if (!encoder.isStarted()) {
+            throw new IllegalArgumentException("encoder is not started: see its own status");
+        }
+        final boolean isFailover = policy.kind() == AppenderPolicy.Kind.FAILOVER;
+        if (isFailover != fallbacks.iteratorForAppenders().hasNext()) {
+            throw new IllegalArgumentException(isFailover ? "policy failover: expected an appender-ref to what shall take the events"
+                : "an appender-ref inside is for policy failover; the policy is " + policyText);
+        }
+    }
+
+    /** Logback warns of a property it does not know and goes on; a misspelt policy would be another policy. */
+    private void refuseUnknownProperties() {
+        if (getContext() == null) {
+            return;
+        }
+        for (final Status status : getContext().getStatusManager().getCopyOfStatusList()) {
+            final String text = status.getMessage();
+            if (status.getTimestamp() >= bornMillis && text != null && text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP)
+                && text.endsWith("[" + FarlogAppender.class.getName() + "]")) {
+                throw new IllegalArgumentException(text.replace(ImplicitModelHandler.IGNORING_UNKNOWN_PROP, "unknown property"));
+            }
+        }
+    }
+
+    private Target open() throws FarlogException {
+        final Level wanted;
+        try {
+            wanted = Level.valueOf(level.toUpperCase(Locale.ROOT));
+            epoch = Integer.parseInt(epochText);
+        } catch (final NumberFormatException e) {
+            throw new IllegalArgumentException("epoch \"" + epochText + "\": expected a number", e);
+        } catch (final IllegalArgumentException e) {
+            throw new IllegalArgumentException("level \"" + level + "\": expected posted, visible, persistent, stored or archived", e);
+        }
+        final WriterOptions options = WriterOptions.defaults().withLevel(wanted).withName(writerName).withEpoch(epoch)
+            .withDeadline(Duration.ofNanos(deadlineNanos));
+        try {
+            return Target.acquire(uri, options);
+        } catch (final FarlogException e) {
+            throw e;
+        } catch (final LinkageError e) {
+            throw new IllegalArgumentException("no native library: " + e.getMessage(), e);
+        }
+    }
+
+    private void refuseToStart(final String text, final Exception cause) {
+        final Handover handover = Handover.of(getContext());
+        former = handover == null ? null : handover.adopt(name);
+        report(former == null ? text : text + "; goes on as it was configured before", cause);
+        if (handover == null) {
+            throw new FarlogConfigurationError(text, cause);
+        }
+        policy = policy == null ? AppenderPolicy.parse("failStop") : policy;
+        problem = text;
+    }
+
+    /**
+     * Lets the ring go; the last appender of a ring closes it. What has been appended stays. In a reset of the context the ring is held
+     * until the new configuration is in place.
+     */
+    @Override
+    public void stop() {
+        super.stop();
+        if (held() == null) {
+            return;
+        }
+        final boolean isLater = Handover.suspend(this, getContext());
+        synchronized (this) {
+            if (isLater && !isSuspended && held() != null) {
+                isSuspended = true;
+                held().suspend(true);
+            }
+        }
+        if (!isLater) {
+            release();
+        }
+    }
+
+    /** The ring that its events go to: its own, or that of the one that goes on in its place. Null when there is none. */
+    private Target held() {
+        final FarlogAppender delegate = former;
+        return delegate == null ? target : delegate.held();
+    }
+
+    /** Not to be released when the handover ends, but when its successor stops. */
+    synchronized void retain() {
+        isRetained = true;
+    }
+
+    /** Lets the ring go for good. Twice is as once. */
+    void release() {
+        final Target let;
+        final FarlogAppender delegate;
+        synchronized (this) {
+            if (isSuspended) {
+                isSuspended = false;
+                held().suspend(false);
+            }
+            if (isRetained) {
+                isRetained = false;
+                return;
+            }
+            let = target;
+            delegate = former;
+            target = null;
+            former = null;
+        }
+        if (delegate != null) {
+            delegate.release();
+        }
+        if (let != null) {
+            tellGapAtLast(let);
+            let.release();
+            fallbacks.detachAndStopAllAppenders();
+        }
+    }
+
+    private void tellGapAtLast(final Target let) {
+        if (let.hasGap() && policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && !let.closeGap(gapRecord, gapClass, deadlineNanos)) {
+            report("Appender [" + name + "] stops with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
+                + let.getLastFailure(), null);
+        }
+    }
+
+    // ---------------------------------------------------------------- appending
+
+    /**
+     * Appends one event and returns when it is at the level.
+     *
+     * @throws FarlogAppendException it did not reach the ring (policies failStop and block; any policy when the appender is not running)
+     * @throws FarlogAppendError the same, below an appender that would swallow the exception
+     */
+    @Override
+    public void doAppend(final ILoggingEvent event) {
+        if (REPORTS.get() > 0 && REPORTING.contains(Thread.currentThread())) {
+            return;
+        }
+        if (getFilterChainDecision(event) != FilterReply.DENY) {
+            append(event);
+        }
+    }
+
+    @Override
+    protected void append(final ILoggingEvent event) {
+        final Target current = target;
+        if (current == null) {
+            appendElsewhere(event);
+            return;
+        }
+        if (current.isRepeat(event)) {
+            return;
+        }
+        final byte[] bytes;
+        try {
+            bytes = encoder.encode(event);
+        } catch (final RuntimeException e) {
+            onFailure(current, event, null, e);
+            return;
+        }
+        final Scratch scratch = Scratch.take();
+        final Result result;
+        try {
+            scratch.setKey(keyOf(event));
+            result = put(current, event, bytes == null ? NOTHING : bytes, scratch);
+        } finally {
+            scratch.giveBack();
+        }
+        if (result == Result.OK) {
+            recover();
+        } else {
+            onFailure(current, event, result, null);
+        }
+    }
+
+    private Result put(final Target current, final ILoggingEvent event, final byte[] bytes, final Scratch scratch) {
+        if (current.hasGap() && policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP
+            && !current.closeGap(gapRecord, gapClass, deadlineNanos)) {
+            return Result.FULL;
+        }
+        return current.append(bytes, classifier.classOf(event), scratch, waitNanos, deadlineNanos);
+    }
+
+    private CharSequence keyOf(final ILoggingEvent event) {
+        final String fromMdc = keyMdc == null ? null : event.getMDCPropertyMap().get(keyMdc);
+        if (fromMdc != null || keyPair == null) {
+            return fromMdc;
+        }
+        final List<KeyValuePair> pairs = event.getKeyValuePairs();
+        for (int i = 0; pairs != null && i < pairs.size(); i++) {
+            if (keyPair.equals(pairs.get(i).key)) {
+                final Object value = pairs.get(i).value;
+                return value instanceof final CharSequence text ? text : String.valueOf(value);
+            }
+        }
+        return null;
+    }
+
+    /** The appender is not running: never started, stopped, or its new configuration is wrong. */
+    private void appendElsewhere(final ILoggingEvent event) {
+        final FarlogAppender delegate = former;
+        if (delegate != null) {
+            delegate.append(event);
+        } else if (problem != null && policy.kind() == AppenderPolicy.Kind.FAILOVER) {
+            fallbacks.appendLoopOnAppenders(event);
+        } else {
+            throwOut("Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem), null, null);
+        }
+    }
+
+    private void onFailure(final Target current, final ILoggingEvent event, final Result result, final RuntimeException cause) {
+        final String text = "Appender [" + name + "]: " + uri + ": "
+            + (result == null ? "the encoder failed: " + cause : result.name() + ": " + result.text());
+        if (result != null && result != reported) {
+            reported = result;
+            report(text + "; policy " + policyText, null);
+        }
+        switch (policy.kind()) {
+            case FAILOVER -> {
+                current.failedOver.increment();
+                fallbacks.appendLoopOnAppenders(event);
+            }
+            case DROP_AND_GAP -> current.drop(event.getTimeStamp());
+            default -> {
+                current.refused.increment();
+                throwOut(text, result, cause);
+            }
+        }
+    }
+
+    private void recover() {
+        if (reported != Result.OK) {
+            reported = Result.OK;
+            addInfoGuarded("Appender [" + name + "]: " + uri + ": takes events again");
+        }
+    }
+
+    private static void throwOut(final String text, final Result result, final RuntimeException cause) {
+        final FarlogAppendException thrown = new FarlogAppendException(text, result, cause);
+        if (isSwallowed()) {
+            throw new FarlogAppendError(thrown);
+        }
+        throw thrown;
+    }
+
+    /** Whether a base class of Logback that catches exceptions stands between this append and the logger. */
+    private static boolean isSwallowed() {
+        return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> frames.anyMatch(
+            frame -> frame.getMethodName().equals("doAppend")
+                && (frame.getDeclaringClass() == AppenderBase.class || frame.getDeclaringClass() == UnsynchronizedAppenderBase.class)));
+    }
+
+    /** The record that tells of dropped events: by the application's own encoder, so that who reads the ring can read it too. */
+    private byte[] encodeGap(final long count, final long fromMillis, final long toMillis) {
+        final LoggingEvent event = new LoggingEvent();
+        event.setLoggerName(GAP_LOGGER);
+        event.setThreadName(Thread.currentThread().getName());
+        event.setLevel(ch.qos.logback.classic.Level.WARN);
+        event.setMessage("farlog gap: {} events dropped from {} to {}");
+        event.setArgumentArray(new Object[] {count, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis)});
+        event.setTimeStamp(System.currentTimeMillis());
+        event.setMDCPropertyMap(java.util.Map.of());
+        if (getContext() instanceof final LoggerContext loggers) {
+            event.setLoggerContext(loggers);
+            event.setLoggerContextRemoteView(loggers.getLoggerContextRemoteView());
+        }
+        final byte[] bytes = encoder.encode(event);
+        return bytes == null ? NOTHING : bytes;
+    }
+
+    // ---------------------------------------------------------------- status
+
+    private void report(final String text, final Throwable cause) {
+        reporting(() -> addError(text, cause));
+    }
+
+    private void addInfoGuarded(final String text) {
+        reporting(() -> addInfo(text));
+    }
+
+    private static void reporting(final Runnable report) {
+        if (!REPORTING.add(Thread.currentThread())) {
+            return;
+        }
+        REPORTS.incrementAndGet();
+        try {
+            report.run();
+        } finally {
+            REPORTS.decrementAndGet();
+            REPORTING.remove(Thread.currentThread());
+        }
+    }
+
+    // ---------------------------------------------------------------- appenders inside, for failover
+
+    @Override
+    public void addAppender(final Appender<ILoggingEvent> appender) {
+        fallbacks.addAppender(appender);
+    }
+
+    @Override
+    public Iterator<Appender<ILoggingEvent>> iteratorForAppenders() {
+        return fallbacks.iteratorForAppenders();
+    }
+
+    @Override
+    public Appender<ILoggingEvent> getAppender(final String appenderName) {
+        return fallbacks.getAppender(appenderName);
+    }
+
+    @Override
+    public boolean isAttached(final Appender<ILoggingEvent> appender) {
+        return fallbacks.isAttached(appender);
+    }
+
+    @Override
+    public void detachAndStopAllAppenders() {
+        fallbacks.detachAndStopAllAppenders();
+    }
+
+    @Override
+    public boolean detachAppender(final Appender<ILoggingEvent> appender) {
+        return fallbacks.detachAppender(appender);
+    }
+
+    @Override
+    public boolean detachAppender(final String appenderName) {
+        return fallbacks.detachAppender(appenderName);
+    }
+}

@@ -1,0 +1,357 @@
+package io.github.farlog.logback;
+
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import io.github.farlog.client.Counter;
+import io.github.farlog.client.Counters;
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Level;
+import io.github.farlog.client.Policy;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.WriterOptions;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
+import javax.management.JMException;
+import javax.management.ObjectName;
+
+/**
+ * One ring and its one writer, shared by all appenders of this class loader that name the same URI, and by an appender and its successor
+ * while Logback is reconfigured: the ring is not closed and opened between them, so nobody else can take it.
+ *
+ * <p>Appending: any thread, no lock, no allocation. Opening and closing: under one lock.
+ */
+final class Target implements TargetMXBean {
+    private static final Map<String, Target> TARGETS = new HashMap<>();
+    private static final long SLEEP_NANOS = 50_000;
+
+    private final String uri;
+    private final LongAdder appended = new LongAdder();
+    private final LongAdder appendedBytes = new LongAdder();
+    private final LongAdder failed = new LongAdder();
+    final LongAdder refused = new LongAdder();
+    final LongAdder failedOver = new LongAdder();
+    private final LongAdder dropped = new LongAdder();
+    private final LongAdder gaps = new LongAdder();
+    private volatile Result lastFailure = Result.OK;
+
+    /** Guarded by TARGETS. */
+    private int references;
+    /** Those of the references whose appenders only wait for their successors. Guarded by TARGETS. */
+    private int suspended;
+
+    private volatile Level level;
+    private volatile WriterOptions options;
+    /** Replaced under TARGETS; null while it is. */
+    private volatile SharedWriter writer;
+    private volatile boolean isClosed;
+
+    /** While Logback is reconfigured: the event that each thread has appended last, for it may come by two ways. Null otherwise. */
+    private volatile ConcurrentHashMap<Thread, ILoggingEvent> seen;
+
+    private final Object gapLock = new Object();
+    /** Guarded by gapLock; read without it as a hint. */
+    private volatile long openGapEvents;
+    private long gapFromMillis;
+    private long gapToMillis;
+
+    private Target(final String uri) {
+        this.uri = uri;
+    }
+
+    // ---------------------------------------------------------------- opening and closing
+
+    /** Opens the ring, or joins those who have it open. Blocks as SharedWriter.open does. */
+    static Target acquire(final String uri, final WriterOptions options) throws FarlogException {
+        synchronized (TARGETS) {
+            Target target = TARGETS.get(uri);
+            if (target == null) {
+                target = new Target(uri);
+                target.open(options);
+                TARGETS.put(uri, target);
+                target.register();
+            } else if (target.references == target.suspended && !target.serves(options)) {
+                target.reopen(options);
+            } else if (target.level != options.level()) {
+                throw new IllegalArgumentException("level " + options.level() + ": another appender has " + uri + " open at level "
+                    + target.level + ", and a ring has one writer; give both the same level");
+            }
+            target.references++;
+            return target;
+        }
+    }
+
+    static List<Target> all() {
+        synchronized (TARGETS) {
+            return new ArrayList<>(TARGETS.values());
+        }
+    }
+
+    /** An appender begins, or ends, to wait for its successor. */
+    void suspend(final boolean isSuspended) {
+        synchronized (TARGETS) {
+            suspended += isSuspended ? 1 : -1;
+            seen = suspended > 0 ? (seen == null ? new ConcurrentHashMap<>() : seen) : null;
+        }
+    }
+
+    /** The last one closes the ring: what it has appended stays. Blocks as SharedWriter.close does. */
+    void release() {
+        synchronized (TARGETS) {
+            references--;
+            if (references == 0) {
+                TARGETS.remove(uri);
+                isClosed = true;
+                unregister();
+                writer.close();
+            }
+        }
+    }
+
+    private void open(final WriterOptions wanted) throws FarlogException {
+        final SharedWriter opened = SharedWriter.open(uri, wanted.withPolicy(Policy.REJECT));
+        options = wanted;
+        level = wanted.level();
+        writer = opened;
+    }
+
+    private boolean serves(final WriterOptions wanted) {
+        return wanted.equals(options) && lastFailure != Result.FENCED && lastFailure != Result.CLOSED;
+    }
+
+    /** With what the new configuration asks for; with the former when that cannot be had. Appends wait meanwhile. */
+    private void reopen(final WriterOptions wanted) throws FarlogException {
+        final SharedWriter old = writer;
+        final WriterOptions former = options;
+        writer = null;
+        old.close();
+        try {
+            open(wanted);
+            lastFailure = Result.OK;
+        } catch (final FarlogException e) {
+            try {
+                open(former);
+            } catch (final FarlogException again) {
+                e.addSuppressed(again);
+                writer = old; // closed: says CLOSED to everyone
+            }
+            throw e;
+        }
+    }
+
+    private ObjectName objectName() throws JMException {
+        return new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(uri));
+    }
+
+    private void register() {
+        try {
+            ManagementFactory.getPlatformMBeanServer().registerMBean(this, objectName());
+        } catch (final JMException | RuntimeException e) {
+            // Another class loader has it, or the application forbids it: counters are no reason not to log.
+        }
+    }
+
+    private void unregister() {
+        try {
+            ManagementFactory.getPlatformMBeanServer().unregisterMBean(objectName());
+        } catch (final JMException | RuntimeException e) {
+            // Was not registered.
+        }
+    }
+
+    // ---------------------------------------------------------------- appending
+
+    /**
+     * Appends one record and waits until it is at the level. Full: tries again until waitNanos have passed.
+     *
+     * @param deadlineNanos for the level to be reached, once there was room
+     */
+    Result append(final byte[] data, final int classId, final Scratch scratch, final long waitNanos, final long deadlineNanos) {
+        Result result = once(data, classId, scratch, deadlineNanos);
+        if (result != Result.OK) {
+            failed.increment();
+            if (result == Result.FULL && waitNanos > 0) {
+                result = insist(data, classId, scratch, waitNanos, deadlineNanos);
+            }
+        }
+        if (result == Result.OK) {
+            appended.increment();
+            appendedBytes.add(data.length);
+        } else {
+            lastFailure = result;
+        }
+        return result;
+    }
+
+    private Result insist(final byte[] data, final int classId, final Scratch scratch, final long waitNanos, final long deadlineNanos) {
+        final long start = System.nanoTime();
+        Result result = Result.FULL;
+        for (int i = 0; result == Result.FULL && System.nanoTime() - start < waitNanos; i++) {
+            if (i < 100) {
+                Thread.onSpinWait();
+            } else if (Thread.currentThread().isInterrupted()) {
+                Thread.yield();
+            } else {
+                LockSupport.parkNanos(SLEEP_NANOS);
+            }
+            result = once(data, classId, scratch, deadlineNanos);
+        }
+        return result;
+    }
+
+    private Result once(final byte[] data, final int classId, final Scratch scratch, final long deadlineNanos) {
+        SharedWriter current = writer;
+        while (true) {
+            if (current == null) {
+                current = awaitWriter();
+            }
+            final Result result =
+                current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);
+            if (result == Result.UNKNOWN) {
+                return resolve(current, scratch, deadlineNanos);
+            }
+            if (result != Result.CLOSED || isClosed || current == writer) {
+                return result;
+            }
+            current = writer;
+        }
+    }
+
+    /** The deadline has passed and the record may or may not be there: asks once more. */
+    private static Result resolve(final SharedWriter current, final Scratch scratch, final long deadlineNanos) {
+        final Result result = current.resolve(scratch.position.lsn(), deadlineNanos, scratch.position);
+        return result == Result.OK || result == Result.FENCED ? result : Result.UNKNOWN;
+    }
+
+    private SharedWriter awaitWriter() {
+        synchronized (TARGETS) { // held by who reopens
+            return writer;
+        }
+    }
+
+    /** Whether this thread has brought this very event before. True only while Logback is reconfigured. */
+    boolean isRepeat(final ILoggingEvent event) {
+        final ConcurrentHashMap<Thread, ILoggingEvent> events = seen;
+        return events != null && events.put(Thread.currentThread(), event) == event;
+    }
+
+    // ---------------------------------------------------------------- gaps
+
+    /** Makes the record that tells of a gap. */
+    interface GapRecord {
+        byte[] encode(long count, long fromMillis, long toMillis);
+    }
+
+    boolean hasGap() {
+        return openGapEvents > 0;
+    }
+
+    /** One more event is not in the ring. */
+    void drop(final long eventMillis) {
+        dropped.increment();
+        synchronized (gapLock) {
+            gapFromMillis = openGapEvents == 0 ? eventMillis : Math.min(gapFromMillis, eventMillis);
+            gapToMillis = openGapEvents == 0 ? eventMillis : Math.max(gapToMillis, eventMillis);
+            openGapEvents++;
+        }
+    }
+
+    /** Appends a record that tells of the gap; false when there is still no room. */
+    boolean closeGap(final GapRecord record, final int classId, final long deadlineNanos) {
+        synchronized (gapLock) {
+            if (openGapEvents == 0) {
+                return true;
+            }
+            final Scratch scratch = Scratch.take();
+            scratch.keyLen = 0;
+            final Result result =
+                once(record.encode(openGapEvents, gapFromMillis, gapToMillis), classId, scratch, deadlineNanos);
+            scratch.giveBack();
+            if (result == Result.OK) {
+                openGapEvents = 0;
+                gaps.increment();
+            } else {
+                lastFailure = result;
+            }
+            return result == Result.OK;
+        }
+    }
+
+    // ---------------------------------------------------------------- counters
+
+    @Override
+    public String getUri() {
+        return uri;
+    }
+
+    @Override
+    public String getLevel() {
+        return level.name();
+    }
+
+    @Override
+    public long getAppendedCount() {
+        return appended.sum();
+    }
+
+    @Override
+    public long getAppendedBytes() {
+        return appendedBytes.sum();
+    }
+
+    @Override
+    public long getFailedCount() {
+        return failed.sum();
+    }
+
+    @Override
+    public long getRefusedCount() {
+        return refused.sum();
+    }
+
+    @Override
+    public long getFailedOverCount() {
+        return failedOver.sum();
+    }
+
+    @Override
+    public long getDroppedCount() {
+        return dropped.sum();
+    }
+
+    @Override
+    public long getGapCount() {
+        return gaps.sum();
+    }
+
+    @Override
+    public long getOpenGapEvents() {
+        return openGapEvents;
+    }
+
+    @Override
+    public String getLastFailure() {
+        return lastFailure.name();
+    }
+
+    @Override
+    public long getLagBytes() {
+        return counter(Counter.APPENDED_LSN) - counter(Counter.CREDIT_LSN);
+    }
+
+    @Override
+    public int getPressure() {
+        return (int) counter(Counter.PRESSURE);
+    }
+
+    private long counter(final Counter counter) {
+        final SharedWriter current = writer;
+        final Counters counters = current == null ? null : current.counters();
+        return counters == null ? 0 : counters.value(counter);
+    }
+}

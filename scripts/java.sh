@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# java.sh -- build libfarlog.so for the Java client, then everything under java/ with Maven, tests included.
+#   scripts/java.sh                     mvn verify of all modules
+#   scripts/java.sh -pl MODULE -am ...  what else Maven shall be given; the goal is verify when none is named
+#   scripts/java.sh native              only the library
+#   scripts/java.sh find                print the JAVA_HOME that would be taken; exit code 77 when there is none
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+java_least=22
+natives=java/farlog-client/target/natives/linux-$(uname -m)
+
+# version_of HOME -- the major version of the JDK there; nothing when there is no compiler.
+version_of() {
+	[ -x "$1/bin/javac" ] && "$1/bin/javac" -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'
+}
+
+# find_java -- the first of JAVA_HOME, the javac in PATH and /usr/lib/jvm, newest first, that is new enough.
+find_java() {
+	local home version
+	for home in "${JAVA_HOME:-}" "$(dirname "$(dirname "$(readlink -f "$(command -v javac || echo /none/none)")")")" \
+		$(compgen -G '/usr/lib/jvm/*' | sort -rV); do
+		version=$(version_of "$home") || continue
+		[ "${version:-0}" -ge "$java_least" ] && echo "$home" && return 0
+	done
+	return 77
+}
+
+build_native() {
+	mkdir -p "$natives" build
+	[ -f build/java-native/build.ninja ] ||
+		meson setup build/java-native rdma --buildtype=release -Ddebug=false >build/java-native.log 2>&1 ||
+		{ cat build/java-native.log >&2; return 1; }
+	ninja -C build/java-native >build/java-native.log 2>&1 || { cat build/java-native.log >&2; return 1; }
+	cmp -s build/java-native/libfarlog.so "$natives/libfarlog.so" || {
+		cp -L build/java-native/libfarlog.so "$natives/.libfarlog.so.$$" && mv "$natives/.libfarlog.so.$$" "$natives/libfarlog.so"
+	}
+}
+
+home=$(find_java) || {
+	echo "java: no JDK $java_least or later; install openjdk-25-jdk-headless, or set JAVA_HOME (Debian 12: a Temurin JDK 25 from adoptium.net)" >&2
+	exit 77
+}
+case "${1:-}" in
+find)
+	echo "$home"
+	exit
+	;;
+native)
+	build_native
+	exit
+	;;
+esac
+build_native
+export JAVA_HOME=$home
+goal=verify
+for argument in "$@"; do
+	case "$argument" in
+	clean | validate | compile | test | package | verify | install | javadoc:*) goal= ;;
+	esac
+done
+exec mvn -B -q -f java/pom.xml "$@" $goal
