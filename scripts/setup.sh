@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh PART... -- make sure that what the parts need is there; install by apt-get what is missing, quietly.
 #   build   Go and a C compiler
-#   ctest   what rdma/test needs: meson, ninja, g++, cmocka, clang with its sanitizer and fuzzer runtimes
+#   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
@@ -65,6 +65,7 @@ check_ctest() {
 	need pkg-config pkg-config
 	check_clang
 	need_file '/usr/include/cmocka.h' libcmocka-dev
+	need_file '/usr/include/spdlog/spdlog.h' libspdlog-dev
 	need_file '/usr/lib/gcc/*/*/libasan.so' gcc
 }
 

@@ -137,22 +137,48 @@ part_fuzz() {
 
 part_cxx() {
 	release || { fail cxx; return; }
-	${CXX:-g++} -std=c++17 -O1 -Wall -Wextra -Werror -fno-exceptions -I "$root/rdma/include" -o "$scratch/cxx" \
-		"$root/rdma/test/cxx/header_test.cpp" "$build/release/libfarlog.a" -pthread || { fail cxx; return; }
-	run cxx "$scratch/cxx"
+	for standard in 17 20; do
+		[ -x "$build/release/test/cxx$standard" ] || { echo "cxx$standard: a C++ compiler is missing"; fail cxx; return; }
+		run "cxx$standard" "$build/release/test/cxx$standard"
+	done
+	[ -x "$build/release/test/spdlog" ] || { echo "cxx: spdlog: skipped: libspdlog-dev is missing"; return; }
+	run spdlog "$build/release/test/spdlog" 150
+	grep 'seed=' "$scratch/spdlog.log"
+}
+
+# example NUMBER EXPECTED ARGUMENT... -- runs an example twice; each time it must print EXPECTED.
+example() {
+	number=$1
+	expected=$2
+	shift 2
+	for _ in 1 2; do
+		"$build/release/examples/example-$number" "$@" >"$scratch/example.log" 2>&1 && grep -q "$expected" "$scratch/example.log" || {
+			echo "example $number: expected \"$expected\""
+			cat "$scratch/example.log"
+			return 1
+		}
+	done
+	examples_passed=$((examples_passed + 1))
 }
 
 part_examples() {
 	release || { fail examples; return; }
 	uri="mem:$scratch/orders.ring"
 	[ "$(df --output=fstype "$scratch" | tail -1)" = tmpfs ] && uri="mem:$(mktemp -d /var/tmp/farlog-test.XXXXXX)/orders.ring"
-	if "$build/release/examples/example-01-append" "$uri" >"$scratch/01.log" 2>&1 &&
-		"$build/release/examples/example-01-append" "$uri" >>"$scratch/01.log" 2>&1 &&
-		"$build/release/examples/example-02-drain" "$uri" "$scratch/store" >"$scratch/02.log" 2>&1 &&
-		grep -q '^OK lsn=128 ' "$scratch/01.log" && grep -q 'stored 4 records' "$scratch/02.log" && [ -s "$scratch/store" ]; then
-		echo "examples: 2 passed, 0 failed"
+	examples_passed=0
+	example 01-append '^OK lsn=' "$uri" && example 03-append '^OK lsn=.* level=persistent' "$uri" || { fail examples; return; }
+	stored=10 # two runs of each: one record and two, and an EPOCH record a run
+	if [ -x "$build/release/examples/example-04-spdlog" ]; then
+		example 04-spdlog 'level=persistent' "$uri" || { fail examples; return; }
+		stored=$((stored + 6))
 	else
-		cat "$scratch"/0[12].log
+		echo "examples: 04-spdlog: skipped: libspdlog-dev is missing"
+	fi
+	if "$build/release/examples/example-02-drain" "$uri" "$scratch/store" >"$scratch/02.log" 2>&1 &&
+		grep -q "stored $stored records" "$scratch/02.log" && [ -s "$scratch/store" ]; then
+		echo "examples: $((examples_passed + 1)) passed, 0 failed"
+	else
+		cat "$scratch/02.log"
 		fail examples
 	fi
 }
@@ -161,7 +187,7 @@ part_install() {
 	release || { fail install; return; }
 	if DESTDIR="$scratch/root" meson install -C "$build/release" >"$scratch/install.log" 2>&1 &&
 		find "$scratch/root" -name 'libfarlog.so.0' | grep -q . && find "$scratch/root" -name farlog.pc | grep -q . &&
-		find "$scratch/root" -name farlog.hpp | grep -q . &&
+		[ "$(find "$scratch/root" -name '*.hpp' | wc -l)" = 4 ] &&
 		! nm -D --defined-only "$build/release/libfarlog.so" | awk '{print $3}' | grep -vqE '^farlog_'; then
 		echo "install: 1 passed, 0 failed"
 	else

@@ -59,6 +59,11 @@ enum farlog_result {
 #undef FARLOG_RESULT_ENUM
 };
 
+/* The version of this header. Before 1.0 another minor number may change structures and functions: a program that loads the library at
+ * run time compares it with farlog_version, which gives that of the library. */
+#define FARLOG_VERSION "0.1.0"
+FARLOG_API const char *farlog_version(void);
+
 /* farlog_result_name -- "FULL" for FARLOG_FULL; never NULL. farlog_result_text -- its sentence. */
 FARLOG_API const char *farlog_result_name(int result);
 FARLOG_API const char *farlog_result_text(int result);
