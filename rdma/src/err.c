@@ -26,6 +26,11 @@ int error_set(struct farlog_error *error, int result, int os_errno, const char *
 	return result;
 }
 
+const char *farlog_version(void)
+{
+	return FARLOG_VERSION;
+}
+
 const char *farlog_result_name(int result)
 {
 	switch (result) {

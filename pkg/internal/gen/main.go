@@ -40,9 +40,13 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
+	tables, err := javaTables(string(header))
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		apply(filepath.Join(root, "pkg", "farlog"), files, check),
-		apply(filepath.Join(root, filepath.FromSlash(javaFolder)), javaTables(string(header)), check))
+		apply(filepath.Join(root, filepath.FromSlash(javaFolder)), tables, check))
 }
 
 func headerPath(root string) string {

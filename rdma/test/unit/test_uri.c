@@ -74,6 +74,7 @@ static void result__every_code_has_name_and_text(void **state)
 		assert_string_not_equal(farlog_result_name(result), "?");
 		assert_true(strlen(farlog_result_text(result)) > 3);
 	}
+	assert_string_equal(farlog_version(), FARLOG_VERSION);
 	assert_string_equal(farlog_result_name(1), "?");
 	assert_string_equal(farlog_result_name(-18), "?");
 	assert_string_equal(farlog_level_name(FARLOG_LEVEL_PERSISTENT), "persistent");

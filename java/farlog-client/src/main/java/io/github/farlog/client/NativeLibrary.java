@@ -4,7 +4,12 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
 import java.net.URISyntaxException;
 import java.net.URL;
 import java.nio.ByteBuffer;
@@ -33,6 +38,7 @@ import java.util.Locale;
 public final class NativeLibrary {
     /** Property that names the library's file or folder. */
     public static final String PATH_PROPERTY = "farlog.library.path";
+    private static final int VERSION_LEN_MAX = 64;
     static final String FILE_NAME = "libfarlog.so";
 
     private final List<String> tried = new ArrayList<>();
@@ -84,7 +90,28 @@ public final class NativeLibrary {
         } catch (final IllegalArgumentException refused) {
             throw failure(path + " cannot be loaded: " + refused.getMessage(), refused);
         }
+        checkVersion(path, library);
         return library;
+    }
+
+    /** Before 1.0 another minor number may have other structures; a patch keeps them. */
+    private void checkVersion(final Path path, final SymbolLookup library) {
+        final MemorySegment function = library.find("farlog_version")
+            .orElseThrow(() -> failure(path + " is no libfarlog, or one older than " + NativeVersion.WANTED, null));
+        final String found;
+        try {
+            final MethodHandle call = Linker.nativeLinker().downcallHandle(function, FunctionDescriptor.of(ValueLayout.ADDRESS));
+            found = ((MemorySegment) call.invokeExact()).reinterpret(VERSION_LEN_MAX).getString(0);
+        } catch (final Throwable thrown) {
+            throw failure(path + " does not tell its version: " + thrown.getMessage(), thrown);
+        }
+        if (!minor(found).equals(minor(NativeVersion.WANTED))) {
+            throw failure(path + " has version " + found + ", this client needs " + minor(NativeVersion.WANTED) + ".x", null);
+        }
+    }
+
+    private static String minor(final String version) {
+        return version.substring(0, Math.max(version.lastIndexOf('.'), 0));
     }
 
     private UnsatisfiedLinkError failure(final String why, final Throwable cause) {
