@@ -1,4 +1,5 @@
 /** Log4j 2 appender of farlog. */
+@SuppressWarnings("module") // the digit is Log4j's own name
 module io.github.farlog.log4j2 {
     requires transitive org.apache.logging.log4j.core;
     requires org.apache.logging.log4j;

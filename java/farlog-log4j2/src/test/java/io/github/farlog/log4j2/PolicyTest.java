@@ -1,0 +1,211 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.client.Result;
+import io.github.farlog.client.Ring;
+import io.github.farlog.log4j2.TestRing.Entry;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.apache.logging.log4j.Logger;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.test.appender.ListAppender;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** A ring that nobody drains gets full: what each policy makes of it, and that what was acknowledged stays. */
+class PolicyTest {
+    private static final long SIZE_BYTES = 1 << 18;
+    private static final int GAP_CLASS = 65535;
+    private static final Pattern GAP = Pattern.compile("farlog\\.gap dropped=(\\d+) unknown=0 from=\\S+Z to=\\S+Z cause=FULL");
+    private static final String PAYLOAD = "p".repeat(1000);
+    private final TestRing ring = TestRing.onTmpfs(SIZE_BYTES);
+
+    @AfterEach
+    void removeRing() {
+        ring.close();
+    }
+
+    @Test
+    void shouldThrowAtOnceWhenFailStopFindsTheRingFull() {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            final int acknowledged = fill(logger);
+            assertEquals(acknowledged, ring.entries().size());
+            assertEquals(acknowledged, ring.drain().size());
+            logger.info("room again");
+            assertEquals(List.of("room again"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldWaitForRoomAndThenThrowWhenBlocking() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='block(300ms)'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            fill(logger);
+            final long start = System.nanoTime();
+            final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info(PAYLOAD));
+            final long waited = System.nanoTime() - start;
+            assertEquals(Result.FULL, refused.result());
+            assertTrue(waited >= TimeUnit.MILLISECONDS.toNanos(300), "waited " + waited + " ns");
+            final List<Entry> drained = new CopyOnWriteArrayList<>();
+            final Thread drain = Thread.ofPlatform().start(() -> {
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(50));
+                drained.addAll(ring.drain());
+            });
+            logger.info("after the drain");
+            drain.join();
+            drained.addAll(ring.entries());
+            assertEquals("after the drain", drained.getLast().text());
+        }
+    }
+
+    @Test
+    void shouldHandToTheNamedAppender() {
+        final String appenders = Contexts.farlog(ring, "policy='failover' failoverRef='list'", "") + "<List name='list'/>";
+        try (LoggerContext context = Contexts.of(appenders)) {
+            final Logger logger = context.getLogger("orders");
+            final ListAppender list = context.getConfiguration().getAppender("list");
+            int count = 0;
+            while (list.getEvents().isEmpty()) {
+                logger.info("event {}", count++);
+            }
+            assertEquals(count - 1, ring.entries().size());
+            assertEquals("event " + (count - 1), list.getEvents().getFirst().getMessage().getFormattedMessage());
+            assertEquals(1, RingStats.of(ring.uri).getFailedOver());
+        }
+    }
+
+    @Test
+    void shouldLetTheFailoverAppenderTakeOver() {
+        final String appenders = Contexts.farlog(ring, "policy='failover'", "").replace("name='farlog'", "name='primary'")
+            + "<List name='list'/><Failover name='farlog' primary='primary'><Failovers><AppenderRef ref='list'/></Failovers></Failover>";
+        try (LoggerContext context = Contexts.of(appenders)) {
+            final ListAppender list = context.getConfiguration().getAppender("list");
+            int count = 0;
+            while (list.getEvents().isEmpty()) {
+                context.getLogger("orders").info("event {}", count++);
+            }
+            assertEquals(count - 1, ring.entries().size());
+            assertEquals("event " + (count - 1), list.getEvents().getFirst().getMessage().getFormattedMessage());
+        }
+    }
+
+    @Test
+    void shouldTellTheGapBeforeTheNextEvent() {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='dropAndGap'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            final int logged = 600;
+            for (int i = 0; i < logged; i++) {
+                logger.info("{} {}", i, PAYLOAD);
+            }
+            final List<Entry> full = ring.drain();
+            logger.info("after");
+            final List<Entry> rest = ring.entries();
+            assertEquals("after", rest.getLast().text());
+            assertEquals(GAP_CLASS, rest.get(rest.size() - 2).classId());
+            // A gap record is short: it may have found room behind the last event, where the next one was dropped.
+            final long dropped = RingStats.of(ring.uri).getDropped();
+            final List<Entry> gaps = Stream.concat(full.stream(), rest.stream()).filter(entry -> entry.classId() == GAP_CLASS).toList();
+            assertEquals(logged, full.stream().filter(entry -> entry.classId() == 0).count() + dropped);
+            assertEquals(dropped, gaps.stream().mapToLong(PolicyTest::droppedOf).sum());
+            assertEquals(gaps.size(), RingStats.of(ring.uri).getGaps());
+            assertTrue(dropped > 0);
+        }
+    }
+
+    @Test
+    void shouldTellTheGapWhenNoEventFollows() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='dropAndGap' gapClass='77'", ""))) {
+            fillSilently(context.getLogger("orders"));
+            ring.drain();
+            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+            while (ring.entries().isEmpty() && System.nanoTime() < end) {
+                Thread.sleep(20);
+            }
+            assertEquals(77, ring.entries().getFirst().classId());
+        }
+    }
+
+    @Test
+    void shouldTellTheGapAtTheLatestWhenItCloses() {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='dropAndGap'", ""))) {
+            fillSilently(context.getLogger("orders"));
+            ring.drain();
+        }
+        assertTrue(ring.texts().getFirst().startsWith("farlog.gap dropped="));
+    }
+
+    @Test
+    void shouldNeverDropACriticalEvent() {
+        final String elements = "<Class level='ERROR' id='9' criticality='critical'/>";
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='dropAndGap'", elements))) {
+            final Logger logger = context.getLogger("orders");
+            fillSilently(logger);
+            assertThrows(FarlogLoggingException.class, () -> logger.error(PAYLOAD));
+        }
+    }
+
+    @Test
+    void shouldDropWhatIsDroppableWhateverThePolicy() {
+        final String elements = "<Class level='ERROR' id='9'/>";
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='block(10s)' criticality='droppable'", elements))) {
+            final Logger logger = context.getLogger("orders");
+            final long start = System.nanoTime();
+            fillSilently(logger);
+            assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(5));
+            ring.drain();
+            logger.error("kept");
+            assertEquals("kept", ring.texts().getLast());
+        }
+    }
+
+    @Test
+    void shouldThrowWhenTheWriterIsFenced() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            logger.info("before");
+            Ring.fence(ring.uri, ring.epoch() + 1);
+            final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info("fenced"));
+            assertEquals(Result.FENCED, refused.result());
+            assertFalse(ring.texts().contains("fenced"));
+            // Started anew, it takes the next epoch.
+            Contexts.reconfigure(context, Contexts.farlog(ring, "policy='failStop'", ""));
+            logger.info("after");
+            assertEquals(List.of("before", "after"), ring.texts());
+        }
+    }
+
+    /** Logs until the ring is full, and says how many were acknowledged. */
+    private static int fill(final Logger logger) {
+        int count = 0;
+        try {
+            while (true) {
+                logger.info(PAYLOAD);
+                count++;
+            }
+        } catch (final FarlogLoggingException e) {
+            assertEquals(Result.FULL, e.result());
+            return count;
+        }
+    }
+
+    private static long droppedOf(final Entry gap) {
+        final var matcher = GAP.matcher(gap.text());
+        assertTrue(matcher.matches(), gap.text());
+        return Long.parseLong(matcher.group(1));
+    }
+
+    private void fillSilently(final Logger logger) {
+        while (RingStats.of(ring.uri).getDropped() == 0) {
+            logger.info(PAYLOAD);
+        }
+    }
+}

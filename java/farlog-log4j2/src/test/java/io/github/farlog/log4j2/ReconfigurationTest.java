@@ -1,0 +1,163 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.client.Result;
+import io.github.farlog.log4j2.TestRing.Entry;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.logging.log4j.Logger;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.appender.AbstractManager;
+import org.apache.logging.log4j.core.config.ConfigurationException;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** Configurations that change while threads log: no event whose call returned is missing, in the order of its thread. */
+class ReconfigurationTest {
+    private static final long SIZE_BYTES = 32 << 20;
+    private static final int THREAD_COUNT = 4;
+    private final TestRing ring = TestRing.onTmpfs(SIZE_BYTES);
+    private final TestRing other = TestRing.onTmpfs(SIZE_BYTES);
+
+    @AfterEach
+    void removeRings() {
+        ring.close();
+        other.close();
+    }
+
+    @Test
+    void shouldKeepTheWriterOfTheSameRing() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
+            final int epoch = ring.epoch();
+            final int[] counts = logWhile(context.getLogger("orders"), () -> {
+                for (int i = 0; i < 20; i++) {
+                    Contexts.reconfigure(context, Contexts.farlog(ring, "policy='block(" + (i + 1) + "s)'", ""));
+                }
+            });
+            assertEquals(epoch, ring.epoch());
+            shouldHold(counts, ring.entries(), List.of());
+            assertTrue(ring.entries().stream().allMatch(entry -> entry.epoch() == epoch));
+        }
+    }
+
+    @Test
+    void shouldMoveToAnotherRingAfterTheEventsUnderWay() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
+            final int[] counts = logWhile(context.getLogger("orders"), () -> Contexts.reconfigure(context, Contexts.farlog(other, "", "")));
+            assertFalse(AbstractManager.hasManager("farlog:" + ring.uri));
+            assertFalse(other.entries().isEmpty());
+            shouldHold(counts, ring.entries(), other.entries());
+        }
+    }
+
+    @Test
+    void shouldLeaveTheRunningConfigurationWhenTheNewOneIsRefused() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
+            final int[] counts = logWhile(context.getLogger("orders"), () -> {
+                final String bad = Contexts.farlog(other, "", "").replace("name='farlog'", "name='started'") + "<Farlog name='farlog' uri='mem:/no/ring'/>";
+                assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, bad));
+                assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "policy='what'", "")));
+                assertThrows(ConfigurationException.class,
+                    () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "").replace("'visible'", "'persistent'")));
+            });
+            assertFalse(AbstractManager.hasManager("farlog:" + other.uri));
+            shouldHold(counts, ring.entries(), List.of());
+        }
+    }
+
+    @Test
+    void shouldRaiseTheLevelOfARingThatIsOpen() throws Exception {
+        try (TestRing file = TestRing.inFile(SIZE_BYTES); LoggerContext context = Contexts.of(Contexts.farlog(file, "", ""))) {
+            final Logger logger = context.getLogger("orders");
+            logger.info("visible");
+            assertEquals("VISIBLE", RingStats.of(file.uri).getLastLevel());
+            final int[] counts = logWhile(logger,
+                () -> Contexts.reconfigure(context, Contexts.farlog(file, "", "").replace("'visible'", "'persistent'")));
+            logger.info("persistent");
+            assertEquals("PERSISTENT", RingStats.of(file.uri).getLastLevel());
+            final List<Entry> entries = file.entries();
+            shouldHold(counts, entries.subList(1, entries.size() - 1), List.of());
+        }
+    }
+
+    @Test
+    void shouldThrowWhenTheRingIsRemovedAndGoOnWhenItIsMadeAnew() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            logger.info("before");
+            Files.delete(ring.path);
+            assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
+            assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
+            assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
+            ring.format(SIZE_BYTES);
+            Contexts.reconfigure(context, Contexts.farlog(ring, "policy='failStop'", ""));
+            logger.info("after");
+            assertEquals(List.of("after"), ring.texts());
+        }
+    }
+
+    /** The ring's file is looked at once a second. */
+    private static FarlogLoggingException firstRefusal(final Logger logger) throws InterruptedException {
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (System.nanoTime() < end) {
+            try {
+                logger.info("into the void");
+                Thread.sleep(10);
+            } catch (final FarlogLoggingException e) {
+                return e;
+            }
+        }
+        throw new AssertionError("no event was refused");
+    }
+
+    /** Lets threads log while something happens, and for a moment before and after it. Gives how many calls of each returned. */
+    private static int[] logWhile(final Logger logger, final Runnable change) throws Exception {
+        final int[] counts = new int[THREAD_COUNT];
+        final AtomicBoolean isDone = new AtomicBoolean();
+        try (ExecutorService executor = Executors.newFixedThreadPool(THREAD_COUNT)) {
+            final List<Future<?>> threads = new ArrayList<>();
+            for (int t = 0; t < THREAD_COUNT; t++) {
+                final int thread = t;
+                threads.add(executor.submit(() -> {
+                    while (!isDone.get() && counts[thread] < 40_000) {
+                        logger.info("{} {}", thread, counts[thread]);
+                        counts[thread]++;
+                    }
+                }));
+            }
+            Thread.sleep(20);
+            change.run();
+            Thread.sleep(20);
+            isDone.set(true);
+            for (final Future<?> each : threads) {
+                each.get();
+            }
+        }
+        return counts;
+    }
+
+    private static void shouldHold(final int[] counts, final List<Entry> first, final List<Entry> second) {
+        final int[] next = new int[THREAD_COUNT];
+        for (final List<Entry> entries : List.of(first, second)) {
+            for (final Entry entry : entries) {
+                final String[] words = entry.text().split(" ");
+                final int thread = Integer.parseInt(words[0]);
+                assertEquals(next[thread]++, Integer.parseInt(words[1]), "order of thread " + thread);
+            }
+        }
+        for (int thread = 0; thread < THREAD_COUNT; thread++) {
+            assertEquals(counts[thread], next[thread], "events of thread " + thread);
+            assertTrue(counts[thread] > 0);
+        }
+    }
+}
