@@ -3,13 +3,14 @@ SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
 
-.PHONY: help build demo test bench soak fuzz generate clean
+.PHONY: help build demo test bench bench-java soak fuzz generate clean
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
 	@echo "make test      everything that needs no virtual machine (under 12 minutes on 2 cores)"
 	@echo "make build     bin/farlog and bin/farlogd"
 	@echo "make bench     measure against floors; writes build/bench.json"
+	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
 	@echo "make soak      more crashes of the adversarial memory: make soak CRASHES=10000000 [SEED=...]"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make generate  what is derived: the protocol's Go code, the core's tables and hash"
@@ -25,6 +26,9 @@ test:
 
 bench:
 	@scripts/bench.sh
+
+bench-java:
+	@scripts/bench-java.sh
 
 soak:
 	@scripts/setup.sh build ctest shm

@@ -1,0 +1,132 @@
+package io.github.farlog.bench;
+
+import java.io.IOException;
+import java.nio.file.FileVisitResult;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The whole run: rounds of forks, then the table. In a round every group gets one JVM, in an order that turns from round to round, so that
+ * a noisy neighbour meets all; a ratio is taken inside a round, and the median of the rounds is reported.
+ */
+public final class Bench {
+    private static final List<String> COLLECTORS = List.of("g1", "zgc");
+
+    private final Path folder;
+    private final Path log;
+    private final int forkCount;
+    private final double seconds;
+    private final String only;
+    /** Group and target, to what each round said. */
+    private final Map<String, List<Sample>> samples = new LinkedHashMap<>();
+
+    private Bench(final Path folder, final int forkCount, final double seconds, final String only) {
+        this.folder = folder;
+        this.forkCount = forkCount;
+        this.seconds = seconds;
+        this.only = only;
+        log = folder.resolve("forks.log");
+    }
+
+    /**
+     * Measures and reports.
+     *
+     * @param args folder for files on a disk, result file, forks, seconds; then the beginning of the names of the groups that are wanted
+     * @throws Exception when a fork fails
+     */
+    public static void main(final String[] args) throws Exception {
+        final Path folder = Path.of(args[0]);
+        Files.createDirectories(folder);
+        final Bench bench =
+            new Bench(folder, Integer.parseInt(args[2]), Double.parseDouble(args[3]), args.length > 4 ? args[4] : "");
+        bench.rounds();
+        final Map<String, double[]> jmh = "jmh".startsWith(bench.only) ? Jmh.run(bench.forkCount, bench.log) : Map.of();
+        new Report(Path.of(args[1]), bench.samples, jmh, bench.forkCount).write();
+    }
+
+    private static List<String> groups() {
+        final List<String> groups = new ArrayList<>(List.of("append", "alloc"));
+        for (final String collector : COLLECTORS) {
+            groups.add("append.open." + collector);
+        }
+        groups.add("log4j2");
+        for (final String collector : COLLECTORS) {
+            groups.add("log4j2.open." + collector);
+        }
+        groups.addAll(Fork.neighbours());
+        return groups;
+    }
+
+    private void rounds() throws IOException, InterruptedException {
+        final List<String> groups = groups().stream().filter(group -> group.startsWith(only)).toList();
+        Files.deleteIfExists(log);
+        for (int round = 0; round < forkCount; round++) {
+            final List<String> turned = new ArrayList<>(groups);
+            Collections.rotate(turned, -round * 5);
+            for (int i = 0; i < turned.size(); i++) {
+                System.err.printf("round %d of %d, %2d of %d: %s%n", round + 1, forkCount, i + 1, turned.size(), turned.get(i));
+                fork(turned.get(i));
+            }
+        }
+    }
+
+    private void fork(final String group) throws IOException, InterruptedException {
+        final Path files = folder.resolve("files");
+        remove(files);
+        final String collector = group.endsWith(".zgc") ? "zgc" : "g1";
+        final String bare = group.replace(".open.g1", ".open").replace(".open.zgc", ".open");
+        final List<String> command = new ArrayList<>(javaCommand());
+        command.addAll(collector.equals("zgc") ? List.of("-XX:+UseZGC", "-Xms512m", "-Xmx512m")
+            : List.of("-XX:+UseG1GC", "-Xms512m", "-Xmx512m", "-Xmn64m"));
+        command.addAll(List.of(Fork.class.getName(), bare, files.toString(), Double.toString(seconds)));
+        final Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+        final List<Sample> found = new ArrayList<>();
+        try (var lines = process.inputReader()) {
+            lines.lines().map(Sample::parse).filter(sample -> sample != null).forEach(found::add);
+        }
+        final int exit = process.waitFor();
+        if (exit != 0 || found.isEmpty()) {
+            throw new IllegalStateException(group + ": exit code " + exit + ", " + found.size() + " results; see " + log);
+        }
+        for (final Sample sample : found) {
+            samples.computeIfAbsent(group + "/" + sample.name(), key -> new ArrayList<>()).add(sample);
+        }
+        remove(files);
+    }
+
+    /** This JVM's own command, with the flags it was given. */
+    static List<String> javaCommand() {
+        final List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.add("-cp");
+        command.add(System.getProperty("java.class.path"));
+        return command;
+    }
+
+    static void remove(final Path tree) throws IOException {
+        if (!Files.exists(tree)) {
+            return;
+        }
+        Files.walkFileTree(tree, new SimpleFileVisitor<>() {
+            @Override
+            public FileVisitResult visitFile(final Path file, final BasicFileAttributes attributes) throws IOException {
+                Files.delete(file);
+                return FileVisitResult.CONTINUE;
+            }
+
+            @Override
+            public FileVisitResult postVisitDirectory(final Path directory, final IOException failure) throws IOException {
+                Files.delete(directory);
+                return FileVisitResult.CONTINUE;
+            }
+        });
+    }
+}
