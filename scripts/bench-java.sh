@@ -30,6 +30,6 @@ mkdir -p "$folder"
 echo "on $FARLOG_BENCH_MACHINE, $FARLOG_BENCH_DATE; load $(cut -d' ' -f1-3 /proc/loadavg)"
 "$home/bin/java" --enable-native-access=ALL-UNNAMED "${opens[@]}" \
 	-Dfarlog.library.path="$natives/libfarlog.so" -Dfarlog.bench.side="$PWD/$module/target/libside.so" \
-	-Dchronicle.analytics.disable=true -Dchronicle.announcer.disable=true \
+	-Dchronicle.analytics.disable=true -Dchronicle.announcer.disable=true -Dslf4j.internal.verbosity=ERROR \
 	-cp "$module/target/classes:$module/target/lib/*" io.github.farlog.bench.Bench \
 	"$folder" build/bench-java.json "$forks" "$seconds" "$@"
