@@ -19,10 +19,10 @@
 #ifndef FARLOG_SPDLOG_SINK_HPP
 #define FARLOG_SPDLOG_SINK_HPP
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -67,7 +67,7 @@ public:
 	/* block -- wait for the drain for this long, then as `then`. */
 	static constexpr spdlog_policy block(nanoseconds patience, action then = action::fail) noexcept { return {then, patience}; }
 	/* drop -- leave the event out and count it. Before the next event that finds room stands a record of spdlog_options::gap_class with the
-	 * text "dropped=N". Of events that are full or too_large only; others (fenced, closed, unknown) fail. */
+	 * text "farlog.gap dropped=N". Of events that are full or too_large only; others (fenced, closed, unknown) fail. */
 	static constexpr spdlog_policy drop() noexcept { return {action::drop, nanoseconds(0)}; }
 
 	constexpr action then() const noexcept { return then_; }
@@ -286,13 +286,15 @@ private:
 	{
 		const std::lock_guard<Mutex> lock(gap_mutex_); /* later events of this thread wait here until the gap is told */
 		const std::uint64_t count = dropped_.load(std::memory_order_relaxed);
-		std::array<char, 32> text{'d', 'r', 'o', 'p', 'p', 'e', 'd', '='};
+		constexpr std::string_view head = "farlog.gap dropped=";
+		std::array<char, 48> text{};
 		outcome told;
 
 		told.result = farlog::result::ok;
 		if (count == 0)
 			return told;
-		const auto end = std::to_chars(text.data() + 8, text.data() + text.size(), count);
+		std::copy(head.begin(), head.end(), text.begin());
+		const auto end = std::to_chars(text.data() + head.size(), text.data() + text.size(), count);
 		told = append({text.data(), static_cast<std::size_t>(end.ptr - text.data())}, {}, options_.gap_class);
 		if (told)
 			dropped_.fetch_sub(count, std::memory_order_release);

@@ -329,12 +329,12 @@ static void drop_when_full()
 	drain.take();
 	log->info("room");
 	const auto events = drain.take();
-	check(events.size() == 2 && events[0].class_id == 0xFFFF && events[0].text == "dropped=5" && events[1].text == "room" &&
+	check(events.size() == 2 && events[0].class_id == 0xFFFF && events[0].text == "farlog.gap dropped=5" && events[1].text == "room" &&
 		sink->dropped_count() == 0 && sink->dropped_total() == 5, "spdlog__gap_record");
 	log->info(std::string(1 << 19, 'x')); // larger than any record of this ring
 	log->flush();
 	const auto gap = drain.take();
-	check(gap.size() == 1 && gap[0].text == "dropped=1", "spdlog__flush_tells_the_gap");
+	check(gap.size() == 1 && gap[0].text == "farlog.gap dropped=1", "spdlog__flush_tells_the_gap");
 }
 
 // Every event of every thread is either there or counted by a gap record that stands between its neighbours.
@@ -371,7 +371,7 @@ static void drop_from_threads()
 		unsigned long count = 0;
 		if (one.class_id != 0xFFFF)
 			there++;
-		else if (std::sscanf(one.text.c_str(), "dropped=%lu", &count) == 1)
+		else if (std::sscanf(one.text.c_str(), "farlog.gap dropped=%lu", &count) == 1)
 			dropped += count;
 	}
 	check(there + dropped == 20000 && dropped == sink->dropped_total(), "spdlog__gaps_add_up");
