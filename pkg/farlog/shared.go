@@ -45,14 +45,23 @@ func (s *Shared) Append(entry Entry, deadline time.Duration) (Position, error) {
 	if s.handle == nil {
 		return Position{}, ErrClosed
 	}
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	var c C.struct_farlog_entry
-	var position C.struct_farlog_position
-	withEntry(&pinner, &entry, &c)
-	result := C.farlog_shared_append(s.handle, &c, deadlineOf(deadline), &position)
-	return positionOf(&position), hotError(result)
+	c := appendCalls.Get().(*appendCall)
+	withEntry(&c.pinner, &entry, &c.entry)
+	result := C.farlog_shared_append(s.handle, &c.entry, deadlineOf(deadline), &c.position)
+	position := positionOf(&c.position)
+	c.pinner.Unpin()
+	appendCalls.Put(c)
+	return position, hotError(result)
 }
+
+// appendCall is what crosses into C. It would move to the heap at every append: its address is given away.
+type appendCall struct {
+	pinner   runtime.Pinner
+	entry    C.struct_farlog_entry
+	position C.struct_farlog_position
+}
+
+var appendCalls = sync.Pool{New: func() any { return new(appendCall) }}
 
 // Resolve is Writer.Resolve.
 //
