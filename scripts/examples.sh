@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# examples.sh -- compile and run the two examples of the README, twice each: a fresh ring and one that is there.
+# examples.sh -- compile and run the examples of the README and that of log/slog, twice each: a fresh ring and one that is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,9 +21,10 @@ expect() {
 
 cc -std=gnu11 -D_GNU_SOURCE -O2 -Irdma/include -Irdma/src rdma/examples/01-append.c rdma/src/*.c -o "$dir/append-c" -lpthread
 CGO_ENABLED=1 go build -o "$dir/append-go" ./examples/append
-for language in c go; do
-	expect "$dir/append-$language" "mem:$dir/ring-$language"
-	expect "$dir/append-$language" "mem:$dir/ring-$language"
+CGO_ENABLED=1 go build -o "$dir/slog-go" ./examples/slog
+for example in append-c append-go slog-go; do
+	expect "$dir/$example" "mem:$dir/ring-$example"
+	expect "$dir/$example" "mem:$dir/ring-$example"
 done
 echo "examples: $passed passed, $failed failed"
 [ "$failed" = 0 ]
