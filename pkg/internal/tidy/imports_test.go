@@ -76,7 +76,7 @@ func TestImports_FollowTheArrows(t *testing.T) {
 
 func TestImports_CAndUnsafeLiveInOneRoom(t *testing.T) {
 	for _, f := range tracked(t, ".go") {
-		if room(path.Dir(f.path)) == "farlog" || f.isGenerated() || f.isTestdata() {
+		if path.Dir(f.path) == "pkg/farlog" || f.isGenerated() || f.isTestdata() {
 			continue
 		}
 		for _, name := range importsOf(t, f) {

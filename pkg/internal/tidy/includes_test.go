@@ -92,3 +92,18 @@ func TestIncludes_LibraryDoesNotPrint(t *testing.T) {
 		}
 	}
 }
+
+// A C++ header may take from this tree the public header and its siblings: it is installed without the core.
+func TestIncludes_CxxStandsOnThePublicHeader(t *testing.T) {
+	for _, f := range tracked(t, ".hpp") {
+		if path.Dir(f.path) != "rdma/include/farlog" {
+			continue
+		}
+		for _, match := range localInclude.FindAllStringSubmatch(string(f.content), -1) {
+			name := strings.TrimPrefix(match[1], "farlog/")
+			if name != "farlog.h" && path.Ext(name) != ".hpp" {
+				t.Errorf("%s includes %q: the C++ layer stands on farlog.h alone; add what you need to it", f.path, match[1])
+			}
+		}
+	}
+}
