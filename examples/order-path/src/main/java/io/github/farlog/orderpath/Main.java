@@ -1,5 +1,6 @@
 package io.github.farlog.orderpath;
 
+import io.github.farlog.orderpath.fix.FixProgram;
 import io.github.farlog.orderpath.journal.JournalProgram;
 import java.util.Arrays;
 
@@ -27,6 +28,7 @@ public final class Main {
         return switch (words.length == 0 ? "" : words[0]) {
             case "order-book" -> OrderBookProgram.run(rest);
             case "journal" -> JournalProgram.run(rest);
+            case "fix" -> FixProgram.run(rest);
             default -> throw new Arguments.UsageException("usage: run order-book|journal|fix [--NAME VALUE ...]");
         };
     }

@@ -55,7 +55,8 @@ public final class OrderBookProgram {
 
     private OrderBookProgram(final Arguments arguments) {
         this.arguments = arguments;
-        load = new LoadRun(arguments.duration("warmup"), arguments.duration("measured"), arguments.choice("idle", Idle.class), runName());
+        load = new LoadRun(arguments.duration("warmup"), arguments.duration("measured"), arguments.duration("patience"),
+                arguments.choice("idle", Idle.class), runName());
     }
 
     public static int run(final String[] words) throws Exception {
@@ -64,6 +65,7 @@ public final class OrderBookProgram {
                 .option("logging", "off,farlog,file", "ways to record, from off, farlog and file (forced for each message)")
                 .option("warmup", "2s", "beginning of each step that is not counted")
                 .option("measured", "8s", "rest of each step")
+                .option("patience", "5s", "how long after its end a step waits for answers before it is given up as overloaded")
                 .option("rounds", "1", "how often all steps are run")
                 .option("idle", "yield", "what a thread does with nothing to do: yield, or spin where each has a core")
                 .option("ring", "mem:/dev/shm/farlog-order-book.ring", "URI of the stream's ring; formatted if it is not there")

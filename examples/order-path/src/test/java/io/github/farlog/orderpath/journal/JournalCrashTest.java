@@ -4,12 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.farlog.client.Level;
-import io.github.farlog.orderpath.Main;
 import io.github.farlog.orderpath.book.Command;
 import io.github.farlog.orderpath.book.OrderBook;
 import io.github.farlog.orderpath.load.OrderFlow;
 import io.github.farlog.orderpath.record.FarlogStream;
-import java.io.File;
+import io.github.farlog.orderpath.testkit.Child;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
@@ -106,16 +105,8 @@ final class JournalCrashTest {
         }
 
         private Process start() throws Exception {
-            final String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-            final List<String> command = new ArrayList<>(List.of(java, "--enable-native-access=ALL-UNNAMED", "-XX:TieredStopAtLevel=1",
-                    "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx128m", "-cp", System.getProperty("java.class.path")));
-            if (System.getProperty("farlog.library.path") != null) {
-                command.add("-Dfarlog.library.path=" + System.getProperty("farlog.library.path"));
-            }
-            command.addAll(List.of(Main.class.getName(), "journal", "--journal", kind, "--ring", "mem:" + journal, "--size", "64MiB",
-                    "--file", journal.toString(), "--acks", acks.toString(), "--orders", "100000000", "--rate", RATE));
-            final File log = folder.resolve(acks.getFileName() + ".log").toFile();
-            return new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log).start();
+            return Child.start(folder.resolve(acks.getFileName() + ".log"), "journal", "--journal", kind, "--ring", "mem:" + journal,
+                    "--size", "64MiB", "--file", journal.toString(), "--acks", acks.toString(), "--orders", "100000000", "--rate", RATE);
         }
 
         private void awaitMore(final Process child, final long before) throws Exception {

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.Test;
 /** The order path as a whole: what is measured is what was recorded, and what cannot be recorded stops it. */
 final class LoadRunTest {
     private final Path ring = Path.of("/dev/shm", "order-path-load-" + ProcessHandle.current().pid());
-    private final LoadRun load = new LoadRun(Duration.ofMillis(100), Duration.ofMillis(400), Idle.YIELD, "TEST");
+    private final LoadRun load = loadRun(Duration.ofSeconds(30));
     private FarlogStream stream;
 
     @BeforeEach
@@ -79,7 +79,7 @@ final class LoadRunTest {
 
     @Test
     void shouldCountWaitingTimeWhenTheEngineIsOverloaded() throws Exception {
-        final Latencies latencies = load.run(LoadStep.parse("20k"), pairs -> List.of(new Slow()));
+        final Latencies latencies = loadRun(Duration.ofMillis(500)).run(LoadStep.parse("20k"), pairs -> List.of(new Slow()));
         assertTrue(latencies.answeredCount() < latencies.wantedCount());
         assertEquals(8000, latencies.totalNs().getTotalCount(), "orders without an answer count too");
         assertTrue(latencies.totalNs().getValueAtPercentile(50) > 100_000_000, "an order that was due waits, whoever holds it up");
@@ -91,6 +91,10 @@ final class LoadRunTest {
         for (final String bad : new String[] {"", "k", "0", "0x1k", "99x1k", "1m", "-1"}) {
             assertThrows(IllegalArgumentException.class, () -> LoadStep.parse(bad), bad);
         }
+    }
+
+    private static LoadRun loadRun(final Duration patience) {
+        return new LoadRun(Duration.ofMillis(100), Duration.ofMillis(400), patience, Idle.YIELD, "TEST");
     }
 
     /** Orders and reports of the flow's first so many commands. */
