@@ -25,7 +25,7 @@ FARLOG_BENCH_MACHINE="${processor:-$(uname -m)}, $(nproc) cores$virtual, Linux $
 FARLOG_BENCH_DATE=$(date -u +%F)
 export FARLOG_BENCH_MACHINE FARLOG_BENCH_DATE
 # Chronicle and Aeron reach into the JDK; their flags are in the module's POM, for the tests as well.
-read -ra opens < <(tr '\n' ' ' <$module/pom.xml | sed 's/.*<bench.opens>//; s/<\/bench.opens>.*//')
+read -ra opens <<<"$(tr '\n' ' ' <$module/pom.xml | sed 's/.*<bench.opens>//; s/<\/bench.opens>.*//')"
 mkdir -p "$folder"
 echo "on $FARLOG_BENCH_MACHINE, $FARLOG_BENCH_DATE; load $(cut -d' ' -f1-3 /proc/loadavg)"
 "$home/bin/java" --enable-native-access=ALL-UNNAMED "${opens[@]}" \

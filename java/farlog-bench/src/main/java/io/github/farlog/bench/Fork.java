@@ -20,6 +20,8 @@ public final class Fork {
     private static final int PAYLOAD_LEN = 192;
     private static final long HIGHEST_NANOS = 60_000_000_000L;
     private static final int ALLOC_COUNT = 40_000;
+    private static final int ALLOC_PASSES = 10;
+    private static final long ALLOC_WARM_NANOS = 2_000_000_000L;
 
     private final Path folder;
     private final double seconds;
@@ -162,22 +164,31 @@ public final class Fork {
 
     /** What the appending thread allocates, by the JVM's own count, when everything is warm; printed in the place of the median. */
     private void allocations() throws Exception {
-        final var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
         for (final Target target : javaAppends()) {
-            final long warmEnd = System.nanoTime() + (long) (warmSeconds * 1e9);
+            final long warmEnd = System.nanoTime() + ALLOC_WARM_NANOS;
+            while (System.nanoTime() < warmEnd) {
+                allocated(target);
+            }
             long bytes = 0;
-            do {
-                final long before = threads.getCurrentThreadAllocatedBytes();
-                for (int i = 0; i < ALLOC_COUNT; i++) {
-                    target.append(i);
-                }
-                bytes = threads.getCurrentThreadAllocatedBytes() - before;
-                for (int i = 0; i < ALLOC_COUNT; i += target.blockCount()) {
-                    target.rest();
-                }
-            } while (System.nanoTime() < warmEnd);
-            System.out.printf("%s %s %d %d %d %d %d %d 0%n", MARK, target.name(), bytes, bytes, bytes, bytes, bytes, ALLOC_COUNT);
+            for (int i = 0; i < ALLOC_PASSES; i++) {
+                bytes += allocated(target);
+            }
+            System.out.printf("%s %s %d %d %d %d %d %d 0%n", MARK, target.name(), bytes, bytes, bytes, bytes, bytes,
+                ALLOC_PASSES * ALLOC_COUNT);
             target.close();
         }
+    }
+
+    private static long allocated(final Target target) throws Exception {
+        final var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+        final long before = threads.getCurrentThreadAllocatedBytes();
+        for (int i = 0; i < ALLOC_COUNT; i++) {
+            target.append(i);
+        }
+        final long bytes = threads.getCurrentThreadAllocatedBytes() - before;
+        for (int i = 0; i < ALLOC_COUNT; i += target.blockCount()) {
+            target.rest();
+        }
+        return bytes;
     }
 }

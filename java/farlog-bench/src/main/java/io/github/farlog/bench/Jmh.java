@@ -24,7 +24,7 @@ final class Jmh {
         for (final RunResult result : new Runner(options).run()) {
             final Result<?> bytes = result.getSecondaryResults().get("gc.alloc.rate.norm");
             found.put(result.getParams().getParam("form"),
-                new double[] {result.getPrimaryResult().getScore() / AppendJmh.BATCH_COUNT, bytes == null ? 0 : bytes.getScore()});
+                new double[] {result.getPrimaryResult().getScore() / AppendJmh.BATCH_COUNT, bytes == null ? 0 : bytes.getScore() / AppendJmh.BATCH_COUNT});
         }
         return found;
     }

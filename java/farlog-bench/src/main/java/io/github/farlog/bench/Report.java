@@ -56,7 +56,7 @@ final class Report {
         }
         jmh.forEach((form, scores) -> {
             single("java.jmh." + form.toLowerCase(Locale.ROOT), scores[0], "ns", "JMH, mean of an append");
-            single("java.jmh." + form.toLowerCase(Locale.ROOT) + ".alloc", scores[1], "bytes", "JMH, gc.alloc.rate.norm of a batch");
+            single("java.jmh." + form.toLowerCase(Locale.ROOT) + ".alloc", scores[1], "bytes", "JMH, gc.alloc.rate.norm; its own 10 KB an iteration of 48,000 records are in it");
         });
     }
 
@@ -120,7 +120,7 @@ final class Report {
     }
 
     private void single(final String name, final double value, final String unit, final String note) {
-        System.out.printf("%-32s %10.1f %10s %7s %-13s %s%n", name, value, "-", "-", "", unit);
+        System.out.printf("%-32s %10.2f %10s %7s %-13s %s%n", name, value, "-", "-", "", unit);
         line(name, value, 0, null, unit, note);
     }
 
