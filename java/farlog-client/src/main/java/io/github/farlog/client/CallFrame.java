@@ -39,6 +39,7 @@ final class CallFrame {
     private static final long POSITION_COPIES = POSITION_OFF + Structs.off(Structs.POSITION, "copies");
     private static final long POSITION_END = POSITION_OFF + Structs.off(Structs.POSITION, "end_lsn");
     private static final int U16_MAX = 0xFFFF;
+    private static final int SPINS = 200;
 
     static {
         try {
@@ -57,6 +58,7 @@ final class CallFrame {
     @SuppressWarnings("unused") // by way of BUSY
     private volatile int busy;
     private volatile boolean isShut;
+    private volatile boolean isWanted; // a hint: somebody waits in enter
 
     CallFrame(final long recordLenMax) {
         this.recordLenMax = recordLenMax;
@@ -84,13 +86,35 @@ final class CallFrame {
 
     /** Takes the frame, waiting for a call under way in another thread. False: shut. */
     boolean enter() {
+        if (isWanted) {
+            giveWay();
+        }
+        return tryEnter() || enterSlowly();
+    }
+
+    private boolean enterSlowly() {
         while (!tryEnter()) {
             if (isShut) {
                 return false;
             }
-            Thread.yield();
+            isWanted = true;
+            for (int spins = 0; spins < SPINS && busy != 0; spins++) {
+                Thread.onSpinWait();
+            }
+            if (busy != 0) {
+                Thread.yield();
+            }
         }
+        isWanted = false;
         return true;
+    }
+
+    /** A thread that makes call after call would leave another hardly a moment to get in: once, and for microseconds, it lets it. */
+    private void giveWay() {
+        isWanted = false;
+        for (int spins = 0; spins < SPINS && busy == 0 && !isShut; spins++) {
+            Thread.onSpinWait();
+        }
     }
 
     void leave() {
