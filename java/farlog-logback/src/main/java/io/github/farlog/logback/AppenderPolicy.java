@@ -8,9 +8,9 @@ import java.util.regex.Pattern;
  * What an appender does with an event that it cannot get into its ring. Immutable.
  *
  * @param kind of the four
- * @param wait for room, for {@link Kind#BLOCK}; zero otherwise
+ * @param patience time to wait for room, for {@link Kind#BLOCK}; zero otherwise
  */
-public record AppenderPolicy(Kind kind, Duration wait) {
+public record AppenderPolicy(Kind kind, Duration patience) {
     /** The kinds, as they are spelled in a configuration. */
     public enum Kind {
         /** The logging call throws. */

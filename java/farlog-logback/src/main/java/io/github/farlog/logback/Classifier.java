@@ -9,14 +9,20 @@ import org.slf4j.Marker;
 import org.slf4j.event.KeyValuePair;
 
 /**
- * Gives an event its class. Immutable after its rules are added; any thread; allocates nothing for events without nested markers and with
+ * Gives an event its class and its criticality, as one number: the class in its lower 16 bits. Immutable after its rules are added; any thread; allocates nothing for events without nested markers and with
  * text or numbers as pairs' values.
  *
  * <p>Key-value pairs decide before markers, markers before levels; among pairs and markers the first of the event that has a rule.
  */
 final class Classifier {
     static final int CLASS_MAX = 65535;
-    private static final String FORMS = "marker:NAME=CLASS, level:NAME=CLASS, pair:KEY:VALUE=CLASS, or pair:KEY=* (the value is the class)";
+    /** May be dropped, whatever the policy: counted, and told by a gap record. */
+    static final int DROPPABLE = 1 << 16;
+    /** Is never dropped: where the policy would drop it, the logging call throws. */
+    static final int CRITICAL = 2 << 16;
+    private static final int CRITICALITY = DROPPABLE | CRITICAL;
+    private static final String FORMS = "marker:NAME=CLASS, level:NAME=CLASS, pair:KEY:VALUE=CLASS, or pair:KEY=* (the value is the class),"
+        + " and then, after a blank, nothing, droppable or critical";
 
     private final int fallback;
     private final Map<String, Integer> markers = new HashMap<>();
@@ -38,19 +44,21 @@ final class Classifier {
             throw new IllegalArgumentException("classOf \"" + rule + "\": expected " + FORMS);
         }
         final String name = rule.substring(colon + 1, equals).trim();
-        final String number = rule.substring(equals + 1).trim();
+        final String[] words = rule.substring(equals + 1).trim().split("\\s+");
+        final String number = words[0];
+        final int criticality = criticality(rule, words);
         switch (rule.substring(0, colon).trim()) {
             case "marker" -> {
-                markers.put(name, parse("classOf", number));
+                markers.put(name, parse("classOf", number) | criticality);
                 nested.add(name);
             }
-            case "level" -> levels.put(level(rule, name), parse("classOf", number));
-            case "pair" -> addPair(rule, name, number);
+            case "level" -> levels.put(level(rule, name), parse("classOf", number) | criticality);
+            case "pair" -> addPair(rule, name, number, criticality);
             default -> throw new IllegalArgumentException("classOf \"" + rule + "\": expected " + FORMS);
         }
     }
 
-    private void addPair(final String rule, final String name, final String number) {
+    private void addPair(final String rule, final String name, final String number, final int criticality) {
         final int colon = name.indexOf(':');
         final boolean isAny = ANY.equals(number);
         if (isAny == colon >= 0) {
@@ -58,7 +66,17 @@ final class Classifier {
         }
         final String key = isAny ? name : name.substring(0, colon);
         pairs.computeIfAbsent(key, ignored -> new HashMap<>())
-            .put(isAny ? ANY : name.substring(colon + 1), isAny ? Integer.valueOf(-1) : Integer.valueOf(parse("classOf", number)));
+            .put(isAny ? ANY : name.substring(colon + 1), isAny ? criticality : parse("classOf", number) | criticality);
+    }
+
+    private static int criticality(final String rule, final String[] words) {
+        final String word = words.length == 2 ? words[1] : words.length == 1 ? "" : "?";
+        return switch (word) {
+            case "" -> 0;
+            case "droppable" -> DROPPABLE;
+            case "critical" -> CRITICAL;
+            default -> throw new IllegalArgumentException("classOf \"" + rule + "\": expected " + FORMS);
+        };
     }
 
     private static int level(final String rule, final String name) {
@@ -107,12 +125,14 @@ final class Classifier {
     }
 
     private static int ofValue(final Map<String, Integer> rules, final Object value) {
-        final Integer named = value instanceof final String text ? rules.get(text) : null;
-        if (named != null && named >= 0) {
+        final Integer named = value instanceof final String text && !text.equals(ANY) ? rules.get(text) : null;
+        if (named != null) {
             return named;
         }
-        if (rules.containsKey(ANY)) {
-            return value instanceof final Number number ? inRange(number.longValue()) : ofDigits(value);
+        final Integer any = rules.get(ANY);
+        if (any != null) {
+            final int number = value instanceof final Number given ? inRange(given.longValue()) : ofDigits(value);
+            return number < 0 ? -1 : number | any & CRITICALITY;
         }
         if (value == null || value instanceof String) {
             return -1;

@@ -130,7 +130,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     /**
-     * Adds a rule that gives events a class.
+     * Adds a rule that gives events a class and, after a blank, their criticality: {@code droppable} (may be dropped with a gap record
+     * whatever the policy), {@code critical} (is not dropped even by policy dropAndGap: the logging call throws), none: as the policy says.
      *
      * @param value {@code marker:NAME=CLASS}, {@code level:NAME=CLASS}, {@code pair:KEY:VALUE=CLASS} or {@code pair:KEY=*}
      */
@@ -219,7 +220,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private void configure() {
         refuseUnknownProperties();
         policy = AppenderPolicy.parse(policyText);
-        waitNanos = policy.wait().toNanos();
+        waitNanos = policy.patience().toNanos();
         deadlineNanos = AppenderPolicy.parseDuration("deadline", deadlineText).toNanos();
         classifier = new Classifier(Classifier.parse("classId", classText));
         classRules.forEach(classifier::add);
@@ -349,7 +350,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void tellGapAtLast(final Target let) {
-        if (let.hasGap() && policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && !let.closeGap(gapRecord, gapClass, deadlineNanos)) {
+        if (let.hasGap() && let.closeGap(gapRecord, gapClass, 0, deadlineNanos) != Result.OK) {
             report("Appender [" + name + "] stops with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
                 + let.getLastFailure(), null);
         }
@@ -387,30 +388,33 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         try {
             bytes = encoder.encode(event);
         } catch (final RuntimeException e) {
-            onFailure(current, event, null, e);
+            onFailure(current, event, classifier.classOf(event), null, e);
             return;
         }
-        final Scratch scratch = Scratch.take();
-        final Result result;
-        try {
-            scratch.setKey(keyOf(event));
-            result = put(current, event, bytes == null ? NOTHING : bytes, scratch);
-        } finally {
-            scratch.giveBack();
-        }
+        final int kind = classifier.classOf(event);
+        final Result result = put(current, event, bytes == null ? NOTHING : bytes, kind);
         if (result == Result.OK) {
             recover();
         } else {
-            onFailure(current, event, result, null);
+            onFailure(current, event, kind, result, null);
         }
     }
 
-    private Result put(final Target current, final ILoggingEvent event, final byte[] bytes, final Scratch scratch) {
-        if (current.hasGap() && policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP
-            && !current.closeGap(gapRecord, gapClass, deadlineNanos)) {
-            return Result.FULL;
+    private Result put(final Target current, final ILoggingEvent event, final byte[] bytes, final int kind) {
+        final long patience = (kind & Classifier.DROPPABLE) == 0 ? waitNanos : 0;
+        if (current.hasGap()) {
+            final Result gap = current.closeGap(gapRecord, gapClass, patience, deadlineNanos);
+            if (gap != Result.OK) {
+                return gap;
+            }
         }
-        return current.append(bytes, classifier.classOf(event), scratch, waitNanos, deadlineNanos);
+        final Scratch scratch = Scratch.take();
+        try {
+            scratch.setKey(keyOf(event));
+            return current.append(bytes, kind & Classifier.CLASS_MAX, scratch, patience, deadlineNanos);
+        } finally {
+            scratch.giveBack();
+        }
     }
 
     private CharSequence keyOf(final ILoggingEvent event) {
@@ -440,23 +444,24 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
     }
 
-    private void onFailure(final Target current, final ILoggingEvent event, final Result result, final RuntimeException cause) {
+    private void onFailure(final Target current, final ILoggingEvent event, final int kind, final Result result,
+        final RuntimeException cause) {
         final String text = "Appender [" + name + "]: " + uri + ": "
             + (result == null ? "the encoder failed: " + cause : result.name() + ": " + result.text());
         if (result != null && result != reported) {
             reported = result;
             report(text + "; policy " + policyText, null);
         }
-        switch (policy.kind()) {
-            case FAILOVER -> {
-                current.failedOver.increment();
-                fallbacks.appendLoopOnAppenders(event);
-            }
-            case DROP_AND_GAP -> current.drop(event.getTimeStamp());
-            default -> {
-                current.refused.increment();
-                throwOut(text, result, cause);
-            }
+        final boolean isDroppable =
+            (kind & Classifier.DROPPABLE) != 0 || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
+        if (policy.kind() == AppenderPolicy.Kind.FAILOVER) {
+            current.failedOver.increment();
+            fallbacks.appendLoopOnAppenders(event);
+        } else if (isDroppable) {
+            current.drop(event.getTimeStamp(), result == null ? Result.INVALID : result);
+        } else {
+            current.refused.increment();
+            throwOut(text, result, cause);
         }
     }
 
@@ -483,13 +488,14 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     /** The record that tells of dropped events: by the application's own encoder, so that who reads the ring can read it too. */
-    private byte[] encodeGap(final long count, final long fromMillis, final long toMillis) {
+    private byte[] encodeGap(final long dropped, final long unknown, final long fromMillis, final long toMillis, final Result cause) {
         final LoggingEvent event = new LoggingEvent();
         event.setLoggerName(GAP_LOGGER);
         event.setThreadName(Thread.currentThread().getName());
         event.setLevel(ch.qos.logback.classic.Level.WARN);
-        event.setMessage("farlog gap: {} events dropped from {} to {}");
-        event.setArgumentArray(new Object[] {count, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis)});
+        event.setMessage("farlog.gap dropped={} unknown={} from={} to={} cause={}");
+        event.setArgumentArray(
+            new Object[] {dropped, unknown, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis), cause.name()});
         event.setTimeStamp(System.currentTimeMillis());
         event.setMDCPropertyMap(java.util.Map.of());
         if (getContext() instanceof final LoggerContext loggers) {

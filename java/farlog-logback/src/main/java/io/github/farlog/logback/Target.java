@@ -57,6 +57,8 @@ final class Target implements TargetMXBean {
     private final Object gapLock = new Object();
     /** Guarded by gapLock; read without it as a hint. */
     private volatile long openGapEvents;
+    private long gapUnknowns;
+    private Result gapCause = Result.OK;
     private long gapFromMillis;
     private long gapToMillis;
 
@@ -244,41 +246,47 @@ final class Target implements TargetMXBean {
 
     /** Makes the record that tells of a gap. */
     interface GapRecord {
-        byte[] encode(long count, long fromMillis, long toMillis);
+        byte[] encode(long dropped, long unknown, long fromMillis, long toMillis, Result cause);
     }
 
     boolean hasGap() {
         return openGapEvents > 0;
     }
 
-    /** One more event is not in the ring. */
-    void drop(final long eventMillis) {
+    /** One more event is not in the ring; with UNKNOWN it may be. */
+    void drop(final long eventMillis, final Result cause) {
         dropped.increment();
         synchronized (gapLock) {
+            gapUnknowns += cause == Result.UNKNOWN ? 1 : 0;
+            gapCause = cause;
             gapFromMillis = openGapEvents == 0 ? eventMillis : Math.min(gapFromMillis, eventMillis);
             gapToMillis = openGapEvents == 0 ? eventMillis : Math.max(gapToMillis, eventMillis);
             openGapEvents++;
         }
     }
 
-    /** Appends a record that tells of the gap; false when there is still no room. */
-    boolean closeGap(final GapRecord record, final int classId, final long deadlineNanos) {
+    /** Appends a record that tells of the gap, if there is one. OK: there is none any more. */
+    Result closeGap(final GapRecord record, final int classId, final long waitNanos, final long deadlineNanos) {
         synchronized (gapLock) {
             if (openGapEvents == 0) {
-                return true;
+                return Result.OK;
             }
+            final byte[] bytes = record.encode(openGapEvents - gapUnknowns, gapUnknowns, gapFromMillis, gapToMillis, gapCause);
             final Scratch scratch = Scratch.take();
             scratch.keyLen = 0;
-            final Result result =
-                once(record.encode(openGapEvents, gapFromMillis, gapToMillis), classId, scratch, deadlineNanos);
+            Result result = once(bytes, classId, scratch, deadlineNanos);
+            if (result == Result.FULL && waitNanos > 0) {
+                result = insist(bytes, classId, scratch, waitNanos, deadlineNanos);
+            }
             scratch.giveBack();
             if (result == Result.OK) {
                 openGapEvents = 0;
+                gapUnknowns = 0;
                 gaps.increment();
             } else {
                 lastFailure = result;
             }
-            return result == Result.OK;
+            return result;
         }
     }
 

@@ -1,0 +1,129 @@
+package io.github.farlog.logback;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Ring;
+import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.WriterOptions;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** What is wrong in a configuration is said and thrown when it is read, not at the first event. */
+class ConfigurationTest {
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', value = {
+        "<policy>sometimes</policy>|policy \"sometimes\": expected failStop",
+        "<policy>block</policy>|policy \"block\": expected failStop",
+        "<policy>block(5)</policy>|policy \"block(5)\": expected failStop",
+        "<policy>failover</policy>|expected an appender-ref",
+        "<polcy>failStop</polcy>|unknown property [polcy]",
+        "<level>durable</level>|level \"durable\": expected posted",
+        "<level>stored</level>|visible",
+        "<uri>mem:/dev/shm/farlog-no-such.ring</uri>|no-such",
+        "<uri>orders.ring</uri>|orders.ring",
+        "<classId>70000</classId>|classId \"70000\": expected a class from 0 to 65535",
+        "<classOf>marker:A=x</classOf>|expected a class from 0 to 65535",
+        "<classOf>colour:A=1</classOf>|expected marker:NAME=CLASS",
+        "<classOf>pair:A=1</classOf>|expected marker:NAME=CLASS",
+        "<classOf>level:LOUD=1</classOf>|no level LOUD",
+        "<deadline>fast</deadline>|deadline \"fast\": expected a time",
+        "<epoch>new</epoch>|epoch \"new\": expected a number",
+        "<gapClass>-1</gapClass>|gapClass \"-1\": expected a class",
+    })
+    void shouldFailAtStartWhen(final String inside, final String expected) {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
+            final FarlogConfigurationError thrown =
+                assertThrows(FarlogConfigurationError.class, () -> test.configure(TestContext.xml(ring, inside)));
+            assertTrue(thrown.getMessage().contains("[FARLOG]") && thrown.getMessage().contains(expected), thrown.getMessage());
+            assertEquals(thrown.getMessage(), test.errors().get(0));
+        }
+    }
+
+    @Test
+    void shouldFailAtStartWhenEncoderIsMissing() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
+            final String xml = TestContext.xml(ring, "").replaceAll("<encoder>.*</encoder>", "");
+            assertThrows(FarlogConfigurationError.class, () -> test.configure(xml));
+        }
+    }
+
+    @Test
+    void shouldFailAtStartWhenUriIsMissing() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
+            final String xml = TestContext.xml(ring, "").replaceAll("<uri>.*</uri>", "");
+            assertTrue(assertThrows(FarlogConfigurationError.class, () -> test.configure(xml)).getMessage().contains("uri is missing"));
+        }
+    }
+
+    @Test
+    void shouldFailAtStartWhenAnotherHoldsTheRing() throws FarlogException {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext();
+            SharedWriter other = SharedWriter.open(ring.uri, WriterOptions.defaults().withLevel(io.github.farlog.client.Level.VISIBLE))) {
+            final FarlogConfigurationError thrown =
+                assertThrows(FarlogConfigurationError.class, () -> test.configure(TestContext.xml(ring, "")));
+            assertTrue(thrown.getMessage().contains(ring.uri) || thrown.getMessage().contains(ring.path.toString()), thrown.getMessage());
+            assertFalse(other.contract().kind().isEmpty());
+        }
+    }
+
+    @Test
+    void shouldFailAtStartWhenTwoAskForDifferentLevelsOfOneRing() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext first = TestContext.of(TestContext.xml(ring, ""));
+            TestContext second = new TestContext()) {
+            final FarlogConfigurationError thrown = assertThrows(FarlogConfigurationError.class,
+                () -> second.configure(TestContext.xml(ring, "<level>posted</level>")));
+            assertTrue(thrown.getMessage().contains("level"), thrown.getMessage());
+            first.logger("x").info("goes on");
+            assertEquals("goes on", ring.texts().get(0));
+        }
+    }
+
+    @Test
+    void shouldShareOneWriterBetweenTwoContexts() throws FarlogException {
+        try (TestRing ring = new TestRing(1 << 20); TestContext first = TestContext.of(TestContext.xml(ring, ""));
+            TestContext second = TestContext.of(TestContext.xml(ring, ""))) {
+            first.logger("x").info("one");
+            second.logger("x").info("two");
+            first.context.stop();
+            assertTrue(Ring.inspect(ring.uri).writerHeld());
+            second.logger("x").info("three");
+            assertEquals(java.util.List.of("one", "two", "three"), ring.texts());
+        }
+    }
+
+    /** Logback prints the exceptions of its first configuration and goes on; the application must not. */
+    @Test
+    void shouldStopTheApplicationAtItsFirstLoggerWhenTheConfigurationIsWrong(@TempDir final Path folder)
+        throws IOException, InterruptedException {
+        final Path xml = folder.resolve("logback.xml");
+        try (TestRing ring = new TestRing(1 << 20)) {
+            Files.writeString(xml, TestContext.xml(ring, "<policy>maybe</policy>"));
+            final Path output = folder.resolve("output");
+            final Process child = Child.command(xml, Application.class).redirectErrorStream(true).redirectOutput(output.toFile()).start();
+            assertNotEquals(0, child.waitFor());
+            final String text = Files.readString(output);
+            assertTrue(text.contains("FarlogConfigurationError: Appender [FARLOG]: policy \"maybe\""), text);
+            assertFalse(text.contains("started"), text);
+        }
+    }
+
+    /** An application. */
+    static final class Application {
+        private static final org.slf4j.Logger LOGGER = org.slf4j.LoggerFactory.getLogger(Application.class);
+
+        public static void main(final String[] arguments) {
+            LOGGER.info("first trade");
+            System.out.println("started");
+        }
+    }
+}

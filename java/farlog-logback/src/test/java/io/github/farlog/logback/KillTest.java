@@ -1,0 +1,193 @@
+package io.github.farlog.logback;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Kills applications with SIGKILL at random moments, a hundred and more in all. Each logs from several threads by a real logback.xml, and
+ * notes in shared memory, which outlives it, how many calls of each thread have returned. Afterwards every one of those events is in the
+ * ring, and each thread's events, returned or not, are there in order without one missing before another. One ring serves all
+ * applications of a lane: each recovers what the one before it left.
+ */
+class KillTest {
+    private static final int KILLS = Integer.getInteger("farlog.kills", 84);
+    private static final int LANES = 4;
+    private static final int THREADS = 3;
+    private static final int SLOT = 64;
+
+    /** The application that is killed. */
+    static final class Application {
+        public static void main(final String[] arguments) throws IOException {
+            if (arguments.length == 0) {
+                LoggerFactory.getLogger("warm-up").info("warm-up {}", 0);
+                return; // made the archive of its classes
+            }
+            final MappedByteBuffer returned = map(Path.of(arguments[0]));
+            final org.slf4j.Logger logger = LoggerFactory.getLogger("orders");
+            for (int t = 0; t < THREADS; t++) {
+                final int thread = t;
+                Thread.ofPlatform().start(() -> {
+                    for (int i = 0;; i++) {
+                        logger.info("{} {} {}", arguments[1], thread, i);
+                        returned.putInt(thread * SLOT, i + 1);
+                    }
+                });
+            }
+        }
+    }
+
+    private static MappedByteBuffer map(final Path path) throws IOException {
+        try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
+            final MappedByteBuffer buffer = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, THREADS * SLOT);
+            buffer.order(ByteOrder.nativeOrder());
+            return buffer;
+        }
+    }
+
+    private static int sum(final ByteBuffer returned) {
+        int sum = 0;
+        for (int t = 0; t < THREADS; t++) {
+            sum += returned.getInt(t * SLOT);
+        }
+        return sum;
+    }
+
+    /** One ring, one application after another. */
+    private static final class Lane implements Runnable {
+        private final int number;
+        private final Random random;
+        private final Path folder;
+        private final String classPath;
+        volatile Throwable failure;
+        volatile int kills;
+        volatile long events;
+
+        Lane(final int number, final long seed, final Path folder, final String classPath) {
+            this.number = number;
+            random = new Random(seed + number);
+            this.folder = folder;
+            this.classPath = classPath;
+        }
+
+        @Override
+        public void run() {
+            final Path notes = Path.of("/dev/shm", "farlog-logback-" + ProcessHandle.current().pid() + "-notes-" + number);
+            try (TestRing ring = new TestRing(64 << 20)) {
+                final Path xml = folder.resolve("logback-" + number + ".xml");
+                Files.writeString(xml, TestContext.xml(ring, ""));
+                for (int i = 0; i < KILLS / LANES; i++) {
+                    killOne(ring, xml, notes, number + "-" + i);
+                }
+            } catch (final Exception | AssertionError e) {
+                failure = e;
+            } finally {
+                notes.toFile().delete();
+            }
+        }
+
+        private void killOne(final TestRing ring, final Path xml, final Path notes, final String run)
+            throws IOException, InterruptedException {
+            Files.deleteIfExists(notes);
+            final MappedByteBuffer returned = map(notes);
+            final Path output = folder.resolve("output-" + number);
+            final Process child = child(xml, folder, classPath, notes.toString(), run).redirectErrorStream(true).redirectOutput(output.toFile())
+                .start();
+            final int least = random.nextInt(1500);
+            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            while (sum(returned) < least + 1 && child.isAlive() && System.nanoTime() < end) {
+                Thread.sleep(0, 200_000);
+            }
+            Thread.sleep(0, random.nextInt(1_000_000));
+            assertTrue(child.isAlive(), () -> read(output));
+            child.destroyForcibly();
+            assertEquals(128 + 9, child.waitFor());
+            check(ring, run, returned);
+            kills++;
+        }
+
+        private void check(final TestRing ring, final String run, final ByteBuffer returned) {
+            final Map<Integer, Integer> next = new HashMap<>();
+            for (final TestRing.Record record : ring.drain()) {
+                final String[] words = record.text().split(" ");
+                assertEquals(run, words[0]);
+                final int thread = Integer.parseInt(words[1]);
+                assertEquals(next.getOrDefault(thread, 0), Integer.parseInt(words[2]), () -> run + ", thread " + thread);
+                next.merge(thread, 1, Integer::sum);
+                events++;
+            }
+            for (int t = 0; t < THREADS; t++) {
+                final int acknowledged = returned.getInt(t * SLOT);
+                final int found = next.getOrDefault(t, 0);
+                // One more than returned at most: the call that was under way.
+                assertTrue(found == acknowledged || found == acknowledged + 1,
+                    run + ", thread " + t + ": " + acknowledged + " calls returned, " + found + " events are in the ring");
+            }
+        }
+    }
+
+    private static ProcessBuilder child(final Path xml, final Path folder, final String classPath, final String... arguments) {
+        final ProcessBuilder builder = Child.command(xml, classPath, Application.class, arguments);
+        builder.command().add(1, "-XX:SharedArchiveFile=" + folder.resolve("classes.jsa"));
+        builder.command().add(2, "-Xlog:disable");
+        return builder;
+    }
+
+    private static String read(final Path path) {
+        try {
+            return Files.readString(path);
+        } catch (final IOException e) {
+            return e.toString();
+        }
+    }
+
+    @Test
+    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilled(@TempDir final Path folder) throws IOException, InterruptedException {
+        final long seed = Long.getLong("farlog.seed", System.nanoTime());
+        System.out.println("kill: seed " + seed + " (repeat with -Dfarlog.seed=" + seed + ")");
+        final String classPath = Child.packedClassPath(folder);
+        try (TestRing ring = new TestRing(1 << 20)) { // an archive of the application's classes: a child starts twice as fast
+            final Path xml = folder.resolve("logback.xml");
+            Files.writeString(xml, TestContext.xml(ring, ""));
+            final ProcessBuilder first = Child.command(xml, classPath, Application.class);
+            first.command().add(1, "-XX:ArchiveClassesAtExit=" + folder.resolve("classes.jsa"));
+            first.redirectErrorStream(true).redirectOutput(folder.resolve("output").toFile());
+            assertEquals(0, first.start().waitFor(), () -> read(folder.resolve("output")));
+        }
+        final List<Lane> lanes = new ArrayList<>();
+        final List<Thread> threads = new ArrayList<>();
+        for (int i = 0; i < LANES; i++) {
+            lanes.add(new Lane(i, seed, folder, classPath));
+            threads.add(Thread.ofPlatform().start(lanes.get(i)));
+        }
+        for (final Thread thread : threads) {
+            thread.join();
+        }
+        for (final Lane lane : lanes) {
+            if (lane.failure != null) {
+                throw new AssertionError("lane " + lane.number + ", seed " + seed, lane.failure);
+            }
+        }
+        final int kills = lanes.stream().mapToInt(lane -> lane.kills).sum();
+        System.out.println("kill: " + kills + " applications killed, " + lanes.stream().mapToLong(lane -> lane.events).sum()
+            + " events found, none missing");
+        assertEquals(KILLS / LANES * LANES, kills);
+    }
+}

@@ -1,0 +1,285 @@
+package io.github.farlog.logback;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import ch.qos.logback.classic.AsyncAppender;
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.core.read.ListAppender;
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.Ring;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.slf4j.helpers.BasicMarkerFactory;
+
+/** What becomes of an event that the ring does not take: ring full, writer fenced; below each kind of Logback's own appenders. */
+class PolicyTest {
+    private static final String FAILOVER = """
+        <configuration>
+          <appender name="LIST" class="ch.qos.logback.core.read.ListAppender"/>
+          <appender name="FARLOG" class="io.github.farlog.logback.FarlogAppender">
+            <uri>%s</uri>
+            <level>visible</level>
+            <policy>failover</policy>
+            <appender-ref ref="LIST"/>
+            <encoder><pattern>%%msg</pattern></encoder>
+          </appender>
+          <root level="info"><appender-ref ref="FARLOG"/></root>
+        </configuration>
+        """;
+    private static final String ASYNC = """
+        <configuration>
+          <appender name="FARLOG" class="io.github.farlog.logback.FarlogAppender">
+            <uri>%s</uri>
+            <level>visible</level>
+            <policy>%s</policy>
+            <encoder><pattern>%%msg</pattern></encoder>
+          </appender>
+          <appender name="ASYNC" class="ch.qos.logback.classic.AsyncAppender">
+            <maxFlushTime>10000</maxFlushTime>
+            <appender-ref ref="FARLOG"/>
+          </appender>
+          <root level="info"><appender-ref ref="ASYNC"/></root>
+        </configuration>
+        """;
+    private static final String SIFT = """
+        <configuration>
+          <appender name="SIFT" class="ch.qos.logback.classic.sift.SiftingAppender">
+            <discriminator><key>desk</key><defaultValue>a</defaultValue></discriminator>
+            <sift>
+              <appender name="FARLOG-${desk}" class="io.github.farlog.logback.FarlogAppender">
+                <uri>%s${desk}</uri>
+                <level>visible</level>
+                <encoder><pattern>%%msg</pattern></encoder>
+              </appender>
+            </sift>
+          </appender>
+          <root level="info"><appender-ref ref="SIFT"/></root>
+        </configuration>
+        """;
+
+    /** Logs until the ring is full; the numbers of the events that the ring took. */
+    private static int fill(final Logger logger) {
+        for (int i = 0;; i++) {
+            try {
+                logger.info("event {} {}", i, "x".repeat(100));
+            } catch (final FarlogAppendException e) {
+                assertEquals(Result.FULL, e.result());
+                return i;
+            }
+        }
+    }
+
+    private static String number(final String text) {
+        return text.replaceAll("event (\\d+) x+", "$1");
+    }
+
+    @Test
+    void shouldThrowToTheCallerWhenFullAndTakeEventsAgainWhenDrained() {
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final Logger logger = test.logger("x");
+            final int taken = fill(logger);
+            assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", taken, "x".repeat(100)));
+            assertEquals(taken, ring.drain().size());
+            logger.info("next");
+            assertEquals(List.of("next"), ring.texts());
+            assertTrue(test.errors().get(0).contains("FULL"), test.errors()::toString);
+            assertEquals(1, test.errors().size(), "told once");
+        }
+    }
+
+    @Test
+    void shouldThrowToTheCallerWhenFenced() throws FarlogException {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final Logger logger = test.logger("x");
+            logger.info("before");
+            Ring.fence(ring.uri, 1000);
+            assertEquals(Result.FENCED, assertThrows(FarlogAppendException.class, () -> logger.info("fenced")).result());
+            assertEquals(List.of("before"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldGiveToTheAppenderInsideWhenFullAndWhenFenced() throws FarlogException {
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(FAILOVER.formatted(ring.uri))) {
+            final Logger logger = test.logger("x");
+            final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
+            final ListAppender<ILoggingEvent> list = (ListAppender<ILoggingEvent>) appender.getAppender("LIST");
+            final List<String> expected = new ArrayList<>();
+            for (int i = 0; i < 2000; i++) {
+                logger.info("event {} {}", i, "x".repeat(100));
+                expected.add(Integer.toString(i));
+            }
+            final List<String> found = new ArrayList<>(ring.drain().stream().map(record -> number(record.text())).toList());
+            assertFalse(found.isEmpty());
+            list.list.forEach(event -> found.add(number(event.getFormattedMessage())));
+            assertEquals(expected, found);
+            list.list.clear();
+            logger.info("drained");
+            Ring.fence(ring.uri, 1000);
+            logger.info("fenced");
+            assertEquals(List.of("drained"), ring.texts());
+            assertEquals(List.of("fenced"), list.list.stream().map(ILoggingEvent::getFormattedMessage).toList());
+        }
+    }
+
+    @Test
+    void shouldWaitForRoomUntilItsTimeAndThenThrow() throws InterruptedException {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>block(300ms)</policy>"))) {
+            final Logger logger = test.logger("x");
+            final int taken = fill(logger);
+            final long start = System.nanoTime();
+            assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", taken, "x".repeat(100)));
+            assertTrue(System.nanoTime() - start >= 300_000_000L);
+            final List<Object> thrown = new ArrayList<>();
+            final Thread waiting = Thread.ofVirtual().start(() -> {
+                try {
+                    logger.info("event {} {}", 9999, "x".repeat(100));
+                } catch (final FarlogAppendException e) {
+                    thrown.add(e);
+                }
+            });
+            Thread.sleep(50);
+            assertTrue(waiting.isAlive());
+            assertEquals(taken, ring.drain().size());
+            waiting.join();
+            assertEquals(List.of(), thrown);
+            assertEquals(List.of("9999"), ring.texts().stream().map(PolicyTest::number).toList());
+        }
+    }
+
+    @Test
+    void shouldDropCountAndTellTheGap() {
+        try (TestRing ring = new TestRing(256 << 10);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>dropAndGap</policy><gapClass>99</gapClass>"))) {
+            final Logger logger = test.logger("x");
+            for (int i = 0; i < 2000; i++) {
+                logger.info("event {} {}", i, "x".repeat(100));
+            }
+            final List<TestRing.Record> first = ring.drain();
+            assertTrue(first.size() < 2000);
+            logger.info("again");
+            final List<TestRing.Record> second = ring.records();
+            final Matcher gap = Pattern.compile("farlog\\.gap dropped=(\\d+) unknown=0 from=(20\\S+Z) to=(20\\S+Z) cause=FULL")
+                .matcher(second.get(0).text());
+            assertTrue(gap.matches(), second.get(0).text());
+            assertEquals(2000 - first.size(), Integer.parseInt(gap.group(1)));
+            assertTrue(gap.group(2).compareTo(gap.group(3)) <= 0);
+            assertEquals(99, second.get(0).classId());
+            assertEquals("again", second.get(1).text());
+            assertEquals(2, second.size());
+        }
+    }
+
+    @Test
+    void shouldTellTheGapAtLastWhenItStops() {
+        try (TestRing ring = new TestRing(1 << 20, 4096);
+            TestContext test = TestContext.of(TestContext.xml(ring, "<policy>dropAndGap</policy>"))) {
+            test.logger("x").info("x".repeat(5000));
+            test.context.stop();
+            assertTrue(ring.texts().get(0).startsWith("farlog.gap dropped=1 "), ring.texts()::toString);
+        }
+    }
+
+    @Test
+    void shouldDropTheDroppableAndThrowForTheCriticalWhateverThePolicy() {
+        final BasicMarkerFactory markers = new BasicMarkerFactory();
+        final String rules = "<classOf>marker:NOISE=1 droppable</classOf><classOf>marker:ORDER=2 critical</classOf>";
+        try (TestRing strict = new TestRing(256 << 10); TestContext one = TestContext.of(TestContext.xml(strict, rules));
+            TestRing loose = new TestRing(1 << 20, 4096);
+            TestContext two = TestContext.of(TestContext.xml(loose, rules + "<policy>dropAndGap</policy>"))) {
+            final String big = "x".repeat(5000);
+            final int taken = fill(one.logger("x"));
+            one.logger("x").info(markers.getMarker("NOISE"), "noise {}", big);
+            assertThrows(FarlogAppendException.class, () -> one.logger("x").info("plain {}", big));
+            assertEquals(taken, strict.drain().size());
+            one.logger("x").info("after");
+            assertTrue(strict.texts().get(0).startsWith("farlog.gap dropped=1 "), strict.texts()::toString);
+            two.logger("x").info(big);
+            assertThrows(FarlogAppendException.class, () -> two.logger("x").info(markers.getMarker("ORDER"), big));
+        }
+    }
+
+    @Test
+    void shouldThrowToTheCallerPastASiftingAppenderThatSwallowsExceptions() {
+        try (TestRing ring = new TestRing(256 << 10)) {
+            final String desk = ring.uri.substring(ring.uri.length() - 1);
+            final String stem = ring.uri.substring(0, ring.uri.length() - 1);
+            // The last sign of the URI is the desk: what the discriminator finds is part of the ring's name.
+            try (TestContext test = TestContext.of(SIFT.formatted(stem).replace("<defaultValue>a", "<defaultValue>" + desk))) {
+                final Logger logger = test.logger("x");
+                int taken = 0;
+                FarlogAppendError thrown = null;
+                while (thrown == null) {
+                    try {
+                        logger.info("event {} {}", taken, "x".repeat(100));
+                        taken++;
+                    } catch (final FarlogAppendError e) {
+                        thrown = e;
+                    }
+                }
+                assertEquals(Result.FULL, assertInstanceOf(FarlogAppendException.class, thrown.getCause()).result());
+                assertEquals(taken, ring.drain().size());
+            }
+        }
+    }
+
+    @Test
+    void shouldSiftIntoARingForEachValueAndRefuseAMissingOne() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(SIFT.formatted("mem:" + ring.path.getParent() + "/"))) {
+            final Logger logger = test.logger("x");
+            test.mdc.put("desk", ring.path.getFileName().toString());
+            logger.info("one");
+            logger.info("two");
+            test.mdc.put("desk", "farlog-no-such.ring");
+            assertThrows(FarlogConfigurationError.class, () -> logger.info("nowhere"));
+            assertEquals(List.of("one", "two"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldTakeEverythingFromAnAsyncAppenderThatIsStopped() {
+        try (TestRing ring = new TestRing(4 << 20)) {
+            final List<String> expected = new ArrayList<>();
+            try (TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "failStop"))) {
+                for (int i = 0; i < 5000; i++) {
+                    test.logger("x").warn("event {} xxx", i);
+                    expected.add(Integer.toString(i));
+                }
+            }
+            assertEquals(expected, ring.texts().stream().map(PolicyTest::number).toList());
+        }
+    }
+
+    @Test
+    @Timeout(30)
+    void shouldHoldTheQueueOfAnAsyncAppenderUntilThereIsRoom() throws InterruptedException {
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(5s)"))) {
+            final AsyncAppender async = (AsyncAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("ASYNC");
+            final List<String> found = new ArrayList<>();
+            final Thread logging = Thread.ofPlatform().start(() -> {
+                for (int i = 0; i < 5000; i++) {
+                    test.logger("x").warn("event {} {}", i, "x".repeat(100));
+                }
+            });
+            while (found.size() < 5000) {
+                assertTrue(async.isStarted());
+                ring.drain().forEach(record -> found.add(number(record.text())));
+                Thread.onSpinWait();
+            }
+            logging.join();
+            assertEquals(5000, found.size());
+            assertEquals("4999", found.get(4999));
+        }
+    }
+}

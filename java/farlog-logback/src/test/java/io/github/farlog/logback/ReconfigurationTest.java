@@ -1,0 +1,204 @@
+package io.github.farlog.logback;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import ch.qos.logback.classic.Logger;
+import ch.qos.logback.classic.joran.JoranConfigurator;
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Ring;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicIntegerArray;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Logback takes its appenders away and makes new ones while the application logs on. */
+@Timeout(60)
+class ReconfigurationTest {
+    private static final int THREADS = 4;
+
+    /** Threads that log without a pause until they are stopped, and how many of each one's calls returned. */
+    private static final class Load implements AutoCloseable {
+        final AtomicIntegerArray returned = new AtomicIntegerArray(THREADS);
+        final List<Throwable> thrown = new ArrayList<>();
+        private final AtomicBoolean isStopped = new AtomicBoolean();
+        private final List<Thread> threads = new ArrayList<>();
+
+        Load(final Logger logger) throws InterruptedException {
+            final CountDownLatch running = new CountDownLatch(THREADS);
+            for (int t = 0; t < THREADS; t++) {
+                final int thread = t;
+                threads.add(Thread.ofPlatform().start(() -> {
+                    try {
+                        for (int i = 0; !isStopped.get(); i++) {
+                            logger.info("{} {}", thread, i);
+                            returned.set(thread, i + 1);
+                            logger.debug("not asked for");
+                            running.countDown();
+                            Thread.sleep(0, 20_000);
+                        }
+                    } catch (final Exception | Error e) {
+                        synchronized (thrown) {
+                            thrown.add(e);
+                        }
+                    }
+                }));
+            }
+            running.await();
+        }
+
+        @Override
+        public void close() {
+            isStopped.set(true);
+            for (final Thread thread : threads) {
+                try {
+                    thread.join();
+                } catch (final InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+        }
+    }
+
+    private static void shouldHaveAll(final TestRing ring, final Load load) {
+        assertEquals(List.of(), load.thrown);
+        final Map<String, Integer> found = ThreadsTest.count(ring.texts());
+        for (int t = 0; t < THREADS; t++) {
+            assertEquals(load.returned.get(t), found.get(Integer.toString(t)), "thread " + t);
+        }
+    }
+
+    @Test
+    void shouldLoseAndDoubleNothingWhenResetUnderLoad() throws InterruptedException, FarlogException {
+        try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final int epoch = Ring.inspect(ring.uri).writerEpoch();
+            final Load load = new Load(test.logger("a.b"));
+            try (load) {
+                for (int i = 0; i < 20; i++) {
+                    test.reconfigure(TestContext.xml(ring, "<classId>" + i + "</classId>"));
+                }
+            }
+            shouldHaveAll(ring, load);
+            assertEquals(epoch, Ring.inspect(ring.uri).writerEpoch(), "the same writer all along");
+            assertTrue(ring.records().stream().anyMatch(record -> record.classId() == 19));
+            assertEquals(List.of(), test.errors());
+        }
+    }
+
+    @Test
+    void shouldReopenTheRingAtANewLevelUnderLoad() throws InterruptedException, FarlogException {
+        try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final int epoch = Ring.inspect(ring.uri).writerEpoch();
+            final Load load = new Load(test.logger("x"));
+            try (load) {
+                test.reconfigure(TestContext.xml(ring, "<deadline>2s</deadline>"));
+            }
+            shouldHaveAll(ring, load);
+            assertEquals(epoch + 1, Ring.inspect(ring.uri).writerEpoch());
+        }
+    }
+
+    @Test
+    void shouldGoOnAsBeforeWhenTheNewConfigurationIsWrong() throws InterruptedException {
+        try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final Load load = new Load(test.logger("x"));
+            try (load) {
+                test.reconfigure(TestContext.xml(ring, "<policy>maybe</policy>"));
+                assertTrue(test.errors().get(0).contains("goes on as it was configured before"), test.errors()::toString);
+                Thread.sleep(20);
+                test.reconfigure(TestContext.xml(ring, "<level>stored</level>"));
+                Thread.sleep(20);
+                test.reconfigure(TestContext.xml(ring, ""));
+            }
+            shouldHaveAll(ring, load);
+        }
+    }
+
+    @Test
+    void shouldLetTheRingGoWhenTheNewConfigurationDoesNotNameIt() throws FarlogException {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            test.reconfigure("<configuration><root level='info'/></configuration>");
+            assertFalse(Ring.inspect(ring.uri).writerHeld());
+            assertNull(Handover.of(test.context));
+            test.logger("x").info("nobody listens");
+            assertEquals(List.of(), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldMoveToAnotherRingUnderLoad() throws InterruptedException {
+        try (TestRing one = new TestRing(64 << 20); TestRing two = new TestRing(64 << 20);
+            TestContext test = TestContext.of(TestContext.xml(one, ""))) {
+            final Load load = new Load(test.logger("x"));
+            try (load) {
+                Thread.sleep(20);
+                test.reconfigure(TestContext.xml(two, ""));
+                Thread.sleep(20);
+            }
+            assertEquals(List.of(), load.thrown);
+            final Map<String, Integer> first = ThreadsTest.count(one.texts());
+            final List<String> both = new ArrayList<>(one.texts());
+            two.texts().stream().filter(text -> !both.contains(text)).forEach(both::add); // a call that met both is in both
+            ThreadsTest.count(both).forEach((thread, count) -> assertEquals(load.returned.get(Integer.parseInt(thread)), count));
+            assertEquals(THREADS, first.size());
+        }
+    }
+
+    @Test
+    void shouldTakeAFenceBackWhenItIsReconfigured() throws FarlogException {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            test.logger("x").info("one");
+            Ring.fence(ring.uri, 40);
+            org.junit.jupiter.api.Assertions.assertThrows(FarlogAppendException.class, () -> test.logger("x").info("fenced"));
+            test.reconfigure(TestContext.xml(ring, "<epoch>40</epoch>"));
+            test.logger("x").info("two");
+            assertEquals(List.of("one", "two"), ring.texts());
+            assertEquals(40, ring.records().get(1).epoch());
+        }
+    }
+
+    /** Logback's own watcher of the file, which reconfigures on a thread of its own. */
+    @Test
+    void shouldLoseNothingWhenTheFileIsScanned(@TempDir final Path folder) throws Exception {
+        final Path file = folder.resolve("logback.xml");
+        try (TestRing ring = new TestRing(64 << 20); TestContext test = new TestContext()) {
+            final String xml = TestContext.xml(ring, "").replace("<configuration>", "<configuration scan='true' scanPeriod='100 milliseconds'>");
+            Files.writeString(file, xml);
+            final JoranConfigurator configurator = new JoranConfigurator();
+            configurator.setContext(test.context);
+            configurator.doConfigure(file.toFile());
+            final Load load = new Load(test.logger("x"));
+            try (load) {
+                replace(file, xml.replace("<level>visible", "<classId>7</classId><level>visible"), 2000);
+                awaitClass(ring, 7);
+                replace(file, xml.replace("</appender>", ""), 4000); // not even XML: Logback falls back to what was safe
+                Thread.sleep(500);
+            }
+            shouldHaveAll(ring, load);
+        }
+    }
+
+    private static void replace(final Path file, final String text, final int laterMillis) throws java.io.IOException {
+        final Path next = file.resolveSibling("next");
+        Files.writeString(next, text);
+        Files.setLastModifiedTime(next, FileTime.fromMillis(System.currentTimeMillis() + laterMillis));
+        Files.move(next, file, StandardCopyOption.ATOMIC_MOVE);
+    }
+
+    private static void awaitClass(final TestRing ring, final int classId) throws InterruptedException {
+        while (ring.records().stream().noneMatch(record -> record.classId() == classId)) {
+            Thread.sleep(20);
+        }
+    }
+}
