@@ -111,7 +111,8 @@ final class EventClasses {
 
     private static Rule check(final ClassRule rule) {
         if (!rule.unknown().isEmpty()) {
-            throw new IllegalArgumentException("Class: unknown attribute " + rule.unknown() + ": expected marker, level, id, criticality");
+            throw new IllegalArgumentException("Class: unknown attribute " + rule.unknown()
+                + ": expected marker, level, id, criticality");
         }
         if (rule.id() == null || rule.marker() == null && rule.level() == null) {
             throw new IllegalArgumentException("Class: expected an id and a marker or a level, got marker=\"" + rule.marker() + "\" level=\""

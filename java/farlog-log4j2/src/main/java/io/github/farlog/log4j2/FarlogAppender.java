@@ -91,8 +91,8 @@ public final class FarlogAppender extends AbstractAppender {
         final EventBuffer buffer = buffers.get();
         if (!buffer.enter()) {
             target.stats().recursive.increment();
-            throw new FarlogLoggingException(Result.INVALID, "appender \"" + getName() + "\": an event was logged while this thread was logging "
-                + "to the same appender, and is not recorded");
+            throw new FarlogLoggingException(Result.INVALID, "appender \"" + getName()
+                + "\": an event was logged while this thread was logging to the same appender, and is not recorded");
         }
         try {
             final String keyMdc = settings.keyMdc();

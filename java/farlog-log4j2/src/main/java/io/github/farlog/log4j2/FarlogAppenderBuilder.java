@@ -157,8 +157,8 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
             case final Property property -> properties.add(property);
             case final Filter only when filter == null -> filter = only;
             case final Layout<?> only when layout == null -> layout = only;
-            default -> throw new IllegalArgumentException("element " + child.getName() + " is out of place: expected one layout, at most one "
-                + "filter (or one Filters), and any number of Class");
+            default -> throw new IllegalArgumentException("element " + child.getName()
+                + " is out of place: expected one layout, at most one filter (or one Filters), and any number of Class");
         }
     }
 

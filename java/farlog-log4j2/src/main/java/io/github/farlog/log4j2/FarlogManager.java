@@ -112,7 +112,9 @@ final class FarlogManager extends AbstractManager {
         if (result == Result.OK) {
             stats.countAppended(buffer.payloadLen() + (long) buffer.keyLen(), System.nanoTime() - start, buffer.position().level());
         }
-        isFenced |= result == Result.FENCED;
+        if (result == Result.FENCED) {
+            isFenced = true;
+        }
         return result;
     }
 
@@ -222,14 +224,23 @@ final class FarlogManager extends AbstractManager {
     private void watch() {
         while (!isStopped) {
             LockSupport.parkNanos(WATCH_INTERVAL_NANOS);
+            look();
+            if (!isGone && !isStopped && gaps.isPending()) {
+                flushGap();
+            }
+        }
+    }
+
+    private void look() {
+        reopening.lock(); // what is seen of the old file must not be said of the new one
+        try {
             final boolean isMissing = !ring.isInPlace();
             if (isMissing && !isGone) {
                 LOGGER.error("ring \"{}\" is gone: its file was removed or replaced", settings.uri());
             }
             isGone = isMissing;
-            if (!isMissing && !isStopped && gaps.isPending()) {
-                flushGap();
-            }
+        } finally {
+            reopening.unlock();
         }
     }
 

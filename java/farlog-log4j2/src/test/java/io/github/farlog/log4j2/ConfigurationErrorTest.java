@@ -72,8 +72,8 @@ class ConfigurationErrorTest {
 
     @Test
     void shouldRefuseToIgnoreExceptionsOfCriticalClasses() {
-        shouldRefuse(Contexts.farlog(ring, "policy='dropAndGap' ignoreExceptions='true'", "<Class level='ERROR' id='9' criticality='critical'/>"),
-            "contradicts policy=\"dropAndGap\"");
+        final String elements = "<Class level='ERROR' id='9' criticality='critical'/>";
+        shouldRefuse(Contexts.farlog(ring, "policy='dropAndGap' ignoreExceptions='true'", elements), "contradicts policy=\"dropAndGap\"");
     }
 
     @Test

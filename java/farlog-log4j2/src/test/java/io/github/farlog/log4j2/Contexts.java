@@ -26,7 +26,8 @@ final class Contexts {
     }
 
     static Configuration configuration(final LoggerContext context, final String appenders, final String loggers) {
-        final String xml = "<Configuration status='off'><Appenders>" + appenders + "</Appenders><Loggers>" + loggers + "</Loggers></Configuration>";
+        final String xml = "<Configuration status='off'><Appenders>" + appenders + "</Appenders><Loggers>" + loggers
+            + "</Loggers></Configuration>";
         try {
             return new XmlConfiguration(context, new ConfigurationSource(new ByteArrayInputStream(xml.getBytes(StandardCharsets.UTF_8))));
         } catch (final IOException e) {

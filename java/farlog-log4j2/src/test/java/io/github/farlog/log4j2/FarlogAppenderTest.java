@@ -88,7 +88,8 @@ class FarlogAppenderTest {
                 every.appendCodePoint(point);
             }
         }
-        final List<String> texts = List.of("Käse 買い \uD83D\uDCB0", "x".repeat(1023) + "\uD83D\uDCB0", "\uD83D\uDCB0".repeat(5000), every.toString());
+        final List<String> texts = List.of("Käse 買い \uD83D\uDCB0", "x".repeat(1023) + "\uD83D\uDCB0", "\uD83D\uDCB0".repeat(5000),
+            every.toString());
         texts.forEach(context.getLogger("orders")::info);
         assertEquals(texts, ring.texts());
     }

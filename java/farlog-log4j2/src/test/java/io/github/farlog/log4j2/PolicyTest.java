@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
 import io.github.farlog.log4j2.TestRing.Entry;
+import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -164,6 +166,31 @@ class PolicyTest {
             ring.drain();
             logger.error("kept");
             assertEquals("kept", ring.texts().getLast());
+        }
+    }
+
+    @Test
+    void shouldSayThatItDoesNotKnowWhenTheDeadlinePasses() {
+        try (TestRing file = TestRing.inFile(SIZE_BYTES);
+            LoggerContext context = Contexts.of(Contexts.farlog(file, "deadline='1ns'", "").replace("'visible'", "'persistent'"))) {
+            final Logger logger = context.getLogger("orders");
+            final List<String> acknowledged = new ArrayList<>();
+            int unknownCount = 0;
+            for (int i = 0; i < 100; i++) {
+                try {
+                    logger.info("{}", i);
+                    acknowledged.add(Integer.toString(i));
+                } catch (final FarlogLoggingException e) {
+                    assertEquals(Result.UNKNOWN, e.result());
+                    unknownCount++;
+                }
+            }
+            assertTrue(unknownCount > 0);
+            assertTrue(RingStats.of(file.uri).getUnknown() >= unknownCount);
+            context.stop();
+            // All were written in the end; without the word of the disk in time the appender said so.
+            assertTrue(file.texts().containsAll(acknowledged));
+            assertEquals(file.texts(), file.texts().stream().sorted(Comparator.comparing(Integer::valueOf)).toList());
         }
     }
 

@@ -64,7 +64,8 @@ class ReconfigurationTest {
     void shouldLeaveTheRunningConfigurationWhenTheNewOneIsRefused() throws Exception {
         try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
             final int[] counts = logWhile(context.getLogger("orders"), () -> {
-                final String bad = Contexts.farlog(other, "", "").replace("name='farlog'", "name='started'") + "<Farlog name='farlog' uri='mem:/no/ring'/>";
+                final String bad = Contexts.farlog(other, "", "").replace("name='farlog'", "name='started'")
+                    + "<Farlog name='farlog' uri='mem:/no/ring'/>";
                 assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, bad));
                 assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "policy='what'", "")));
                 assertThrows(ConfigurationException.class,
