@@ -1,0 +1,121 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.log4j2.TestRing.Entry;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/**
+ * An application with a real log4j2 configuration is killed by SIGKILL at random, again and again on the same ring. After each death the
+ * ring holds every event whose logging call had returned, in the order of its thread, and at most one more of each: the call under way.
+ */
+class CrashTest {
+    private static final int KILL_COUNT = 104;
+    private static final int RUNNER_COUNT = 2;
+    private static final int KILL_NANOS_MAX = 60_000_000;
+    private static final long SIZE_BYTES = 64 << 20;
+    private static final Path WORK = Path.of("target", "crash").toAbsolutePath();
+
+    @Test
+    void shouldHoldEveryEventWhoseCallReturnedWhenTheProcessIsKilled() throws Exception {
+        final long seed = Long.getLong("farlog.test.seed", System.nanoTime());
+        System.out.println("CrashTest: seed " + seed + " (-Dfarlog.test.seed)");
+        final ChildJvm jvm = new ChildJvm(WORK);
+        train(jvm);
+        long eventCount = 0;
+        try (ExecutorService executor = Executors.newFixedThreadPool(RUNNER_COUNT)) {
+            final List<Future<Long>> runners = new ArrayList<>();
+            for (int r = 0; r < RUNNER_COUNT; r++) {
+                final int runner = r;
+                runners.add(executor.submit(() -> killAgainAndAgain(jvm, runner, new Random(seed + runner))));
+            }
+            for (final Future<Long> each : runners) {
+                eventCount += each.get();
+            }
+        }
+        System.out.println("CrashTest: " + KILL_COUNT + " kills, " + eventCount + " acknowledged events, none missing");
+    }
+
+    /** One run that ends by itself, for the archive of classes; its one event is there as well. */
+    private static void train(final ChildJvm jvm) throws Exception {
+        try (TestRing ring = TestRing.onTmpfs(SIZE_BYTES)) {
+            final Path counts = Files.write(WORK.resolve("counts"), new byte[CrashMain.STRIDE]);
+            assertEquals(0, jvm.train(CrashMain.class, options(ring, "visible"), counts.toString(), "0"), "see " + jvm.output("train"));
+            assertEquals(List.of("started"), ring.texts());
+        }
+    }
+
+    /** One runner kills on a ring in tmpfs, the other on one in a plain file. */
+    private static long killAgainAndAgain(final ChildJvm jvm, final int runner, final Random random) throws Exception {
+        long eventCount = 0;
+        try (TestRing ring = runner == 0 ? TestRing.onTmpfs(SIZE_BYTES) : TestRing.inFile(SIZE_BYTES)) {
+            final String level = runner == 0 ? "visible" : "persistent";
+            for (int kill = 0; kill < KILL_COUNT / RUNNER_COUNT; kill++) {
+                final int threadCount = 1 + random.nextInt(4);
+                final Path counts = Files.write(WORK.resolve("counts-" + runner), new byte[threadCount * CrashMain.STRIDE]);
+                runAndKill(jvm, ring, level, counts, threadCount, random.nextInt(KILL_NANOS_MAX));
+                eventCount += check(ring.drain(), readCounts(counts, threadCount));
+            }
+        }
+        return eventCount;
+    }
+
+    private static List<String> options(final TestRing ring, final String level) {
+        return List.of("-Dlog4j2.configurationFile=crash.xml", "-Dfarlog.test.uri=" + ring.uri, "-Dfarlog.test.level=" + level);
+    }
+
+    private static void runAndKill(final ChildJvm jvm, final TestRing ring, final String level, final Path counts, final int threadCount,
+        final long nanos) throws IOException, InterruptedException {
+        final String name = counts.getFileName().toString();
+        final Process process = jvm.start(name, CrashMain.class, options(ring, level), counts.toString(), Integer.toString(threadCount));
+        final Path log = jvm.output(name);
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (readCounts(counts, 1)[0] == 0) {
+            assertTrue(process.isAlive() && System.nanoTime() < end, () -> "no event from " + process + ", see " + log);
+            Thread.sleep(1);
+        }
+        TimeUnit.NANOSECONDS.sleep(nanos);
+        assertTrue(process.isAlive(), () -> "ended by itself: see " + log);
+        process.destroyForcibly();
+        assertEquals(128 + 9, process.waitFor());
+    }
+
+    private static long[] readCounts(final Path counts, final int threadCount) throws IOException {
+        final ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(counts)).order(ByteOrder.nativeOrder());
+        final long[] result = new long[threadCount];
+        for (int t = 0; t < threadCount; t++) {
+            result[t] = bytes.getLong(t * CrashMain.STRIDE);
+        }
+        return result;
+    }
+
+    private static long check(final List<Entry> entries, final long[] acknowledged) {
+        final long[] next = new long[acknowledged.length];
+        for (final Entry entry : entries) {
+            final String[] words = entry.text().split(" ", 3);
+            final int thread = Integer.parseInt(words[0]);
+            assertEquals(next[thread]++, Long.parseLong(words[1]), "order of thread " + thread);
+            assertEquals("x".repeat(thread * 37), words[2]);
+        }
+        long total = 0;
+        for (int t = 0; t < acknowledged.length; t++) {
+            final long more = next[t] - acknowledged[t];
+            assertTrue(more == 0 || more == 1, "thread " + t + ": " + acknowledged[t] + " acknowledged, " + next[t] + " in the ring");
+            total += acknowledged[t];
+        }
+        return total;
+    }
+}
