@@ -44,7 +44,7 @@ func TestText_HasNoForbiddenWords(t *testing.T) {
 
 // machinePath finds a directory of the machine that runs the test, at the start of a path.
 func machinePath(dir string) *regexp.Regexp {
-	return regexp.MustCompile(`(^|[^\w.$/}-])` + regexp.QuoteMeta(filepath.ToSlash(dir)) + `(/|\b)`)
+	return regexp.MustCompile(`(^|[^\w.$/}<-])` + regexp.QuoteMeta(filepath.ToSlash(dir)) + `(/|\b)`)
 }
 
 // Where this copy of the repository lies, and whose it is, is nobody else's business and true on no other machine.
