@@ -3,7 +3,8 @@
 #   scripts/java.sh                     mvn verify of all modules
 #   scripts/java.sh -pl MODULE -am ...  what else Maven shall be given; the goal is verify when none is named
 #   scripts/java.sh native              only the library
-#   scripts/java.sh find                print the JAVA_HOME that would be taken; exit code 77 when there is none
+#   scripts/java.sh find                print the JAVA_HOME that would be taken
+# Exit code 77: skipped, there is no JDK or no Maven here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,10 +38,20 @@ build_native() {
 	}
 }
 
-home=$(find_java) || {
-	echo "java: no JDK $java_least or later; install openjdk-25-jdk-headless, or set JAVA_HOME (Debian 12: a Temurin JDK 25 from adoptium.net)" >&2
+# tally SINCE -- one line with what the tests of all modules gave, from the reports that are newer than the file SINCE.
+tally() {
+	find java examples -path '*/target/*-reports/TEST-*.xml' -newer "$1" -exec grep -h -m1 '<testsuite ' {} + |
+		tr ' ' '\n' | sed -n 's/^\(tests\|errors\|skipped\|failures\)="\([0-9]*\)".*/\1 \2/p' |
+		awk '{n[$1] += $2} END {f = n["errors"] + n["failures"]; print "java: " n["tests"] - f - n["skipped"] " passed, " f + 0 " failed"}'
+}
+
+skip() {
+	echo "java: skipped: $1" >&2
 	exit 77
 }
+
+home=$(find_java) ||
+	skip "no JDK $java_least or later; install openjdk-25-jdk-headless (Debian 12 has none: a JDK 25 from adoptium.net) or set JAVA_HOME"
 case "${1:-}" in
 find)
 	echo "$home"
@@ -51,12 +62,19 @@ native)
 	exit
 	;;
 esac
+command -v mvn >/dev/null || skip "no mvn; install maven"
 build_native
 export JAVA_HOME=$home
 goal=verify
 for argument in "$@"; do
 	case "$argument" in
-	clean | validate | compile | test | package | verify | install | javadoc:*) goal= ;;
+	clean | validate | compile | test | package | verify | install | *:*) goal= ;;
 	esac
 done
-exec mvn -B -q -f java/pom.xml "$@" $goal
+since=$(mktemp)
+trap 'rm -f "$since"' EXIT
+result=0
+# shellcheck disable=SC2086
+mvn -B -q -f java/pom.xml "$@" $goal || result=$?
+tally "$since"
+exit "$result"

@@ -3,6 +3,7 @@
 #   build   Go and a C compiler
 #   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
+#   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say that they are skipped
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,6 +85,19 @@ check_clang() {
 	missing+=(clang "libclang-rt-${version:-14}-dev")
 }
 
+# check_java -- Debian 12 has no JDK that is new enough: then none is installed, and scripts/java.sh says what to do.
+check_java() {
+	local package=""
+	scripts/java.sh find >/dev/null 2>&1 || {
+		package=$(apt-cache search --names-only '^openjdk-[0-9]+-jdk-headless$' 2>/dev/null | awk '{print $1}' | sort -V | tail -1) || true
+		is_older "${package//[^0-9]/}" 22 && return 0
+		missing+=("$package")
+	}
+	need mvn maven
+	need meson meson
+	need ninja ninja-build
+}
+
 install_missing() {
 	[ ${#missing[@]} -gt 0 ] || return 0
 	command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; there is no apt-get here, install them yourself"
@@ -110,8 +124,9 @@ for part in "$@"; do
 	build) check_go && check_cc ;;
 	ctest) refresh_lists && check_ctest ;;
 	shm) check_shm ;;
+	java) refresh_lists && check_java ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java or proto" ;;
 	esac
 done
 install_missing

@@ -2,7 +2,7 @@
 # test.sh -- all that needs no virtual machine. Two lanes side by side: the C core's tests while Go compiles its packages. Each
 # stage leaves its whole output in build/test/STAGE.log and one line here.
 #   scripts/test.sh            everything
-#   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core
+#   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core java
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,6 +29,7 @@ stage_e2e() { go_tests -count=1 $(go list ./... | grep "/e2e$"); }
 stage_fuzz() { scripts/fuzz.sh 10s; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh; }
+stage_java() { scripts/java.sh; } # 77: no JDK here; skipped, and said so
 
 stage_pure() {
 	CGO_ENABLED=0 go list -deps "${pure_packages[@]}" >/dev/null
@@ -54,6 +55,10 @@ report_failure() {
 run_stage() {
 	local began=$SECONDS result=0
 	(set -euo pipefail; "stage_$1") >"$logs/$1.log" 2>&1 </dev/null || result=$?
+	if [ "$result" = 77 ]; then
+		printf '%-9s %s\n' "$1" "$(grep -o 'skipped: .*' "$logs/$1.log" | tail -1)"
+		return 0
+	fi
 	printf '%-9s %s (%d s)\n' "$1" "$(tally "$logs/$1.log")" $((SECONDS - began))
 	[ "$result" = 0 ] || report_failure "$1"
 	return "$result"
@@ -72,9 +77,9 @@ if [ $# -gt 0 ]; then
 	run_lane "$@"
 	exit
 fi
-scripts/setup.sh build ctest shm
+scripts/setup.sh build ctest shm java
 failed=0
-run_lane core race examples &
+run_lane core race examples java &
 first=$!
 run_lane tidy vet pure go fault e2e fuzz || failed=1
 wait "$first" || failed=1
