@@ -17,18 +17,11 @@ import java.lang.foreign.MemorySegment;
  */
 public record Contract(String kind, String flushMethod, Level level, int granularity, int atomicUnit, boolean readBack, long sizeBytes,
     long deadlineDefaultNanos, String probe) {
-    private static final int FLUSH_MSYNC = 5;
-
     static Contract of(final MemorySegment c) {
         return new Contract(Structs.getText(c, Structs.CONTRACT, "kind_name"), Structs.getText(c, Structs.CONTRACT, "flush_name"),
             Level.of(Structs.getInt(c, Structs.CONTRACT, "level")), Structs.getInt(c, Structs.CONTRACT, "granularity"),
             Structs.getInt(c, Structs.CONTRACT, "atomic_unit"), Structs.getInt(c, Structs.CONTRACT, "is_read_back") != 0,
             Structs.getLong(c, Structs.CONTRACT, "size_bytes"), Structs.getLong(c, Structs.CONTRACT, "deadline_default_ns"),
             Structs.getText(c, Structs.CONTRACT, "probe"));
-    }
-
-    /** Is a record durable within microseconds, by instructions of the processor alone? Not so where the kernel writes to a disk. */
-    static boolean isQuick(final MemorySegment c) {
-        return Structs.getInt(c, Structs.CONTRACT, "flush_method") < FLUSH_MSYNC;
     }
 }

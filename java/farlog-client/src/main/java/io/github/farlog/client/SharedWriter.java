@@ -20,8 +20,6 @@ public final class SharedWriter implements AutoCloseable {
     private static final int FRAMES_MAX = 1024;
 
     private final long handle;
-    private final boolean isQuick;
-    private final boolean isBlocking;
     private final Contract contract;
     private final Recovery recovery;
     private final RingStatus identity;
@@ -35,10 +33,8 @@ public final class SharedWriter implements AutoCloseable {
     private SharedWriter(final String uri, final WriterOptions options, final long handle) throws FarlogException {
         this.options = options;
         this.handle = handle;
-        isBlocking = options.policy() == Policy.BLOCK;
         try {
             final MemorySegment found = Native.view((long) Native.SHARED_CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
-            isQuick = Contract.isQuick(found);
             contract = Contract.of(found);
             recovery = Recovery.of(Native.view((long) Native.SHARED_RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
@@ -306,22 +302,10 @@ public final class SharedWriter implements AutoCloseable {
         return any.enter() ? any : null;
     }
 
-    /**
-     * The quick form first, with a deadline that passes at once; only when the ring is full, or the region slow, the one that may wait.
-     * In memory nothing but a full ring waits for a deadline.
-     */
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {
         try {
-            int code = Result.FULL.code();
-            final boolean isTried = isQuick && frame.len() <= Writer.QUICK_LEN_MAX;
-            if (isTried) {
-                code = (int) Native.SHARED_APPEND_QUICK.invokeExact(handle, frame.entryAddress(), Writer.AT_ONCE,
-                    frame.positionAddress());
-            }
-            if (!isTried || isBlocking && code == Result.FULL.code()) {
-                code = (int) Native.SHARED_APPEND.invokeExact(handle, frame.entryAddress(), Writer.deadline(deadlineNanos),
-                    frame.positionAddress());
-            }
+            final int code = (int) Native.SHARED_APPEND.invokeExact(handle, frame.entryAddress(), Writer.deadline(deadlineNanos),
+                frame.positionAddress());
             frame.position(out);
             return Result.of(code);
         } catch (final Throwable thrown) {

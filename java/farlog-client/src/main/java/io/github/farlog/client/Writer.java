@@ -20,15 +20,11 @@ import java.nio.ByteBuffer;
  * <p><b>Allocation.</b> Hot calls allocate nothing once the buffers have grown to the longest record, and throw nothing. {@code out} may be null.
  */
 public final class Writer implements AutoCloseable {
-    /** Longer records take so long to copy that a garbage collection should not have to wait for them. */
-    static final int QUICK_LEN_MAX = 16 << 10;
     /** The shortest deadline: 0 would mean the default. */
     static final long AT_ONCE = 1;
 
     private final CallFrame frame;
     private final long handle;
-    private final boolean isQuick;
-    private final boolean isBlocking;
     private final Contract contract;
     private final Recovery recovery;
     private final RingStatus identity;
@@ -36,17 +32,14 @@ public final class Writer implements AutoCloseable {
     private final ClaimViews views;
     private Result lastResult = Result.OK; // of the thread that appends
     private long durableLsn;
-    private int claimLen;
     private Result closeResult = Result.OK; // guarded by this
     private boolean isClosed; // guarded by this
 
     private Writer(final String uri, final WriterOptions options, final long handle) throws FarlogException {
         this.options = options;
         this.handle = handle;
-        isBlocking = options.policy() == Policy.BLOCK;
         try {
             final MemorySegment found = Native.view((long) Native.WRITER_CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
-            isQuick = Contract.isQuick(found);
             contract = Contract.of(found);
             recovery = Recovery.of(Native.view((long) Native.WRITER_RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
@@ -351,7 +344,6 @@ public final class Writer implements AutoCloseable {
             }
             final int code = (int) Native.CLAIM.invokeExact(handle, len, (short) classId, frame.keyAddress(), (short) keyLen,
                 frame.wordAddress());
-            claimLen = len;
             return keep(code) == Result.OK ? views.of(frame.word(), len) : null;
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -372,14 +364,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            int code = Result.FULL.code();
-            final boolean isTried = isQuick && claimLen <= QUICK_LEN_MAX;
-            if (isTried) {
-                code = (int) Native.COMMIT_QUICK.invokeExact(handle, AT_ONCE, frame.positionAddress());
-            }
-            if (!isTried || isBlocking && code == Result.FULL.code()) {
-                code = (int) Native.COMMIT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress());
-            }
+            final int code = (int) Native.COMMIT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress());
             return keep(code, out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -531,18 +516,10 @@ public final class Writer implements AutoCloseable {
         return nanos < 0 ? AT_ONCE : nanos;
     }
 
-    /** The quick form first; only when the ring is full, or the region slow, the one that may wait. */
     private Result append(final long deadlineNanos, final Position out) {
         try {
-            int code = Result.FULL.code();
-            final boolean isTried = isQuick && frame.len() <= QUICK_LEN_MAX;
-            if (isTried) {
-                code = (int) Native.TRY_APPEND_QUICK.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
-            }
-            if (!isTried || isBlocking && code == Result.FULL.code()) {
-                code = (int) Native.APPEND.invokeExact(handle, frame.entryAddress(), deadline(deadlineNanos), frame.positionAddress());
-            }
-            return keep(code, out);
+            return keep((int) Native.APPEND.invokeExact(handle, frame.entryAddress(), deadline(deadlineNanos), frame.positionAddress()),
+                out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -550,9 +527,7 @@ public final class Writer implements AutoCloseable {
 
     private int tryAppend() {
         try {
-            return isQuick && frame.len() <= QUICK_LEN_MAX
-                ? (int) Native.TRY_APPEND_QUICK.invokeExact(handle, frame.entryAddress(), frame.positionAddress())
-                : (int) Native.TRY_APPEND.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
+            return (int) Native.TRY_APPEND.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -560,9 +535,7 @@ public final class Writer implements AutoCloseable {
 
     private int submit() {
         try {
-            return frame.len() <= QUICK_LEN_MAX
-                ? (int) Native.SUBMIT_QUICK.invokeExact(handle, frame.entryAddress(), frame.positionAddress())
-                : (int) Native.SUBMIT.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
+            return (int) Native.SUBMIT.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
