@@ -63,6 +63,9 @@ native)
 	;;
 esac
 command -v mvn >/dev/null || skip "no mvn; install maven"
+mkdir -p build
+exec 9>build/java.lock # two builds at once would take each other's classes away
+flock 9
 build_native
 export JAVA_HOME=$home
 goal=verify
