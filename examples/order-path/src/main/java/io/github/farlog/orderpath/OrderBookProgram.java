@@ -46,6 +46,9 @@ public final class OrderBookProgram {
     /** Who frees the ring's space. */
     private enum Drain { LOCAL, DAEMON }
 
+    /** Where several pairs record: on one stream, whose writer they share, or on a stream each. */
+    private enum Streams { ONE, EACH }
+
     private static final long FORCED_FILE_BYTES = 64L << 20;
     private static final int RUN_NAME_SECONDS_BASE = 36;
 
@@ -71,6 +74,7 @@ public final class OrderBookProgram {
                 .option("ring", "mem:/dev/shm/farlog-order-book.ring", "URI of the stream's ring; formatted if it is not there")
                 .option("size", "256MiB", "size of a ring that is formatted")
                 .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
+                .option("streams", "each", "where several pairs record: each on a stream of its own, RING.0 and on, or on one, whose writer they share")
                 .option("drain", "local", "who frees the ring: local, a thread of this program, or daemon")
                 .option("file", "order-path.forced", "file of --logging file; on a disk, or it shows nothing").parse(words);
         new OrderBookProgram(arguments).runAll();
@@ -106,27 +110,43 @@ public final class OrderBookProgram {
     }
 
     private Latencies runOnFarlog(final LoadStep step, final FarlogStream stream) throws Exception {
-        final RecorderSource source = pairCount -> farlogRecorders(stream, pairCount);
+        final List<FarlogStream> streams = new ArrayList<>(List.of(stream));
+        if (step.pairCount() > 1 && arguments.choice("streams", Streams.class) == Streams.EACH) {
+            streams.clear();
+            for (int i = 0; i < step.pairCount(); i++) {
+                final FarlogStream own = new FarlogStream(stream.uri() + "." + i, stream.level());
+                streams.add(own.formatted("order-path/orders-" + i, arguments.bytes("size")));
+            }
+        }
+        final RecorderSource source = pairCount -> farlogRecorders(streams, pairCount);
         if (arguments.choice("drain", Drain.class) == Drain.DAEMON) {
             return load.run(step, source);
         }
-        final LocalDrain drain = new LocalDrain(stream.uri());
-        try (drain) {
+        final List<LocalDrain> drains = new ArrayList<>();
+        try {
+            for (final FarlogStream drained : streams) {
+                drains.add(new LocalDrain(drained.uri()));
+            }
             return load.run(step, source);
         } finally {
-            if (!drain.failure().isEmpty()) {
-                throw new IllegalStateException("drain stopped: " + drain.failure());
+            for (final LocalDrain drain : drains) {
+                drain.close();
+                drain.throwFailure();
             }
         }
     }
 
-    /** One pair has the writer to itself; several share one, because a stream has one writer. */
-    private static List<Recorder> farlogRecorders(final FarlogStream stream, final int pairCount) throws Exception {
-        if (pairCount == 1) {
-            return List.of(new FarlogRecorder(Writer.open(stream.uri(), stream.writerOptions("order-book"))));
-        }
-        final SharedWriter shared = SharedWriter.open(stream.uri(), stream.writerOptions("order-book"));
+    /** A stream has one writer: a pair has it to itself, or shares it with the others. */
+    private static List<Recorder> farlogRecorders(final List<FarlogStream> streams, final int pairCount) throws Exception {
         final List<Recorder> recorders = new ArrayList<>();
+        if (streams.size() == pairCount) {
+            for (final FarlogStream stream : streams) {
+                recorders.add(new FarlogRecorder(Writer.open(stream.uri(), stream.writerOptions("order-book"))));
+            }
+            return recorders;
+        }
+        final FarlogStream stream = streams.getFirst();
+        final SharedWriter shared = SharedWriter.open(stream.uri(), stream.writerOptions("order-book"));
         for (int i = 0; i < pairCount; i++) {
             recorders.add(new FarlogRecorder(shared));
         }

@@ -17,14 +17,15 @@ import java.time.Duration;
 public record FarlogStream(String uri, Level level) {
     private static final Duration DEADLINE = Duration.ofSeconds(1);
 
-    /** Formats the ring where there is none. One that is there is used as it is, with what is in it. */
+    /** Formats the ring where there is no file. One that is there is used as it is, with its size and what is in it. */
     public FarlogStream formatted(final String streamName, final long sizeBytes) throws FarlogException {
         try {
-            Ring.format(uri, RingOptions.defaults().withSizeBytes(sizeBytes).withStreamName(streamName));
+            Ring.inspect(uri);
         } catch (final FarlogException e) {
-            if (e.result() != Result.EXISTS) {
+            if (e.result() != Result.NOT_FOUND) {
                 throw e;
             }
+            Ring.format(uri, RingOptions.defaults().withSizeBytes(sizeBytes).withStreamName(streamName));
         }
         return this;
     }

@@ -50,6 +50,13 @@ public final class LocalDrain implements AutoCloseable {
         return failure;
     }
 
+    /** Throws what was wrong in the stream, if anything was. After {@link #close}. */
+    public void throwFailure() {
+        if (!failure.isEmpty()) {
+            throw new IllegalStateException("drain stopped: " + failure);
+        }
+    }
+
     private void drain() {
         final Batch batch = new Batch(1 << 20);
         while (failure.isEmpty()) {
