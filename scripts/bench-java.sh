@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # bench-java.sh -- the Java client and the Log4j appender against C, files and their neighbours: build/bench-java.json, one line a
 # case, and a table.
-#   scripts/bench-java.sh [GROUP]   all, or the groups whose names begin so: append, alloc, log4j2, jmh, farlog, chronicle, aeron, disruptor
+#   scripts/bench-java.sh [GROUP,...]   all, or those that begin so: append, alloc, jmh, log4j2, farlog, chronicle, aeron, disruptor
 #   FARLOG_BENCH_FORKS (4), FARLOG_BENCH_SECONDS (2, for each target of a fork), FARLOG_BENCH_DIR (build/bench-java: files of those that
-#   write to a disk)
+#   write to a disk), FARLOG_BENCH_PATIENCE (60 seconds in all, to wait for other programs and to repeat what they disturbed)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,4 +32,4 @@ echo "on $FARLOG_BENCH_MACHINE, $FARLOG_BENCH_DATE; load $(cut -d' ' -f1-3 /proc
 	-Dfarlog.library.path="$natives/libfarlog.so" -Dfarlog.bench.side="$PWD/$module/target/libside.so" \
 	-Dchronicle.analytics.disable=true -Dchronicle.announcer.disable=true -Dslf4j.internal.verbosity=ERROR \
 	-cp "$module/target/classes:$module/target/lib/*" io.github.farlog.bench.Bench \
-	"$folder" build/bench-java.json "$forks" "$seconds" "$@"
+	"$folder" build/bench-java.json "$forks" "$seconds" "${FARLOG_BENCH_PATIENCE:-60}" "$@"

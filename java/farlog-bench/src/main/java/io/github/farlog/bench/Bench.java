@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.nio.file.SimpleFileVisitor;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -24,30 +25,35 @@ public final class Bench {
     private final int forkCount;
     private final double seconds;
     private final String only;
+    private final Calm calm;
     /** Group and target, to what each round said. */
     private final Map<String, List<Sample>> samples = new LinkedHashMap<>();
+    private double othersMax;
 
-    private Bench(final Path folder, final int forkCount, final double seconds, final String only) {
+    private Bench(final Path folder, final int forkCount, final double seconds, final double patience, final String only) {
         this.folder = folder;
         this.forkCount = forkCount;
         this.seconds = seconds;
         this.only = only;
+        calm = new Calm(patience);
         log = folder.resolve("forks.log");
     }
 
     /**
      * Measures and reports.
      *
-     * @param args folder for files on a disk, result file, forks, seconds; then the beginning of the names of the groups that are wanted
+     * @param args folder for files on a disk, result file, forks, seconds, seconds of patience; then how the names of the wanted groups begin, with
+     *     commas between them
      * @throws Exception when a fork fails
      */
     public static void main(final String[] args) throws Exception {
         final Path folder = Path.of(args[0]);
         Files.createDirectories(folder);
-        final Bench bench =
-            new Bench(folder, Integer.parseInt(args[2]), Double.parseDouble(args[3]), args.length > 4 ? args[4] : "");
+        final Bench bench = new Bench(folder, Integer.parseInt(args[2]), Double.parseDouble(args[3]), Double.parseDouble(args[4]),
+            args.length > 5 ? args[5] : "");
         bench.rounds();
-        final Map<String, double[]> jmh = "jmh".startsWith(bench.only) ? Jmh.run(bench.forkCount, bench.log) : Map.of();
+        System.err.printf("at most %.2f cores were taken by other programs during a fork%n", bench.othersMax);
+        final Map<String, double[]> jmh = bench.isWanted("jmh") ? Jmh.run(bench.forkCount, bench.log) : Map.of();
         new Report(Path.of(args[1]), bench.samples, jmh, bench.forkCount).write();
     }
 
@@ -65,19 +71,41 @@ public final class Bench {
     }
 
     private void rounds() throws IOException, InterruptedException {
-        final List<String> groups = groups().stream().filter(group -> group.startsWith(only)).toList();
+        final List<String> groups = groups().stream().filter(this::isWanted).toList();
         Files.deleteIfExists(log);
         for (int round = 0; round < forkCount; round++) {
             final List<String> turned = new ArrayList<>(groups);
             Collections.rotate(turned, -round * 5);
             for (int i = 0; i < turned.size(); i++) {
                 System.err.printf("round %d of %d, %2d of %d: %s%n", round + 1, forkCount, i + 1, turned.size(), turned.get(i));
-                fork(turned.get(i));
+                calmFork(turned.get(i));
             }
         }
     }
 
-    private void fork(final String group) throws IOException, InterruptedException {
+    private boolean isWanted(final String group) {
+        return Arrays.stream(only.split(",")).anyMatch(group::startsWith);
+    }
+
+    private void calmFork(final String group) throws IOException, InterruptedException {
+        List<Sample> found;
+        double share;
+        do {
+            calm.await();
+            calm.start();
+            found = fork(group);
+            share = calm.share();
+        } while (calm.isWorthAgain(share));
+        for (final Sample sample : found) {
+            samples.computeIfAbsent(group + "/" + sample.name(), key -> new ArrayList<>()).add(sample);
+        }
+        if (share > Calm.SHARE_MAX) {
+            System.err.printf("  other programs took %.2f cores meanwhile%n", share);
+        }
+        othersMax = Math.max(othersMax, share);
+    }
+
+    private List<Sample> fork(final String group) throws IOException, InterruptedException {
         final Path files = folder.resolve("files");
         remove(files);
         final String collector = group.endsWith(".zgc") ? "zgc" : "g1";
@@ -95,10 +123,8 @@ public final class Bench {
         if (exit != 0 || found.isEmpty()) {
             throw new IllegalStateException(group + ": exit code " + exit + ", " + found.size() + " results; see " + log);
         }
-        for (final Sample sample : found) {
-            samples.computeIfAbsent(group + "/" + sample.name(), key -> new ArrayList<>()).add(sample);
-        }
         remove(files);
+        return found;
     }
 
     /** This JVM's own command, with the flags it was given. */

@@ -81,6 +81,9 @@ final class Report {
 
     /** Each in its default setting beside our memory, each durable one beside our ring in a file. */
     private void neighbours() {
+        if (Fork.neighbours().stream().noneMatch(name -> samples.containsKey(name + "/" + name))) {
+            return;
+        }
         System.out.printf("%n%-18s %-9s %10s %10s %10s %10s%n", "256-byte record", "survives", "p50 ns", "p99", "p99.9", "ours/its");
         for (final String name : Fork.neighbours()) {
             final List<Sample> found = samples.get(name + "/" + name);
