@@ -70,6 +70,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     /** Null before start and after the ring was let go. */
     private volatile Target target;
+    /** The ring that a successor has taken over: for a thread that was on its way here when this appender was let go. */
+    private volatile Target late;
     private boolean isSuspended;
     private boolean isRetained;
     /** What is wrong with a configuration that came at run time; null when nothing is. */
@@ -328,6 +330,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         synchronized (this) {
             if (isSuspended) {
                 isSuspended = false;
+                late = target;
                 held().suspend(false);
             }
             if (isRetained) {
@@ -376,8 +379,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     @Override
     protected void append(final ILoggingEvent event) {
-        final Target current = target;
-        if (current == null) {
+        final Target current = target != null ? target : late;
+        if (current == null || current.isClosed()) {
             appendElsewhere(event);
             return;
         }

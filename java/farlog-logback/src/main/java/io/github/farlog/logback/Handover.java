@@ -29,7 +29,7 @@ import org.slf4j.Marker;
  * <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; those already past it get
  * {@link #GRACE_NANOS} to reach the appender.
  * <li>Logback takes the appenders away, then the turbo filters: when it takes the gate, the former appender is put back behind a
- * {@link Bridge}, and the threads go on, for some microseconds held.
+ * {@link Bridge}, and the threads go on.
  * <li>The configuration ends: the bridges are taken away and the former appenders let their rings go. Their successors hold them by then.
  * A thread that meets both is heard once ({@link Target#isRepeat}).
  * </ol>
@@ -37,8 +37,8 @@ import org.slf4j.Marker;
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
  */
 final class Handover implements ConfigurationEventListener {
-    static final long GRACE_NANOS = 10_000_000;
-    private static final long HELD_MILLIS_MAX = 1000;
+    static final long GRACE_NANOS = 100_000_000;
+    private static final long HELD_MILLIS_MAX = 5000;
     /** A reset that no configuration follows: then the former appenders stop. */
     private static final long MILLIS_MAX = 10_000;
     private static final Map<LoggerContext, Handover> UNDER_WAY = new WeakHashMap<>();
@@ -136,7 +136,18 @@ final class Handover implements ConfigurationEventListener {
         if (gate == null) {
             gate = new Gate();
             context.getTurboFilterList().add(0, gate);
-            LockSupport.parkNanos(GRACE_NANOS);
+            awaitGrace();
+        }
+    }
+
+    /** Also on a thread that is interrupted. */
+    private static void awaitGrace() {
+        final long start = System.nanoTime();
+        long left = GRACE_NANOS;
+        while (left > 0) {
+            LockSupport.parkNanos(left);
+            Thread.yield();
+            left = GRACE_NANOS - (System.nanoTime() - start);
         }
     }
 
@@ -181,7 +192,7 @@ final class Handover implements ConfigurationEventListener {
                 bridge.attached.forEach(logger -> logger.detachAppender(bridge));
             }
         }
-        LockSupport.parkNanos(GRACE_NANOS); // for who is in a bridge or between it and the successor
+        awaitGrace(); // for who is in a bridge or between it and the successor
         for (final Bridge bridge : bridges) {
             bridge.appender.release();
         }

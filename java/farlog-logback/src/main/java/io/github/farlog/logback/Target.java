@@ -29,6 +29,7 @@ import javax.management.ObjectName;
 final class Target implements TargetMXBean {
     private static final Map<String, Target> TARGETS = new HashMap<>();
     private static final long SLEEP_NANOS = 50_000;
+    private static final long SEEN_MILLIS = 2000;
 
     private final String uri;
     private final LongAdder appended = new LongAdder();
@@ -51,7 +52,7 @@ final class Target implements TargetMXBean {
     private volatile SharedWriter writer;
     private volatile boolean isClosed;
 
-    /** While Logback is reconfigured: the event that each thread has appended last, for it may come by two ways. Null otherwise. */
+    /** While Logback is reconfigured, and a moment longer: each thread's last event, for it may come by two ways. Null otherwise. */
     private volatile ConcurrentHashMap<Thread, ILoggingEvent> seen;
 
     private final Object gapLock = new Object();
@@ -98,8 +99,29 @@ final class Target implements TargetMXBean {
     void suspend(final boolean isSuspended) {
         synchronized (TARGETS) {
             suspended += isSuspended ? 1 : -1;
-            seen = suspended > 0 ? (seen == null ? new ConcurrentHashMap<>() : seen) : null;
+            if (seen == null) {
+                seen = new ConcurrentHashMap<>();
+            }
         }
+        if (!isSuspended) {
+            Thread.ofVirtual().name("farlog-forget").start(this::forgetLater);
+        }
+    }
+
+    /** A thread may have met both appenders and be slow. */
+    private void forgetLater() {
+        try {
+            Thread.sleep(SEEN_MILLIS);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        synchronized (TARGETS) {
+            seen = suspended > 0 ? seen : null;
+        }
+    }
+
+    boolean isClosed() {
+        return isClosed;
     }
 
     /** The last one closes the ring: what it has appended stays. Blocks as SharedWriter.close does. */
@@ -236,7 +258,7 @@ final class Target implements TargetMXBean {
         }
     }
 
-    /** Whether this thread has brought this very event before. True only while Logback is reconfigured. */
+    /** Whether this thread has brought this very event before. True only about a reconfiguration of Logback. */
     boolean isRepeat(final ILoggingEvent event) {
         final ConcurrentHashMap<Thread, ILoggingEvent> events = seen;
         return events != null && events.put(Thread.currentThread(), event) == event;

@@ -80,7 +80,8 @@ class CountersTest {
         final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, """
             <classOf>pair:class=*</classOf><classOf>marker:ORDER=10</classOf><classOf>level:ERROR=2</classOf><keyMdc>ClOrdID</keyMdc>
-            """).replace("<encoder>", "<encoder class=\"" + SameBytesEncoder.class.getName() + "\">").replaceAll("<pattern>.*</pattern>", ""))) {
+            """).replace("<encoder>", "<encoder class=\"" + SameBytesEncoder.class.getName() + "\">")
+            .replaceAll("<pattern>.*</pattern>", ""))) {
             final Logger logger = test.logger("x");
             final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
             final LoggingEvent event = new LoggingEvent("x", logger, ch.qos.logback.classic.Level.ERROR, "order", null, null);

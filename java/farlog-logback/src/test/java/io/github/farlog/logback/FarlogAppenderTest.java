@@ -48,8 +48,8 @@ class FarlogAppenderTest {
             test.logger("a.b.Orders").error("refused", new IllegalStateException("no credit"));
             final List<String> texts = ring.texts();
             assertEquals("INFO Orders order 7 of ACME" + System.lineSeparator(), texts.get(0));
-            assertTrue(texts.get(1).startsWith("ERROR Orders refused" + System.lineSeparator() + "java.lang.IllegalStateException: no credit"),
-                texts.get(1));
+            assertTrue(texts.get(1).startsWith("ERROR Orders refused" + System.lineSeparator()
+                + "java.lang.IllegalStateException: no credit"), texts.get(1));
             assertEquals(2, texts.size());
         }
     }
@@ -208,7 +208,8 @@ class FarlogAppenderTest {
         final int start = readme.indexOf("<configuration>");
         final String xml = readme.substring(start, readme.indexOf("</configuration>", start) + "</configuration>".length());
         try (TestRing ring = new TestRing(1 << 20)) {
-            final String here = xml.replace("mem:/dev/shm/orders.ring", ring.uri).replace("<level>persistent</level>", "<level>visible</level>");
+            final String here = xml.replace("mem:/dev/shm/orders.ring", ring.uri)
+                .replace("<level>persistent</level>", "<level>visible</level>");
             assertFalse(Objects.equals(here, xml));
             try (TestContext test = TestContext.of(here)) {
                 test.mdc.put("ClOrdID", "17");

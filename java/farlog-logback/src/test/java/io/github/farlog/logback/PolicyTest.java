@@ -36,7 +36,7 @@ class PolicyTest {
           <root level="info"><appender-ref ref="FARLOG"/></root>
         </configuration>
         """;
-    private static final String ASYNC = """
+    static final String ASYNC = """
         <configuration>
           <appender name="FARLOG" class="io.github.farlog.logback.FarlogAppender">
             <uri>%s</uri>
@@ -236,7 +236,8 @@ class PolicyTest {
 
     @Test
     void shouldSiftIntoARingForEachValueAndRefuseAMissingOne() {
-        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(SIFT.formatted("mem:" + ring.path.getParent() + "/"))) {
+        try (TestRing ring = new TestRing(1 << 20);
+            TestContext test = TestContext.of(SIFT.formatted("mem:" + ring.path.getParent() + "/"))) {
             final Logger logger = test.logger("x");
             test.mdc.put("desk", ring.path.getFileName().toString());
             logger.info("one");

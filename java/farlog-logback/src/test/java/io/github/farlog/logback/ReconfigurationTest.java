@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -27,6 +28,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(60)
 class ReconfigurationTest {
     private static final int THREADS = 4;
+    private static final String UNWANTED = "unwanted";
 
     /** Threads that log without a pause until they are stopped, and how many of each one's calls returned. */
     private static final class Load implements AutoCloseable {
@@ -44,7 +46,7 @@ class ReconfigurationTest {
                         for (int i = 0; !isStopped.get(); i++) {
                             logger.info("{} {}", thread, i);
                             returned.set(thread, i + 1);
-                            logger.debug("not asked for");
+                            logger.debug(UNWANTED);
                             running.countDown();
                             Thread.sleep(0, 20_000);
                         }
@@ -73,7 +75,9 @@ class ReconfigurationTest {
 
     private static void shouldHaveAll(final TestRing ring, final Load load) {
         assertEquals(List.of(), load.thrown);
-        final Map<String, Integer> found = ThreadsTest.count(ring.texts());
+        // In the moment in which Logback has the root's level reset, it may let an event through that nobody asked for.
+        final Map<String, Integer> found =
+            ThreadsTest.count(ring.texts().stream().filter(text -> !text.equals(UNWANTED)).toList());
         for (int t = 0; t < THREADS; t++) {
             assertEquals(load.returned.get(t), found.get(Integer.toString(t)), "thread " + t);
         }
@@ -89,6 +93,7 @@ class ReconfigurationTest {
                     test.reconfigure(TestContext.xml(ring, "<classId>" + i + "</classId>"));
                 }
             }
+            test.logger("a.b").info("last 0");
             shouldHaveAll(ring, load);
             assertEquals(epoch, Ring.inspect(ring.uri).writerEpoch(), "the same writer all along");
             assertTrue(ring.records().stream().anyMatch(record -> record.classId() == 19));
@@ -147,11 +152,31 @@ class ReconfigurationTest {
                 Thread.sleep(20);
             }
             assertEquals(List.of(), load.thrown);
-            final Map<String, Integer> first = ThreadsTest.count(one.texts());
-            final List<String> both = new ArrayList<>(one.texts());
-            two.texts().stream().filter(text -> !both.contains(text)).forEach(both::add); // a call that met both is in both
-            ThreadsTest.count(both).forEach((thread, count) -> assertEquals(load.returned.get(Integer.parseInt(thread)), count));
-            assertEquals(THREADS, first.size());
+            // A call that met both is in both.
+            final LinkedHashSet<String> both = new LinkedHashSet<>(one.texts());
+            assertTrue(both.addAll(two.texts()));
+            both.remove(UNWANTED);
+            ThreadsTest.count(new ArrayList<>(both)).forEach((thread, count) -> assertEquals(load.returned.get(Integer.parseInt(thread)), count));
+        }
+    }
+
+    /** The queue's thread stops the appender: the ring is closed and opened again. */
+    @Test
+    void shouldTakeTheRingAgainBelowAnAsyncAppender() {
+        try (TestRing ring = new TestRing(4 << 20)) {
+            final String xml = PolicyTest.ASYNC.formatted(ring.uri, "failStop");
+            final List<String> expected = new ArrayList<>();
+            try (TestContext test = TestContext.of(xml)) {
+                for (int i = 0; i < 500; i++) {
+                    test.logger("x").warn("event {}", i);
+                    expected.add("event " + i);
+                    if (i % 100 == 50) {
+                        test.reconfigure(xml);
+                    }
+                }
+                assertEquals(List.of(), test.errors());
+            }
+            assertEquals(expected, ring.texts());
         }
     }
 
@@ -173,7 +198,8 @@ class ReconfigurationTest {
     void shouldLoseNothingWhenTheFileIsScanned(@TempDir final Path folder) throws Exception {
         final Path file = folder.resolve("logback.xml");
         try (TestRing ring = new TestRing(64 << 20); TestContext test = new TestContext()) {
-            final String xml = TestContext.xml(ring, "").replace("<configuration>", "<configuration scan='true' scanPeriod='100 milliseconds'>");
+            final String xml = TestContext.xml(ring, "")
+                .replace("<configuration>", "<configuration scan='true' scanPeriod='100 milliseconds'>");
             Files.writeString(file, xml);
             final JoranConfigurator configurator = new JoranConfigurator();
             configurator.setContext(test.context);

@@ -67,7 +67,8 @@ class ThreadsTest {
         final Path file = Path.of("target", "persistent-" + ProcessHandle.current().pid() + ".ring").toAbsolutePath();
         io.github.farlog.client.Ring.format("mem:" + file, io.github.farlog.client.RingOptions.defaults().withSizeBytes(8 << 20));
         try (TestRing ring = new TestRing(1 << 20);
-            TestContext test = TestContext.of(TestContext.xml(ring, "<uri>mem:" + file + "</uri><level>persistent</level><deadline>30s</deadline>"))) {
+            TestContext test = TestContext.of(
+                TestContext.xml(ring, "<uri>mem:" + file + "</uri><level>persistent</level><deadline>30s</deadline>"))) {
             log(test.logger("x"), Thread.ofPlatform().factory(), 10, 20);
             assertEquals(0, ring.texts().size());
             try (TestRing there = new TestRing(file)) {
