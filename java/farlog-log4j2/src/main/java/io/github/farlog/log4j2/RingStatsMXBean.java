@@ -2,39 +2,87 @@ package io.github.farlog.log4j2;
 
 /** What the appenders of this process did with one ring. {@code io.github.farlog:type=Log4j2,ring="URI"}. Counts are since the start. */
 public interface RingStatsMXBean {
-    /** The ring. @return its URI */
+    /**
+     * The ring.
+     *
+     * @return its URI
+     */
     String getUri();
 
-    /** Events recorded: their logging calls returned. @return count */
+    /**
+     * Events recorded: their logging calls returned.
+     *
+     * @return count
+     */
     long getAppended();
 
-    /** Payload and key of the recorded events. @return bytes */
+    /**
+     * Payload and key of the recorded events.
+     *
+     * @return bytes
+     */
     long getBytes();
 
-    /** Events that found the ring full at least once. @return count */
+    /**
+     * Events that found the ring full at least once.
+     *
+     * @return count
+     */
     long getFull();
 
-    /** Events that may or may not be in the ring. @return count */
+    /**
+     * Events that may or may not be in the ring.
+     *
+     * @return count
+     */
     long getUnknown();
 
-    /** Events that were dropped by policy. @return count */
+    /**
+     * Events that were dropped by policy.
+     *
+     * @return count
+     */
     long getDropped();
 
-    /** Records written that tell of dropped events. @return count */
+    /**
+     * Records written that tell of dropped events.
+     *
+     * @return count
+     */
     long getGaps();
 
-    /** Events whose logging call was refused with an exception. @return count */
+    /**
+     * Events whose logging call was refused with an exception.
+     *
+     * @return count
+     */
     long getRefused();
 
-    /** Events that were handed to another appender. @return count */
+    /**
+     * Events that were handed to another appender.
+     *
+     * @return count
+     */
     long getFailedOver();
 
-    /** Events that were logged while the same thread was logging to the same appender, and refused. @return count */
+    /**
+     * Events that were logged while the same thread was logging to the same appender, and refused.
+     *
+     * @return count
+     */
     long getRecursive();
 
-    /** The durability level that the last acknowledgement reached. @return its name, "" before the first */
+    /**
+     * The durability level that the last acknowledgement reached.
+     *
+     * @return its name, "" before the first
+     */
     String getLastLevel();
 
-    /** 99th percentile of the time from the encoded event to its acknowledgement. @return nanoseconds, at most 6.3 % too high */
+    /**
+     * 99th percentile of the time from the encoded event to its acknowledgement.
+     *
+     * @return nanoseconds, at most 6.3 % too high
+     */
     long getLatencyP99Nanos();
 }
