@@ -2,12 +2,16 @@ package io.github.farlog.log4j2;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.farlog.client.Result;
 import io.github.farlog.log4j2.TestRing.Entry;
+import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
@@ -19,6 +23,8 @@ import org.apache.logging.log4j.Logger;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractManager;
 import org.apache.logging.log4j.core.config.ConfigurationException;
+import org.apache.logging.log4j.core.config.ConfigurationFactory;
+import org.apache.logging.log4j.core.config.ConfigurationSource;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -105,6 +111,36 @@ class ReconfigurationTest {
             logger.info("after");
             assertEquals(List.of("after"), ring.texts());
         }
+    }
+
+    @Test
+    void shouldFollowTheFileThatLog4jWatches() throws Exception {
+        final Path file = Files.createDirectories(Path.of("target", "watched")).resolve("log4j2.xml");
+        write(file, Contexts.farlog(ring, "", ""));
+        try (LoggerContext context = new LoggerContext("watched")) {
+            context.start(ConfigurationFactory.getInstance().getConfiguration(context, ConfigurationSource.fromUri(file.toUri())));
+            final Logger logger = context.getLogger("orders");
+            final var first = context.getConfiguration();
+            write(file, Contexts.farlog(ring, "policy='what'", ""));
+            Thread.sleep(2500);
+            assertSame(first, context.getConfiguration());
+            logger.info("still here");
+            write(file, Contexts.farlog(other, "", ""));
+            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            while (context.getConfiguration() == first && System.nanoTime() < end) {
+                Thread.sleep(20);
+            }
+            logger.info("moved");
+            assertEquals(List.of("still here"), ring.texts());
+            assertEquals(List.of("moved"), other.texts());
+        }
+    }
+
+    private static void write(final Path file, final String appenders) throws IOException {
+        final long later = Files.exists(file) ? Files.getLastModifiedTime(file).toMillis() + 1000 : System.currentTimeMillis() - 10_000;
+        Files.writeString(file, "<Configuration status='off' monitorInterval='1'><Appenders>" + appenders
+            + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>");
+        Files.setLastModifiedTime(file, FileTime.fromMillis(later));
     }
 
     /** The ring's file is looked at once a second. */
