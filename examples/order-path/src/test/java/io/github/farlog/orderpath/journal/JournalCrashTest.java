@@ -73,7 +73,7 @@ final class JournalCrashTest {
             System.out.printf("%s: seed %d, %d kills, %d commands acknowledged; after %d kills the journal was ahead of that%n", lane.kind,
                     lane.seed, kills, lane.acknowledged(), lane.aheadCount);
         } catch (final Exception | AssertionError e) {
-            failures.add(new AssertionError(lane.kind + " seed " + lane.seed, e));
+            failures.add(new AssertionError(lane.kind + " seed " + lane.seed + ": " + e.getMessage(), e));
         }
     }
 
