@@ -50,10 +50,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private final List<String> classRules = new ArrayList<>();
     private String uri;
     private String level = "persistent";
-    private String policyText = "failStop";
+    private String policyText = "block(1s)";
     private String deadlineText = "1s";
     private String classText = "0";
-    private String gapClassText = "0";
+    private String gapClassText = "65535";
     private String keyMdc;
     private String keyPair;
     private String writerName;
@@ -107,7 +107,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /**
      * Sets what happens to an event that the ring does not take.
      *
-     * @param value failStop (the default), failover, block(5s), dropAndGap
+     * @param value block(1s) (the default), failStop, failover, dropAndGap
      */
     public void setPolicy(final String value) {
         policyText = value.trim();
@@ -144,7 +144,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /**
      * Sets the class of the records that tell of a gap.
      *
-     * @param value from 0 to 65535; default 0
+     * @param value from 0 to 65535; default 65535
      */
     public void setGapClass(final String value) {
         gapClassText = value;
