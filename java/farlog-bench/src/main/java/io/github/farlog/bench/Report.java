@@ -27,7 +27,7 @@ final class Report {
     }
 
     void write() throws IOException {
-        System.out.printf("%-32s %10s %10s %7s %-13s %s%n", "case", "ours", "floor", "ratio", "of the rounds", "unit");
+        System.out.printf("%-32s %10s %10s %7s %-14s %s%n", "case", "ours", "floor", "ratio", "of the rounds", "unit");
         appends();
         logs();
         neighbours();
@@ -94,8 +94,8 @@ final class Report {
             final String ours = isDurable ? "farlog.msync" : "farlog";
             final String survives = isDurable ? "power" : "process";
             final double[] ratio = ratio(samples.get(ours + "/" + ours), found, "p50");
-            System.out.printf("%-18s %-9s %10.0f %10.0f %10.0f %10.2f%n", name, survives, median(found, Sample::p50),
-                median(found, Sample::p99), median(found, Sample::p999), ratio[0]);
+            System.out.printf("%-18s %-9s %10.0f %10.0f %10.0f %10s%n", name, survives, median(found, Sample::p50),
+                median(found, Sample::p99), median(found, Sample::p999), shortly(ratio[0]));
             for (final String quantile : List.of("p50", "p99", "p999")) {
                 line("neighbour." + name + "." + quantile, median(samples.get(ours + "/" + ours), sample -> sample.at(quantile)),
                     median(found, sample -> sample.at(quantile)), ratio(samples.get(ours + "/" + ours), found, quantile), "ns",
@@ -117,13 +117,13 @@ final class Report {
         final double[] ratio = ratio(ours, floors, quantile);
         final double our = median(ours, sample -> sample.at(quantile));
         final double floor = median(floors, sample -> sample.at(quantile));
-        System.out.printf("%-32s %10.0f %10.0f %7.2f %-13s ns%n", name, our, floor, ratio[0],
-            String.format(Locale.ROOT, "%.2f to %.2f", ratio[1], ratio[2]));
+        System.out.printf("%-32s %10.0f %10.0f %7s %-14s ns%n", name, our, floor, shortly(ratio[0]),
+            shortly(ratio[1]) + " to " + shortly(ratio[2]));
         line(name, our, floor, ratio, "ns", note);
     }
 
     private void single(final String name, final double value, final String unit, final String note) {
-        System.out.printf("%-32s %10.2f %10s %7s %-13s %s%n", name, value, "-", "-", "", unit);
+        System.out.printf("%-32s %10.2f %10s %7s %-14s %s%n", name, value, "-", "-", "", unit);
         line(name, value, 0, null, unit, note);
     }
 
@@ -155,6 +155,11 @@ final class Report {
             + ",\"ratio_max\":" + (ratio == null ? "null" : number(ratio[2])) + ",\"unit\":\"" + unit + "\",\"forks\":" + forkCount
             + ",\"note\":\"" + note + "\",\"machine\":\"" + environment("FARLOG_BENCH_MACHINE") + "\",\"date\":\""
             + environment("FARLOG_BENCH_DATE") + "\"}");
+    }
+
+    /** Ratios far below 1 keep what they say. */
+    private static String shortly(final double ratio) {
+        return String.format(Locale.ROOT, ratio < 0.1 ? "%.4f" : ratio < 100 ? "%.2f" : "%.0f", ratio);
     }
 
     private static String number(final double value) {
