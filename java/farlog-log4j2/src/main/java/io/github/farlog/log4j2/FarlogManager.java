@@ -105,10 +105,6 @@ final class FarlogManager extends AbstractManager {
             stats.full.increment();
             result = waitForRoom(buffer, classId, start, waitNanos);
         }
-        if (result == Result.UNKNOWN) {
-            stats.unknown.increment();
-            result = resolve(buffer.position());
-        }
         if (result == Result.OK) {
             stats.countAppended(buffer.payloadLen() + (long) buffer.keyLen(), System.nanoTime() - start, buffer.position().level());
         }
@@ -157,6 +153,7 @@ final class FarlogManager extends AbstractManager {
         return write(buffer.payload(), buffer.payloadLen(), classId, buffer.key(), buffer.keyLen(), buffer.position());
     }
 
+    /** After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another ring or record. */
     private Result write(final byte[] data, final int len, final int classId, final byte[] key, final int keyLen, final Position position) {
         SharedWriter writer = ring.writer();
         Result result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
@@ -167,6 +164,10 @@ final class FarlogManager extends AbstractManager {
             }
             writer = next;
             result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
+        }
+        if (result == Result.UNKNOWN) {
+            stats.unknown.increment();
+            result = resolve(writer, position);
         }
         return result;
     }
@@ -181,9 +182,17 @@ final class FarlogManager extends AbstractManager {
         }
     }
 
-    private Result resolve(final Position position) {
-        final Result result = ring.writer().resolve(position.lsn(), 0, position);
-        return result == Result.OK || result == Result.NOT_FOUND ? result : Result.UNKNOWN;
+    /**
+     * What became of a record whose acknowledgement did not come. Blocks up to the deadline.
+     *
+     * @param writer that was given the record
+     * @param position that came with UNKNOWN; it is filled anew
+     * @return OK: this very record is at the writer's level. UNKNOWN: anything else, a writer that was closed since as well
+     */
+    static Result resolve(final SharedWriter writer, final Position position) {
+        final int epoch = position.epoch();
+        final Result result = writer.resolve(position.lsn(), 0, position);
+        return result == Result.OK && position.epoch() == epoch ? Result.OK : Result.UNKNOWN;
     }
 
     private Result flushGap() {
