@@ -72,6 +72,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private volatile Target target;
     /** The ring that a successor has taken over: for a thread that was on its way here when this appender was let go. */
     private volatile Target late;
+    /** Shared with the one of the same name before and after this one, when it is the same ring. */
+    private volatile Seen seen = new Seen();
     private boolean isSuspended;
     private boolean isRetained;
     /** What is wrong with a configuration that came at run time; null when nothing is. */
@@ -212,7 +214,11 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
         try {
             configure();
-            target = open();
+            final Target opened = open();
+            final Handover handover = Handover.of(getContext());
+            final Seen before = handover == null ? null : handover.seenBy(name, opened);
+            seen = before == null ? seen : before;
+            target = opened;
         } catch (final IllegalArgumentException | FarlogException e) {
             refuseToStart("Appender [" + name + "]: " + e.getMessage(), e);
         }
@@ -305,6 +311,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             if (isLater && !isSuspended && held() != null) {
                 isSuspended = true;
                 held().suspend(true);
+                seen().begin();
             }
         }
         if (!isLater) {
@@ -313,9 +320,15 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     /** The ring that its events go to: its own, or that of the one that goes on in its place. Null when there is none. */
-    private Target held() {
+    Target held() {
         final FarlogAppender delegate = former;
         return delegate == null ? target : delegate.held();
+    }
+
+    /** What it has recorded, or the one that goes on in its place. */
+    Seen seen() {
+        final FarlogAppender delegate = former;
+        return delegate == null ? seen : delegate.seen();
     }
 
     /** Not to be released when the handover ends, but when its successor stops. */
@@ -332,6 +345,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
                 isSuspended = false;
                 late = target;
                 held().suspend(false);
+                seen().end();
             }
             if (isRetained) {
                 isRetained = false;
@@ -384,7 +398,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             appendElsewhere(event);
             return;
         }
-        if (current.isRepeat(event)) {
+        if (seen.has(event)) {
             return;
         }
         final byte[] bytes;
@@ -397,6 +411,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final int kind = classifier.classOf(event);
         final Result result = put(current, event, bytes == null ? NOTHING : bytes, kind);
         if (result == Result.OK) {
+            seen.put(event);
             recover();
         } else {
             onFailure(current, event, kind, result, null);

@@ -31,7 +31,7 @@ import org.slf4j.Marker;
  * <li>Logback takes the appenders away, then the turbo filters: when it takes the gate, the former appender is put back behind a
  * {@link Bridge}, and the threads go on.
  * <li>The configuration ends: the bridges are taken away and the former appenders let their rings go. Their successors hold them by then.
- * A thread that meets both is heard once ({@link Target#isRepeat}).
+ * A thread that meets both is heard once ({@link Seen}).
  * </ol>
  *
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
@@ -204,6 +204,16 @@ final class Handover implements ConfigurationEventListener {
             if (bridge.appender.getName() != null && bridge.appender.getName().equals(name)) {
                 bridge.appender.retain();
                 return bridge.appender;
+            }
+        }
+        return null;
+    }
+
+    /** What the former appender of this name recorded, when it is this ring that it held. Null when there was none. */
+    synchronized Seen seenBy(final String name, final Target target) {
+        for (final Bridge bridge : bridges) {
+            if (bridge.appender.getName() != null && bridge.appender.getName().equals(name) && bridge.appender.held() == target) {
+                return bridge.appender.seen();
             }
         }
         return null;

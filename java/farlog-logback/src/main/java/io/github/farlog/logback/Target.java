@@ -1,6 +1,5 @@
 package io.github.farlog.logback;
 
-import ch.qos.logback.classic.spi.ILoggingEvent;
 import io.github.farlog.client.Counter;
 import io.github.farlog.client.Counters;
 import io.github.farlog.client.FarlogException;
@@ -14,7 +13,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import javax.management.JMException;
@@ -29,7 +27,6 @@ import javax.management.ObjectName;
 final class Target implements TargetMXBean {
     private static final Map<String, Target> TARGETS = new HashMap<>();
     private static final long SLEEP_NANOS = 50_000;
-    private static final long SEEN_MILLIS = 2000;
 
     private final String uri;
     private final LongAdder appended = new LongAdder();
@@ -51,9 +48,6 @@ final class Target implements TargetMXBean {
     /** Replaced under TARGETS; null while it is. */
     private volatile SharedWriter writer;
     private volatile boolean isClosed;
-
-    /** While Logback is reconfigured, and a moment longer: each thread's last event, for it may come by two ways. Null otherwise. */
-    private volatile ConcurrentHashMap<Thread, ILoggingEvent> seen;
 
     private final Object gapLock = new Object();
     /** Guarded by gapLock; read without it as a hint. */
@@ -99,24 +93,6 @@ final class Target implements TargetMXBean {
     void suspend(final boolean isSuspended) {
         synchronized (TARGETS) {
             suspended += isSuspended ? 1 : -1;
-            if (seen == null) {
-                seen = new ConcurrentHashMap<>();
-            }
-        }
-        if (!isSuspended) {
-            Thread.ofVirtual().name("farlog-forget").start(this::forgetLater);
-        }
-    }
-
-    /** A thread may have met both appenders and be slow. */
-    private void forgetLater() {
-        try {
-            Thread.sleep(SEEN_MILLIS);
-        } catch (final InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-        synchronized (TARGETS) {
-            seen = suspended > 0 ? seen : null;
         }
     }
 
@@ -256,12 +232,6 @@ final class Target implements TargetMXBean {
         synchronized (TARGETS) { // held by who reopens
             return writer;
         }
-    }
-
-    /** Whether this thread has brought this very event before. True only about a reconfiguration of Logback. */
-    boolean isRepeat(final ILoggingEvent event) {
-        final ConcurrentHashMap<Thread, ILoggingEvent> events = seen;
-        return events != null && events.put(Thread.currentThread(), event) == event;
     }
 
     // ---------------------------------------------------------------- gaps

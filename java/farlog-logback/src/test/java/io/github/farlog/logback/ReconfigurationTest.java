@@ -3,10 +3,13 @@ package io.github.farlog.logback;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import ch.qos.logback.classic.Level;
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.joran.JoranConfigurator;
+import ch.qos.logback.classic.spi.LoggingEvent;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Ring;
 import java.nio.file.Files;
@@ -102,6 +105,49 @@ class ReconfigurationTest {
     }
 
     @Test
+    void shouldKeepBothRecordsOfTwoAppendersOfOneRingWhenReset() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(two(ring))) {
+            test.logger("x").info("one");
+            test.reconfigure(two(ring));
+            test.logger("x").info("two");
+            test.reconfigure(two(ring));
+            test.logger("x").info("three");
+            assertEquals(List.of("1 one", "2 one", "1 two", "2 two", "1 three", "2 three"),
+                ring.records().stream().map(record -> record.classId() + " " + record.text()).toList());
+        }
+    }
+
+    private static String two(final TestRing ring) {
+        final String one = TestContext.xml(ring, "<classId>1</classId>");
+        final String element = one.substring(one.indexOf("<appender "), one.indexOf("<root"));
+        return one.replace("<root level=\"info\">", element.replace("FARLOG", "OTHER").replace("<classId>1", "<classId>2")
+            + "<root level=\"info\">").replace("</root>", "<appender-ref ref=\"OTHER\"/></root>");
+    }
+
+    @Test
+    void shouldRecordAnEventThatIsTriedAgainAfterItFailedWhenReset() {
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+            test.reconfigure(TestContext.xml(ring, "<policy>failStop</policy>"));
+            final Logger logger = test.logger("x");
+            final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
+            LoggingEvent refused = null;
+            for (int i = 0; refused == null; i++) {
+                final LoggingEvent event = new LoggingEvent("x", logger, Level.INFO, "event " + i + "x".repeat(1000), null, null);
+                try {
+                    appender.doAppend(event);
+                } catch (final FarlogAppendException e) {
+                    refused = event;
+                }
+            }
+            final LoggingEvent again = refused;
+            assertThrows(FarlogAppendException.class, () -> appender.doAppend(again));
+            ring.drain();
+            appender.doAppend(again);
+            assertEquals(List.of(again.getFormattedMessage()), ring.texts());
+        }
+    }
+
+    @Test
     void shouldReopenTheRingAtANewLevelUnderLoad() throws InterruptedException, FarlogException {
         try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             final int epoch = Ring.inspect(ring.uri).writerEpoch();
@@ -185,7 +231,7 @@ class ReconfigurationTest {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
             test.logger("x").info("one");
             Ring.fence(ring.uri, 40);
-            org.junit.jupiter.api.Assertions.assertThrows(FarlogAppendException.class, () -> test.logger("x").info("fenced"));
+            assertThrows(FarlogAppendException.class, () -> test.logger("x").info("fenced"));
             test.reconfigure(TestContext.xml(ring, "<epoch>40</epoch>"));
             test.logger("x").info("two");
             assertEquals(List.of("one", "two"), ring.texts());
