@@ -34,6 +34,7 @@ final class FarlogManager extends AbstractManager {
     private volatile boolean isGone;
     private volatile boolean isFenced;
     private volatile boolean isStopped;
+    private volatile boolean isClosed;
 
     private FarlogManager(final LoggerContext context, final String name, final RingSettings settings) {
         super(context, name);
@@ -114,10 +115,20 @@ final class FarlogManager extends AbstractManager {
         return result;
     }
 
-    /** Notes an event that was dropped; a record will tell it. */
+    /** Notes an event that was dropped; a record will tell it, or the status log when the ring is closed. */
     void drop(final LogEvent event, final Result cause) {
         gaps.add(event, cause);
         stats.dropped.increment();
+        if (isClosed) { // asked after the event was noted: the closing thread looks for it after isClosed is set
+            tellUntold();
+        }
+    }
+
+    private void tellUntold() {
+        final String untold = gaps.takeUntold();
+        if (untold != null) {
+            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), untold);
+        }
     }
 
     private Result waitForRoom(final EventBuffer buffer, final int classId, final long start, final long waitNanos) {
@@ -260,10 +271,9 @@ final class FarlogManager extends AbstractManager {
         if (!isGone) {
             flushGap();
         }
-        if (gaps.isPending()) {
-            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), gaps.describe());
-        }
-        ring.writer().close();
+        ring.writer().close(); // events that wait for it are refused, and may become a gap, up to here
+        isClosed = true;
+        tellUntold();
         stats.unregister();
         return join();
     }

@@ -76,11 +76,16 @@ final class GapLog {
         }
     }
 
-    /** The gap in words. */
-    String describe() {
+    /** The gap in words when it can be told no other way; null when there is none. It is not told again. */
+    String takeUntold() {
         lock.lock();
         try {
-            return text();
+            if (!isPending) {
+                return null;
+            }
+            final String text = text();
+            clear();
+            return text;
         } finally {
             lock.unlock();
         }
