@@ -121,8 +121,10 @@ class ReconfigurationTest {
             context.start(ConfigurationFactory.getInstance().getConfiguration(context, ConfigurationSource.fromUri(file.toUri())));
             final Logger logger = context.getLogger("orders");
             final var first = context.getConfiguration();
-            write(file, Contexts.farlog(ring, "policy='what'", ""));
-            Thread.sleep(2500);
+            try (StatusErrors errors = new StatusErrors()) {
+                write(file, Contexts.farlog(ring, "policy='what'", ""));
+                errors.await("policy=\"what\"");
+            }
             assertSame(first, context.getConfiguration());
             logger.info("still here");
             write(file, Contexts.farlog(other, "", ""));
