@@ -157,6 +157,10 @@ public final class FarlogAppender extends AbstractAppender {
         if (target == null || target == this) {
             throw new ConfigurationException("failoverRef=\"" + ref + "\": expected the name of another appender");
         }
+        if (target.ignoreExceptions()) {
+            throw new ConfigurationException("failoverRef=\"" + ref + "\": that appender hides its failures, and an event that it loses "
+                + "would be lost without a word: set ignoreExceptions=\"false\" on it");
+        }
         return new AppenderControl(target, null, null);
     }
 

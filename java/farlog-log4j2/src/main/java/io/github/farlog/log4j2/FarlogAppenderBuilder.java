@@ -125,8 +125,7 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         final String text = ignoreExceptions.strip().toLowerCase(Locale.ROOT);
         require("true".equals(text) || "false".equals(text), "ignoreExceptions=\"" + ignoreExceptions + "\": expected true or false");
         final boolean isThrowing = switch (fullPolicy.kind()) {
-            case FAIL_STOP, BLOCK -> true;
-            case FAILOVER -> failoverRef == null;
+            case FAIL_STOP, BLOCK, FAILOVER -> true;
             case DROP_AND_GAP -> classes.contains(Criticality.CRITICAL);
         };
         require("false".equals(text) || !isThrowing, "ignoreExceptions=\"true\" contradicts policy=\"" + policy

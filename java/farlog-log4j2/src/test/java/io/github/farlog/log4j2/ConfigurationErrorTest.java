@@ -41,6 +41,7 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' policy='failStop' ignoreExceptions='true' | contradicts policy=\"failStop\"",
         "name='farlog' uri='@' level='visible' ignoreExceptions='true' | contradicts policy=\"block(1s)\"",
         "name='farlog' uri='@' level='visible' policy='failover' ignoreExceptions='true' | contradicts policy=\"failover\"",
+        "name='farlog' uri='@' level='visible' policy='failover' failoverRef='x' ignoreExceptions='true' | contradicts policy=\"failover\"",
         "name='farlog' uri='@' level='visible' policy='failover' failoverRef='nobody' | failoverRef=\"nobody\"",
         "name='farlog' uri='@' level='visible' policy='failover' failoverRef='farlog' | failoverRef=\"farlog\"",
         "name='farlog' uri='@' level='visible' failoverRef='other' | needs policy=\"failover\"",
@@ -74,6 +75,13 @@ class ConfigurationErrorTest {
     void shouldRefuseToIgnoreExceptionsOfCriticalClasses() {
         final String elements = "<Class level='ERROR' id='9' criticality='critical'/>";
         shouldRefuse(Contexts.farlog(ring, "policy='dropAndGap' ignoreExceptions='true'", elements), "contradicts policy=\"dropAndGap\"");
+    }
+
+    @Test
+    void shouldRefuseToFailOverToAnAppenderThatHidesItsFailures() {
+        final String appenders = Contexts.farlog(ring, "policy='failover' failoverRef='spare'", "");
+        shouldRefuse(appenders + "<File name='spare' fileName='/dev/full'/>", "set ignoreExceptions=\"false\" on it");
+        shouldRefuse(appenders + "<File name='spare' fileName='/dev/full' ignoreExceptions='true'/>", "failoverRef=\"spare\"");
     }
 
     @Test
