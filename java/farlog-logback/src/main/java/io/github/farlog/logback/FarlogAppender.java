@@ -228,10 +228,11 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private void configure() {
         refuseUnknownProperties();
         policy = AppenderPolicy.parse(policyText);
+        final Classifier rules = new Classifier(Classifier.parse("classId", classText));
+        classRules.forEach(rules::add);
+        classifier = rules;
         waitNanos = policy.patience().toNanos();
         deadlineNanos = AppenderPolicy.parseDuration("deadline", deadlineText).toNanos();
-        classifier = new Classifier(Classifier.parse("classId", classText));
-        classRules.forEach(classifier::add);
         gapClass = Classifier.parse("gapClass", gapClassText);
         gapRecord = this::encodeGap;
         if (uri == null || uri.isEmpty()) {
@@ -248,6 +249,11 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             throw new IllegalArgumentException(isFailover ? "policy failover: expected an appender-ref to what shall take the events"
                 : "an appender-ref inside is for policy failover; the policy is " + policyText);
         }
+        fallbacks.iteratorForAppenders().forEachRemaining(fallback -> {
+            if (!fallback.isStarted()) {
+                throw new IllegalArgumentException("policy failover: appender [" + fallback.getName() + "] is not started: see its own status");
+            }
+        });
     }
 
     /** Logback warns of a property it does not know and goes on; a misspelt policy would be another policy. */
@@ -455,9 +461,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final FarlogAppender delegate = former;
         if (delegate != null) {
             delegate.append(event);
-        } else if (problem != null && policy.kind() == AppenderPolicy.Kind.FAILOVER) {
-            fallbacks.appendLoopOnAppenders(event);
-        } else {
+        } else if (problem == null || classifier == null || !failOver(event, classifier.classOf(event))) {
             throwOut("Appender [" + name + "] " + (problem == null ? "is not running" : "has no ring: " + problem), null, null);
         }
     }
@@ -472,15 +476,29 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
         final boolean isDroppable =
             (kind & Classifier.DROPPABLE) != 0 || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
-        if (policy.kind() == AppenderPolicy.Kind.FAILOVER) {
+        if (failOver(event, kind)) {
             current.failedOver.increment();
-            fallbacks.appendLoopOnAppenders(event);
         } else if (isDroppable) {
             current.drop(event.getTimeStamp(), result == null ? Result.INVALID : result);
         } else {
             current.refused.increment();
             throwOut(text, result, cause);
         }
+    }
+
+    /** False: the policy is another, the event is critical, or none of the appenders inside runs. */
+    private boolean failOver(final ILoggingEvent event, final int kind) {
+        boolean isGiven = false;
+        if (policy.kind() == AppenderPolicy.Kind.FAILOVER && (kind & Classifier.CRITICAL) == 0) {
+            for (final Iterator<Appender<ILoggingEvent>> all = fallbacks.iteratorForAppenders(); all.hasNext();) {
+                final Appender<ILoggingEvent> fallback = all.next();
+                if (fallback.isStarted()) {
+                    fallback.doAppend(event);
+                    isGiven = true;
+                }
+            }
+        }
+        return isGiven;
     }
 
     private void recover() {

@@ -133,6 +133,34 @@ class PolicyTest {
     }
 
     @Test
+    void shouldThrowForTheCriticalAndWhenNoAppenderInsideRuns() throws FarlogException {
+        final String rule = "<classOf>marker:ORDER=2 critical</classOf>";
+        try (TestRing ring = new TestRing(1 << 20);
+            TestContext test = TestContext.of(FAILOVER.formatted(ring.uri).replace("<policy>", rule + "<policy>"))) {
+            final Logger logger = test.logger("x");
+            final FarlogAppender appender = (FarlogAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("FARLOG");
+            final ListAppender<ILoggingEvent> list = (ListAppender<ILoggingEvent>) appender.getAppender("LIST");
+            Ring.fence(ring.uri, 1000);
+            assertThrows(FarlogAppendException.class, () -> logger.info(new BasicMarkerFactory().getMarker("ORDER"), "order"));
+            logger.info("plain");
+            list.stop();
+            assertThrows(FarlogAppendException.class, () -> logger.info("nowhere"));
+            assertEquals(List.of("plain"), list.list.stream().map(ILoggingEvent::getFormattedMessage).toList());
+        }
+    }
+
+    @Test
+    void shouldRefuseToStartWithAnAppenderInsideThatIsMissingOrNotStarted() {
+        try (TestRing ring = new TestRing(1 << 20)) {
+            final String good = FAILOVER.formatted(ring.uri);
+            assertThrows(FarlogConfigurationError.class, () -> TestContext.of(good.replace("ref=\"LIST\"", "ref=\"LOST\"")));
+            final String file = "<appender name=\"LIST\" class=\"ch.qos.logback.core.FileAppender\"/>"; // without a file it does not start
+            assertThrows(FarlogConfigurationError.class,
+                () -> TestContext.of(good.replaceFirst("<appender name=\"LIST\"[^>]*/>", file)));
+        }
+    }
+
+    @Test
     void shouldWaitForRoomUntilItsTimeAndThenThrow() throws InterruptedException {
         try (TestRing ring = new TestRing(256 << 10);
             TestContext test = TestContext.of(TestContext.xml(ring, "<policy>block(300ms)</policy>"))) {
