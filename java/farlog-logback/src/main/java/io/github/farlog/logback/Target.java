@@ -224,8 +224,12 @@ final class Target implements TargetMXBean {
 
     /** The deadline has passed and the record may or may not be there: asks once more. */
     private static Result resolve(final SharedWriter current, final Scratch scratch, final long deadlineNanos) {
-        final Result result = current.resolve(scratch.position.lsn(), deadlineNanos, scratch.position);
-        return result == Result.OK || result == Result.FENCED ? result : Result.UNKNOWN;
+        return afterUnknown(current.resolve(scratch.position.lsn(), deadlineNanos, scratch.position));
+    }
+
+    /** Only OK says where the record is. Also a writer fenced meanwhile may have left it in the ring. */
+    static Result afterUnknown(final Result resolved) {
+        return resolved == Result.OK ? resolved : Result.UNKNOWN;
     }
 
     private SharedWriter awaitWriter() {

@@ -187,6 +187,13 @@ class PolicyTest {
     }
 
     @Test
+    void shouldStayUnknownUnlessTheRecordWasFound() {
+        for (final Result resolved : Result.values()) {
+            assertEquals(resolved == Result.OK ? Result.OK : Result.UNKNOWN, Target.afterUnknown(resolved));
+        }
+    }
+
+    @Test
     void shouldDropCountAndTellTheGap() {
         try (TestRing ring = new TestRing(256 << 10);
             TestContext test = TestContext.of(TestContext.xml(ring, "<policy>dropAndGap</policy><gapClass>99</gapClass>"))) {
