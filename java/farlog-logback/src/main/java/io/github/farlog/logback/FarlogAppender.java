@@ -373,7 +373,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void tellGapAtLast(final Target let) {
-        if (let.hasGap() && let.closeGap(gapRecord, gapClass, 0, deadlineNanos) != Result.OK) {
+        if (let.hasGap() && let.closeGap(gapRecord, gapClass, System.nanoTime() + deadlineNanos, deadlineNanos) != Result.OK) {
             report("Appender [" + name + "] stops with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
                 + let.getLastFailure(), null);
         }
@@ -426,16 +426,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     private Result put(final Target current, final ILoggingEvent event, final byte[] bytes, final int kind) {
         final long patience = (kind & Classifier.DROPPABLE) == 0 ? waitNanos : 0;
-        if (current.hasGap()) {
-            final Result gap = current.closeGap(gapRecord, gapClass, patience, deadlineNanos);
-            if (gap != Result.OK) {
-                return gap;
-            }
-        }
         final Scratch scratch = Scratch.take();
         try {
             scratch.setKey(keyOf(event));
-            return current.append(bytes, kind & Classifier.CLASS_MAX, scratch, patience, deadlineNanos);
+            return current.append(bytes, kind & Classifier.CLASS_MAX, scratch, gapRecord, gapClass, patience, deadlineNanos);
         } finally {
             scratch.giveBack();
         }

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
 import javax.management.JMException;
 import javax.management.ObjectName;
 
@@ -49,7 +50,7 @@ final class Target implements TargetMXBean {
     private volatile SharedWriter writer;
     private volatile boolean isClosed;
 
-    private final Object gapLock = new Object();
+    private final ReentrantLock gapLock = new ReentrantLock();
     /** Guarded by gapLock; read without it as a hint. */
     private volatile long openGapEvents;
     private long gapUnknowns;
@@ -167,17 +168,23 @@ final class Target implements TargetMXBean {
     // ---------------------------------------------------------------- appending
 
     /**
-     * Appends one record and waits until it is at the level. Full: tries again until waitNanos have passed.
+     * Appends one record and waits until it is at the level; before it, the record of a gap when there is one. Full: tries both again until
+     * waitNanos have passed since the call.
      *
      * @param deadlineNanos for the level to be reached, once there was room
      */
-    Result append(final byte[] data, final int classId, final Scratch scratch, final long waitNanos, final long deadlineNanos) {
-        Result result = once(data, classId, scratch, deadlineNanos);
+    Result append(final byte[] data, final int classId, final Scratch scratch, final GapRecord gap, final int gapClass,
+        final long waitNanos, final long deadlineNanos) {
+        final long end = System.nanoTime() + waitNanos;
+        Result result = openGapEvents == 0 ? Result.OK : closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
+        result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
         if (result != Result.OK) {
             failed.increment();
-            if (result == Result.FULL && waitNanos > 0) {
-                result = insist(data, classId, scratch, waitNanos, deadlineNanos);
-            }
+        }
+        for (int i = 0; result == Result.FULL && System.nanoTime() - end < 0; i++) {
+            pause(i);
+            result = openGapEvents == 0 ? Result.OK : closeGap(gap, gapClass, end, deadlineNanos);
+            result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
         }
         if (result == Result.OK) {
             appended.increment();
@@ -188,20 +195,14 @@ final class Target implements TargetMXBean {
         return result;
     }
 
-    private Result insist(final byte[] data, final int classId, final Scratch scratch, final long waitNanos, final long deadlineNanos) {
-        final long start = System.nanoTime();
-        Result result = Result.FULL;
-        for (int i = 0; result == Result.FULL && System.nanoTime() - start < waitNanos; i++) {
-            if (i < 100) {
-                Thread.onSpinWait();
-            } else if (Thread.currentThread().isInterrupted()) {
-                Thread.yield();
-            } else {
-                LockSupport.parkNanos(SLEEP_NANOS);
-            }
-            result = once(data, classId, scratch, deadlineNanos);
+    private static void pause(final int turn) {
+        if (turn < 100) {
+            Thread.onSpinWait();
+        } else if (Thread.currentThread().isInterrupted()) {
+            Thread.yield();
+        } else {
+            LockSupport.parkNanos(SLEEP_NANOS);
         }
-        return result;
     }
 
     private Result once(final byte[] data, final int classId, final Scratch scratch, final long deadlineNanos) {
@@ -252,38 +253,52 @@ final class Target implements TargetMXBean {
     /** One more event is not in the ring; with UNKNOWN it may be. */
     void drop(final long eventMillis, final Result cause) {
         dropped.increment();
-        synchronized (gapLock) {
+        gapLock.lock();
+        try {
             gapUnknowns += cause == Result.UNKNOWN ? 1 : 0;
             gapCause = cause;
             gapFromMillis = openGapEvents == 0 ? eventMillis : Math.min(gapFromMillis, eventMillis);
             gapToMillis = openGapEvents == 0 ? eventMillis : Math.max(gapToMillis, eventMillis);
             openGapEvents++;
+        } finally {
+            gapLock.unlock();
         }
     }
 
-    /** Appends a record that tells of the gap, if there is one. OK: there is none any more. */
-    Result closeGap(final GapRecord record, final int classId, final long waitNanos, final long deadlineNanos) {
-        synchronized (gapLock) {
-            if (openGapEvents == 0) {
-                return Result.OK;
+    /**
+     * Appends a record that tells of the gap, if there is one; does not wait for room.
+     *
+     * @param end in System.nanoTime: how long to wait for another thread that is just doing the same
+     * @return OK: there is no gap any more. FULL also when the other thread was not done by the end
+     */
+    Result closeGap(final GapRecord record, final int classId, final long end, final long deadlineNanos) {
+        for (int i = 0; !gapLock.tryLock(); i++) {
+            if (System.nanoTime() - end >= 0) {
+                return Result.FULL;
             }
-            final byte[] bytes = record.encode(openGapEvents - gapUnknowns, gapUnknowns, gapFromMillis, gapToMillis, gapCause);
-            final Scratch scratch = Scratch.take();
-            scratch.keyLen = 0;
-            Result result = once(bytes, classId, scratch, deadlineNanos);
-            if (result == Result.FULL && waitNanos > 0) {
-                result = insist(bytes, classId, scratch, waitNanos, deadlineNanos);
-            }
-            scratch.giveBack();
-            if (result == Result.OK) {
-                openGapEvents = 0;
-                gapUnknowns = 0;
-                gaps.increment();
-            } else {
-                lastFailure = result;
-            }
-            return result;
+            pause(i);
         }
+        try {
+            return openGapEvents == 0 ? Result.OK : appendGap(record, classId, deadlineNanos);
+        } finally {
+            gapLock.unlock();
+        }
+    }
+
+    private Result appendGap(final GapRecord record, final int classId, final long deadlineNanos) {
+        final byte[] bytes = record.encode(openGapEvents - gapUnknowns, gapUnknowns, gapFromMillis, gapToMillis, gapCause);
+        final Scratch scratch = Scratch.take();
+        scratch.keyLen = 0;
+        final Result result = once(bytes, classId, scratch, deadlineNanos);
+        scratch.giveBack();
+        if (result == Result.OK) {
+            openGapEvents = 0;
+            gapUnknowns = 0;
+            gaps.increment();
+        } else {
+            lastFailure = result;
+        }
+        return result;
     }
 
     // ---------------------------------------------------------------- counters

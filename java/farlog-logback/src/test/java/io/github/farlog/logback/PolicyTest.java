@@ -187,6 +187,32 @@ class PolicyTest {
     }
 
     @Test
+    void shouldWaitNoLongerThanItsTimeWhenManyThreadsFindAGap() throws InterruptedException {
+        final String rules = "<classOf>marker:NOISE=1 droppable</classOf><policy>block(500ms)</policy>";
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, rules))) {
+            final Logger logger = test.logger("x");
+            fill(logger);
+            logger.info(new BasicMarkerFactory().getMarker("NOISE"), "x".repeat(100));
+            final long[] millis = new long[6];
+            final List<Thread> threads = new ArrayList<>();
+            for (int t = 0; t < millis.length; t++) {
+                final int thread = t;
+                threads.add(Thread.ofPlatform().start(() -> {
+                    final long start = System.nanoTime();
+                    assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", thread, "x".repeat(100)));
+                    millis[thread] = (System.nanoTime() - start) / 1_000_000;
+                }));
+            }
+            for (final Thread thread : threads) {
+                thread.join();
+            }
+            for (final long waited : millis) {
+                assertTrue(waited >= 500 && waited < 1500, () -> waited + " ms");
+            }
+        }
+    }
+
+    @Test
     void shouldStayUnknownUnlessTheRecordWasFound() {
         for (final Result resolved : Result.values()) {
             assertEquals(resolved == Result.OK ? Result.OK : Result.UNKNOWN, Target.afterUnknown(resolved));
