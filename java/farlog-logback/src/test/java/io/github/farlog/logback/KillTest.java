@@ -117,6 +117,7 @@ class KillTest {
             }
             Thread.sleep(0, random.nextInt(1_000_000));
             assertTrue(child.isAlive(), () -> read(output));
+            assertTrue(sum(returned) > 0, () -> run + ": no call returned in 30 s: " + read(output));
             child.destroyForcibly();
             assertEquals(128 + 9, child.waitFor());
             check(ring, run, returned);
@@ -186,8 +187,9 @@ class KillTest {
             }
         }
         final int kills = lanes.stream().mapToInt(lane -> lane.kills).sum();
-        System.out.println("kill: " + kills + " applications killed, " + lanes.stream().mapToLong(lane -> lane.events).sum()
-            + " events found, none missing");
+        final long events = lanes.stream().mapToLong(lane -> lane.events).sum();
+        System.out.println("kill: " + kills + " applications killed, " + events + " events found, none missing");
         assertEquals(KILLS / LANES * LANES, kills);
+        assertTrue(kills > 0 && events >= 100L * kills, () -> "too few events to tell anything: " + events);
     }
 }
