@@ -20,11 +20,14 @@ final class Cold {
     }
 
     /** Makes the call; what it gave. */
-    static Result run(final Arena arena, final String uri, final StringBuilder text, final Call call) {
+    static Result run(final Arena arena, final String uri, final StringBuilder text, final Call call) throws FarlogException {
         final MemorySegment error = arena.allocate(Structs.ERROR);
+        final long address = text(arena, "uri", Objects.requireNonNull(uri, "uri"));
         final int code;
         try {
-            code = call.run(text(arena, Objects.requireNonNull(uri, "uri")), error.address());
+            code = call.run(address, error.address());
+        } catch (final RuntimeException | Error e) { // as it is: when the library is missing, Native is no class to ask
+            throw e;
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -40,9 +43,16 @@ final class Cold {
         }
     }
 
-    /** The address of a C string; 0 for null. */
-    static long text(final Arena arena, final String text) {
-        return text == null ? 0 : arena.allocateFrom(text).address();
+    /** The address of a C string; 0 for null. C would take a NUL byte for its end, and so another name than the caller's. */
+    static long text(final Arena arena, final String what, final String text) throws FarlogException {
+        if (text == null) {
+            return 0;
+        }
+        if (text.indexOf('\0') >= 0) {
+            throw new FarlogException(Result.INVALID, what + ": \"" + text.replace("\0", "\\0") + "\" has a NUL byte at " + text.indexOf('\0')
+                + ", expected none");
+        }
+        return arena.allocateFrom(text).address();
     }
 
     static long uuid(final Arena arena, final UUID uuid) {
@@ -62,7 +72,7 @@ final class Cold {
         return handle.get(JAVA_LONG, 0);
     }
 
-    static MemorySegment writerConfig(final Arena arena, final WriterOptions options) {
+    static MemorySegment writerConfig(final Arena arena, final WriterOptions options) throws FarlogException {
         final MemorySegment config = arena.allocate(Structs.WRITER_CONFIG);
         Structs.setInt(config, Structs.WRITER_CONFIG, "level", options.level().code());
         Structs.setInt(config, Structs.WRITER_CONFIG, "policy", options.policy().ordinal());
@@ -71,8 +81,8 @@ final class Cold {
         Structs.setLong(config, Structs.WRITER_CONFIG, "deadline_ns", options.deadline().toNanos());
         Structs.setInt(config, Structs.WRITER_CONFIG, "warn_percent", options.warnPercent());
         Structs.setInt(config, Structs.WRITER_CONFIG, "alarm_percent", options.alarmPercent());
-        Structs.setLong(config, Structs.WRITER_CONFIG, "writer_name", text(arena, options.name()));
-        Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir", text(arena, options.countersDir()));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "writer_name", text(arena, "writer name", options.name()));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir", text(arena, "counters folder", options.countersDir()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "ring_uuid", uuid(arena, options.ringUuid()));
         return config;
     }

@@ -28,8 +28,8 @@ public final class Counters {
             final MemorySegment error = arena.allocate(Structs.ERROR);
             final boolean isPrivate = countersDir != null && countersDir.isEmpty();
             final int code = isPrivate ? Result.NOT_FOUND.code()
-                : (int) Native.COUNTERS_READ.invokeExact(Cold.text(arena, countersDir), Cold.uuid(arena, ringUuid), counters.address(),
-                    error.address());
+                : (int) Native.COUNTERS_READ.invokeExact(Cold.text(arena, "counters folder", countersDir), Cold.uuid(arena, ringUuid),
+                    counters.address(), error.address());
             if (code != 0) {
                 counters.fill((byte) 0);
                 set(counters, Counter.LEVEL, level.code());

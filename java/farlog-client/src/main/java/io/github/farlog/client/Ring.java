@@ -26,7 +26,7 @@ public final class Ring {
             Structs.setInt(config, RING_CONFIG, "stream_id", options.streamId());
             Structs.setInt(config, RING_CONFIG, "is_forced", options.forced() ? 1 : 0);
             Structs.setLong(config, RING_CONFIG, "salt", options.salt());
-            Structs.setLong(config, RING_CONFIG, "stream_name", Cold.text(arena, options.streamName()));
+            Structs.setLong(config, RING_CONFIG, "stream_name", Cold.text(arena, "stream name", options.streamName()));
             Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.RING_FORMAT.invokeExact(text, config.address(), error));
         }
     }

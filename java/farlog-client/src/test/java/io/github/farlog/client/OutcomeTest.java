@@ -14,6 +14,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 /** Every outcome of a call, made to happen on a real ring. */
 class OutcomeTest {
@@ -303,6 +304,22 @@ class OutcomeTest {
             final TestRing.Read read = ring.read().getLast();
             assertEquals(4, read.classId());
             assertArrayEquals(TestRing.bytes("kept"), java.util.Arrays.copyOf(read.payload(), 4));
+        }
+    }
+
+    @Test
+    void shouldRefuseATextWithANulByte() throws Exception {
+        try (TestRing ring = TestRing.inMemory(SMALL)) {
+            final String uri = ring.uri + "\0.old"; // C would open what is before it
+            final List<Executable> calls = List.of(() -> Ring.inspect(uri), () -> Ring.format(uri, RingOptions.defaults().withForce(true)),
+                () -> Writer.open(uri, ring.options()), () -> SharedWriter.open(uri, ring.options()),
+                () -> Reader.open(uri, ReaderOptions.defaults()), () -> Writer.open(ring.uri, ring.options().withCountersDir("a\0b")));
+            for (final Executable call : calls) {
+                final FarlogException refused = assertThrows(FarlogException.class, call);
+                assertEquals(Result.INVALID, refused.result());
+                assertTrue(refused.getMessage().contains("has a NUL byte at "), refused.getMessage());
+            }
+            assertTrue(assertThrows(FarlogException.class, () -> Ring.inspect(uri)).getMessage().contains(ring.uri + "\\0.old"));
         }
     }
 
