@@ -2,7 +2,6 @@ package io.github.farlog.client;
 
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -28,7 +27,7 @@ import java.util.Locale;
  * Finds and loads {@code libfarlog.so}. The first of these that is there is taken:
  * <ol>
  * <li>the file, or the file in the folder, that the property {@code farlog.library.path} names; when it is set, nothing else is tried;
- * <li>beside the jar of this package;
+ * <li>beside the jar of this package, when that is a file of its own;
  * <li>inside that jar, unpacked into a file that only this user can read and that is gone when the library is loaded;
  * <li>the folders of {@code java.library.path}.
  * </ol>
@@ -46,9 +45,22 @@ public final class NativeLibrary {
     private NativeLibrary() {
     }
 
-    /** Loads it for the life of the process. */
+    /** Loads it for the life of the process. Whatever goes wrong is an error with a text: an exception would end a static block without one. */
     static SymbolLookup load() {
-        return new NativeLibrary().find();
+        final NativeLibrary library = new NativeLibrary();
+        try {
+            return library.find();
+        } catch (final RuntimeException e) {
+            throw library.failure(e + cure(e), e);
+        }
+    }
+
+    private static String cure(final RuntimeException e) {
+        if (e instanceof IllegalCallerException) {
+            final Module module = NativeLibrary.class.getModule();
+            return "; start Java with --enable-native-access=" + (module.isNamed() ? module.getName() : "ALL-UNNAMED");
+        }
+        return "";
     }
 
     private SymbolLookup find() {
@@ -57,7 +69,8 @@ public final class NativeLibrary {
             final Path path = Path.of(wanted);
             return require(open(Files.isDirectory(path) ? path.resolve(FILE_NAME) : path, PATH_PROPERTY));
         }
-        SymbolLookup found = open(besideJar(), "beside the jar");
+        final Path beside = besideJar();
+        SymbolLookup found = beside == null ? null : open(beside, "beside the jar");
         if (found == null) {
             found = openPacked();
         }
@@ -80,7 +93,7 @@ public final class NativeLibrary {
     /** The library at path; null when there is no such file. */
     private SymbolLookup open(final Path path, final String place) {
         tried.add(path + " (" + place + ")");
-        if (path == null || !Files.isRegularFile(path)) {
+        if (!Files.isRegularFile(path)) {
             return null;
         }
         checkMachine(path);
@@ -115,7 +128,7 @@ public final class NativeLibrary {
     }
 
     private UnsatisfiedLinkError failure(final String why, final Throwable cause) {
-        final UnsatisfiedLinkError error = new UnsatisfiedLinkError("farlog: " + why + "; tried " + String.join(", ", tried));
+        final UnsatisfiedLinkError error = new UnsatisfiedLinkError("farlog: " + why + (tried.isEmpty() ? "" : "; tried " + String.join(", ", tried)));
         error.initCause(cause);
         return error;
     }
@@ -152,13 +165,17 @@ public final class NativeLibrary {
         return name.equals("amd64") ? "x86_64" : name;
     }
 
+    /** Null when there is no such folder: the jar is inside another one, or not a file at all. */
     private static Path besideJar() {
         final CodeSource source = NativeLibrary.class.getProtectionDomain().getCodeSource();
+        final URL location = source == null ? null : source.getLocation();
+        if (location == null || !"file".equalsIgnoreCase(location.getProtocol())) {
+            return null;
+        }
         try {
-            final Path place = source == null ? Path.of("") : Path.of(source.getLocation().toURI());
-            return place.resolveSibling(FILE_NAME);
-        } catch (final URISyntaxException | IllegalArgumentException e) {
-            return Path.of(FILE_NAME);
+            return Path.of(location.toURI()).resolveSibling(FILE_NAME);
+        } catch (final URISyntaxException | RuntimeException e) {
+            return null;
         }
     }
 
@@ -181,7 +198,8 @@ public final class NativeLibrary {
                 Files.deleteIfExists(folder);
             }
         } catch (final IOException e) {
-            throw new UncheckedIOException("farlog: unpack " + packed, e);
+            throw failure("unpack " + packed + ": " + e + "; set -Djava.io.tmpdir=FOLDER, one that can be written to, or -D" + PATH_PROPERTY
+                + "=FILE", e);
         }
     }
 }
