@@ -134,10 +134,6 @@ final class CallFrame {
         }
     }
 
-    boolean isShut() {
-        return isShut;
-    }
-
     /** Fills the entry. False: an argument is out of range. */
     boolean put(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff,
         final int keyLen) {
@@ -253,10 +249,6 @@ final class CallFrame {
 
     long keyAddress() {
         return memory.get(JAVA_LONG, ENTRY_KEY);
-    }
-
-    int len() {
-        return memory.get(JAVA_INT, ENTRY_LEN);
     }
 
     /** Gives the caller what C has filled. */

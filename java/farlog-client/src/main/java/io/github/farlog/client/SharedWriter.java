@@ -17,8 +17,6 @@ import java.util.Arrays;
  * <p><b>Allocation.</b> None once there is a buffer for each thread that is inside a call at the same time.
  */
 public final class SharedWriter implements AutoCloseable {
-    private static final int FRAMES_MAX = 1024;
-
     private final long handle;
     private final Contract contract;
     private final Recovery recovery;
@@ -267,7 +265,7 @@ public final class SharedWriter implements AutoCloseable {
     }
 
     /** A frame of its own for the call; null when closed. A thread begins at the same one each time. */
-    private CallFrame take() {
+    CallFrame take() {
         final CallFrame[] all = frames;
         final int start = (int) (Thread.currentThread().threadId() % all.length);
         for (int i = start; i < all.length; i++) {
@@ -283,23 +281,22 @@ public final class SharedWriter implements AutoCloseable {
         return isClosing ? null : takeNew();
     }
 
-    /** All are in use: there is one thread more inside than ever before. */
+    /**
+     * All are in use: there is one thread more inside than ever before. There is no bound but the threads of the operating system, as a
+     * virtual one holds its carrier: to wait here for another's call would be a wait that the deadline does not count.
+     */
     private CallFrame takeNew() {
         synchronized (growing) {
             if (isClosing) {
                 return null;
             }
-            if (frames.length < FRAMES_MAX) {
-                final CallFrame[] more = Arrays.copyOf(frames, frames.length + 1);
-                final CallFrame frame = new CallFrame(identity.recordLenMax());
-                frame.enter();
-                more[frames.length] = frame;
-                frames = more;
-                return frame;
-            }
+            final CallFrame[] more = Arrays.copyOf(frames, frames.length + 1);
+            final CallFrame frame = new CallFrame(identity.recordLenMax());
+            frame.enter();
+            more[frames.length] = frame;
+            frames = more;
+            return frame;
         }
-        final CallFrame any = frames[(int) (Thread.currentThread().threadId() % FRAMES_MAX)];
-        return any.enter() ? any : null;
     }
 
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {

@@ -227,4 +227,17 @@ class ThreadsTest {
             }
         }
     }
+
+    @Test
+    void shouldAppendByItsDeadlineHoweverManyCallsAreUnderWay() throws Exception {
+        try (TestRing ring = TestRing.inMemory(1 << 20); SharedWriter writer = ring.shared()) {
+            final List<CallFrame> underWay = new ArrayList<>();
+            for (int i = 0; i < 1100; i++) {
+                underWay.add(writer.take());
+            }
+            assertEquals(Result.OK, append(writer, 0, 1, null));
+            underWay.forEach(CallFrame::leave);
+            assertEquals(Result.OK, append(writer, 0, 2, null));
+        }
+    }
 }
