@@ -14,6 +14,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: slog URI, such as mem:/path/to/ring")
+		os.Exit(2)
+	}
 	uri := os.Args[1]
 	err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 16 << 20, StreamName: "desk7/events"})
 	if err != nil && !errors.Is(err, farlog.ErrExists) {
@@ -36,5 +40,5 @@ func main() {
 	logger := slog.New(handler).With("desk", 7)
 	logger.Info("new order", "ClOrdID", "ord-1", "quantity", 100, "price", 17.25)
 	logger.Warn("rejected", "ClOrdID", "ord-2", "reason", "no such instrument")
-	fmt.Printf("logged 2 events level=%s\n", farlog.LevelPersistent)
+	fmt.Printf("logged 2 events in a region of level=%s\n", writer.Contract().Level)
 }
