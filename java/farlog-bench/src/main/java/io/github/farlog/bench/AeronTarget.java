@@ -34,7 +34,7 @@ final class AeronTarget implements Target {
     AeronTarget(final String name, final Path folder, final boolean isDurable) throws InterruptedException {
         this.name = name;
         this.isDurable = isDurable;
-        final String aeronDir = "/dev/shm/farlog-bench-aeron-" + ProcessHandle.current().pid();
+        final String aeronDir = FarlogTarget.ringFile("aeron").toString();
         final int syncLevel = isDurable ? 2 : 0;
         driver = ArchivingMediaDriver.launch(
             new MediaDriver.Context().aeronDirectoryName(aeronDir).threadingMode(ThreadingMode.SHARED).dirDeleteOnStart(true)

@@ -1,6 +1,7 @@
 package io.github.farlog.bench;
 
 import java.io.IOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -115,11 +116,18 @@ public final class Bench {
             : List.of("-XX:+UseG1GC", "-Xms512m", "-Xmx512m", "-Xmn64m"));
         command.addAll(List.of(Fork.class.getName(), bare, files.toString(), Double.toString(seconds)));
         final Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
+        final Thread undo = new Thread(() -> {
+            process.destroyForcibly().onExit().join();
+            removeRings(process.pid());
+        });
+        Runtime.getRuntime().addShutdownHook(undo);
         final List<Sample> found = new ArrayList<>();
         try (var lines = process.inputReader()) {
             lines.lines().map(Sample::parse).filter(sample -> sample != null).forEach(found::add);
         }
         final int exit = process.waitFor();
+        Runtime.getRuntime().removeShutdownHook(undo);
+        removeRings(process.pid());
         if (exit != 0 || found.isEmpty()) {
             throw new IllegalStateException(group + ": exit code " + exit + ", " + found.size() + " results; see " + log);
         }
@@ -135,6 +143,17 @@ public final class Bench {
         command.add("-cp");
         command.add(System.getProperty("java.class.path"));
         return command;
+    }
+
+    /** What a fork that was killed has left in memory. */
+    private static void removeRings(final long pid) {
+        try (DirectoryStream<Path> left = Files.newDirectoryStream(FarlogTarget.MEMORY, "farlog-bench-" + pid + "-*")) {
+            for (final Path path : left) {
+                remove(path);
+            }
+        } catch (final IOException e) {
+            System.err.println("bench-java: " + e);
+        }
     }
 
     static void remove(final Path tree) throws IOException {

@@ -19,6 +19,8 @@ import java.time.Duration;
 
 /** Our writer, and a drain that only releases. */
 final class FarlogTarget implements Target {
+    /** Where rings in memory lie. */
+    static final Path MEMORY = Path.of("/dev/shm");
     static final long RING_BYTES = 64L << 20;
     /** Records between two drains: a quarter of the ring. */
     private static final int DRAIN_EVERY = 48_000;
@@ -73,7 +75,7 @@ final class FarlogTarget implements Target {
     }
 
     static Path ringFile(final String name) {
-        return Path.of("/dev/shm", "farlog-bench-" + ProcessHandle.current().pid() + "-" + name);
+        return MEMORY.resolve("farlog-bench-" + ProcessHandle.current().pid() + "-" + name);
     }
 
     static String uriOf(final Path file) {
