@@ -97,8 +97,8 @@ class CountersTest {
                 appender.doAppend(event);
             }
             final long allocated = threads.getThreadAllocatedBytes(id) - before;
-            // The measurement itself takes some bytes; one byte an event would be twenty thousand.
-            assertTrue(allocated < 1000, () -> allocated + " bytes for " + MEASURED + " events");
+            // The measurement itself, and a compilation that ends meanwhile, take some bytes once; the smallest object for each event would be 16 times MEASURED.
+            assertTrue(allocated < MEASURED, () -> allocated + " bytes for " + MEASURED + " events");
         }
     }
 }
