@@ -23,6 +23,15 @@ static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t len)
 	return crc;
 }
 
+uint32_t crc32c_times_x(uint32_t power, int exponent)
+{
+	for (; exponent > 0; exponent--)
+		power = (power >> 1) ^ (power & 1 ? POLYNOMIAL : 0);
+	for (; exponent < 0; exponent++)
+		power = power & 0x80000000u ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
+	return power;
+}
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #include <wmmintrin.h>
@@ -39,20 +48,10 @@ static inline uint64_t load_word(const uint8_t *data)
 	return word;
 }
 
-/* power_of_x -- x^exponent modulo the polynomial, bit-reflected as a CRC is. */
-static uint32_t power_of_x(unsigned exponent)
-{
-	uint32_t power = 0x80000000u;
-
-	for (; exponent > 0; exponent--)
-		power = (power >> 1) ^ (power & 1 ? POLYNOMIAL : 0);
-	return power;
-}
-
 /* The instruction multiplies by x^32, and the product of two reflected words is one bit short of where it belongs: 33 are given already. */
 static uint64_t over_bytes(unsigned len)
 {
-	return power_of_x(8 * len - 33);
+	return crc32c_times_x(0x80000000u, (int)(8 * len) - 33);
 }
 
 __attribute__((target("pclmul"))) static inline __m128i moved(uint64_t crc, uint64_t over)
@@ -136,13 +135,8 @@ static void choose(void)
 /* Runs before main and before any other constructor of ours needs a CRC: the append path then has no "is it set up?". */
 __attribute__((constructor(101))) static void crc32c_init(void)
 {
-	for (uint32_t value = 0; value < 256; value++) {
-		uint32_t crc = value;
-
-		for (unsigned bit = 0; bit < 8; bit++)
-			crc = (crc >> 1) ^ (crc & 1 ? POLYNOMIAL : 0);
-		byte_table[value] = crc;
-	}
+	for (uint32_t value = 0; value < 256; value++)
+		byte_table[value] = crc32c_times_x(value, 8);
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 #endif

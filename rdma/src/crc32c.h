@@ -9,6 +9,10 @@
  * Chosen once by CPUID: SSE4.2 and PCLMULQDQ three lanes wide, arm64 CRC, or a table. */
 uint32_t crc32c_update(uint32_t seed, const void *data, size_t len);
 
+/* crc32c_times_x -- times x^exponent modulo the polynomial, bit-reflected as a CRC is; the exponent may be negative. 0x80000000 is one. For the
+ * constants of carry-less multiplication. */
+uint32_t crc32c_times_x(uint32_t power, int exponent);
+
 /* crc32c_update_table -- the portable one, the oracle of the tests. */
 uint32_t crc32c_update_table(uint32_t seed, const void *data, size_t len);
 

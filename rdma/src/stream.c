@@ -2,23 +2,11 @@
 #include "stream.h"
 
 #if defined(__x86_64__)
-#define POLYNOMIAL 0x82F63B78u
-
 struct stream_powers stream_powers;
-
-/* times_x -- times x^exponent modulo the polynomial, bit-reflected as a CRC is; the exponent may be negative. */
-static uint32_t times_x(uint32_t power, int exponent)
-{
-	for (; exponent > 0; exponent--)
-		power = (power >> 1) ^ (power & 1 ? POLYNOMIAL : 0);
-	for (; exponent < 0; exponent++)
-		power = power & 0x80000000u ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
-	return power;
-}
 
 static uint32_t power_of_x(int exponent)
 {
-	return times_x(0x80000000u, exponent);
+	return crc32c_times_x(0x80000000u, exponent);
 }
 
 static void set_pair(uint64_t pair[2], int bit_count)
@@ -40,14 +28,14 @@ __attribute__((constructor(101))) static void stream_init(void)
 	for (int i = 0; i < (int)STREAM_LINE_LEN; i++)
 		powers->back[i] = power_of_x(-8 * i - 33);
 	for (int i = 0; i < (int)STREAM_LEN_MAX; i++)
-		powers->bodies[i] = i == 0 ? power_of_x(-33) : times_x(powers->bodies[i - 1], 8);
+		powers->bodies[i] = i == 0 ? power_of_x(-33) : crc32c_times_x(powers->bodies[i - 1], 8);
 }
 
 bool stream_is_supported(void)
 {
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
 		__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2") &&
-		__builtin_cpu_supports("bmi2");
+		__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
 #else
 bool stream_is_supported(void)

@@ -1,6 +1,7 @@
 /* stream.h -- a record from where it lies to the region through 64-byte registers (x86-64 with AVX-512 and VPCLMULQDQ).
  *
- * Every byte is loaded once, and what was loaded is both streamed to the region and folded into the CRC. Nothing is stored on the
+ * Every byte is loaded once, and what was loaded is both streamed to the region and folded into the CRC: an application may change
+ * its bytes meanwhile, and a record whose CRC is of other bytes than it holds would hide all behind it. Nothing is stored on the
  * way: ordinary stores leave the core in order with the streaming ones, and a record's few dozen of them cost more than its CRC.
  *
  * The CRC: a line is a polynomial, and one line is moved over the next by a carry-less multiplication with a power of x modulo the
@@ -36,6 +37,13 @@ extern struct stream_powers stream_powers;
 /* stream_is_supported -- by this processor and system. */
 bool stream_is_supported(void);
 
+/* stream_once -- what was loaded, kept in a register. Without it the compiler may load the same bytes again for the second use, and does. */
+STREAM_INLINE __m512i stream_once(__m512i loaded)
+{
+	__asm__("" : "+v"(loaded));
+	return loaded;
+}
+
 /* stream_mask -- a bit for each of a line's bytes before the first `len`, which is at most 255. */
 STREAM_INLINE __mmask64 stream_mask(uint64_t len)
 {
@@ -54,7 +62,7 @@ STREAM_INLINE __m512i stream_seam(const struct gather *gather, uint64_t pos)
 	__m512i line = _mm512_maskz_loadu_epi8(first, gather->piece[0].start + pos);
 
 	/* Not where nothing is wanted: a masked load of an unmapped page is right, but takes as long as a fault. */
-	return both == first ? line : _mm512_or_si512(line, _mm512_maskz_loadu_epi8(both & ~first, second));
+	return stream_once(both == first ? line : _mm512_or_si512(line, _mm512_maskz_loadu_epi8(both & ~first, second)));
 }
 
 /* stream_first -- the first 8 bytes of the pieces, zeros behind them. */
@@ -126,18 +134,19 @@ STREAM_INLINE void stream_record(uint8_t *dst, const struct gather *gather)
 	uint64_t off = STREAM_LINE_LEN;
 	uint32_t crc;
 
+	__asm__("" : "+r"(first_word)); /* as stream_once */
 	for (; __builtin_expect(off < GATHER_HEAD_LEN + gather->piece[0].len, 0); off += STREAM_LINE_LEN) {
 		line = stream_seam(gather, off - GATHER_HEAD_LEN);
 		sum = stream_fold(sum, powers, line);
 		_mm512_stream_si512((void *)(dst + off), off == last ? _mm512_or_si512(line, tail) : line);
 	}
 	for (; off + STREAM_LINE_LEN <= body_end; off += STREAM_LINE_LEN) {
-		line = _mm512_loadu_si512(second + off);
+		line = stream_once(_mm512_loadu_si512(second + off));
 		sum = stream_fold(sum, powers, line);
 		_mm512_stream_si512((void *)(dst + off), line);
 	}
 	if (off < body_end) {
-		line = _mm512_maskz_loadu_epi8(stream_mask(body_end - off), second + off);
+		line = stream_once(_mm512_maskz_loadu_epi8(stream_mask(body_end - off), second + off));
 		sum = stream_fold(sum, powers, line);
 		_mm512_stream_si512((void *)(dst + off), off == last ? _mm512_or_si512(line, tail) : line);
 		off += STREAM_LINE_LEN;
