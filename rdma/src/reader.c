@@ -433,13 +433,15 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 {
 	static const struct farlog_reader_config defaults;
 	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
+	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
+		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token};
 	struct farlog_reader *reader = calloc(1, sizeof(*reader));
 	int result;
 
 	*opened = NULL;
 	if (reader == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
-	result = region_open(uri, config->is_drain ? REGION_WRITE : REGION_READ, 0, &reader->region, error);
+	result = region_open(uri, &ask, &reader->region, error);
 	if (result == FARLOG_OK)
 		result = open_steps(reader, uri, config, error);
 	if (result != FARLOG_OK) {

@@ -13,8 +13,7 @@ static int unknown_scheme(const char *text, const struct uri *uri, struct farlog
 	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path", text, uri->scheme);
 }
 
-int region_open(const char *text, enum region_access access, uint64_t size_bytes, struct region **region,
-	struct farlog_error *error)
+int region_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
 {
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
@@ -22,10 +21,10 @@ int region_open(const char *text, enum region_access access, uint64_t size_bytes
 	if (result != FARLOG_OK)
 		return result;
 	if (strcmp(uri.scheme, "mem") == 0)
-		return region_mem_open(text, &uri, access, size_bytes, region, error);
+		return region_mem_open(text, &uri, ask, region, error);
 #ifdef FARLOG_FAULT
 	if (strcmp(uri.scheme, "fault") == 0)
-		return region_fault_open(text, &uri, access, size_bytes, region, error);
+		return region_fault_open(text, &uri, ask, region, error);
 #endif
 	return unknown_scheme(text, &uri, error);
 }

@@ -30,6 +30,7 @@ enum region_role {
 	REGION_ROLE_WRITER = 0,
 	REGION_ROLE_DRAIN = 1,
 	REGION_ROLE_FORMAT = 2,
+	REGION_ROLE_READER = 3, /* has no lock */
 };
 
 struct region_ops {
@@ -73,9 +74,17 @@ enum region_access {
 	REGION_CREATE = 2, /* and make the file when it is missing, size_bytes long */
 };
 
-/* region_open -- open by URI. size_bytes: only for REGION_CREATE. The errors' texts name the URI. */
-int region_open(const char *uri, enum region_access access, uint64_t size_bytes, struct region **region,
-	struct farlog_error *error);
+/* Who asks for a region, and what for. A far region lets in only whom a grant names. */
+struct region_ask {
+	enum region_access access;
+	enum region_role role;
+	uint64_t size_bytes;  /* only for REGION_CREATE */
+	const uint8_t *token; /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
+	uint32_t epoch;       /* of the grant; 0 = none */
+};
+
+/* region_open -- open by URI. The errors' texts name the URI. */
+int region_open(const char *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error);
 
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);

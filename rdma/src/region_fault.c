@@ -322,16 +322,16 @@ static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_byt
 	return memory;
 }
 
-int region_fault_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
-	struct region **region, struct farlog_error *error)
+int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
 {
 	struct region_fault *fault = calloc(1, sizeof(*fault));
 	struct fault_memory *memory;
 
 	pthread_mutex_lock(&mutex);
 	memory = find(uri->path);
-	if (memory == NULL && access == REGION_CREATE && size_bytes > 0 && size_bytes % 4096 == 0)
-		memory = make_memory(uri, size_bytes);
+	if (memory == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % 4096 == 0)
+		memory = make_memory(uri, ask->size_bytes);
 	pthread_mutex_unlock(&mutex);
 	if (memory == NULL || fault == NULL) {
 		free(fault);

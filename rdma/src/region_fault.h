@@ -10,8 +10,8 @@
 
 #ifdef FARLOG_FAULT
 
-int region_fault_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
-	struct region **region, struct farlog_error *error);
+int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error);
 
 /* fault_reseed -- seed of the choices of the named memory; creates nothing. fault_drop forgets the memory. */
 FARLOG_API void farlog_fault_reseed(const char *name, uint64_t seed);

@@ -366,8 +366,8 @@ static int start_helper(const char *text, struct region_mem *mem, struct farlog_
 	return FARLOG_OK;
 }
 
-int region_mem_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
-	struct region **region, struct farlog_error *error)
+int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
 {
 	struct region_mem *mem = calloc(1, sizeof(*mem));
 	struct farlog_contract *contract;
@@ -380,11 +380,11 @@ int region_mem_open(const char *text, const struct uri *uri, enum region_access 
 	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for MAP_SYNC. */
 	result = region_mem_probe(text, uri, contract, error);
 	if (result == FARLOG_OK)
-		result = open_file(text, uri, access, size_bytes, &mem->fd, error);
+		result = open_file(text, uri, ask->access, ask->size_bytes, &mem->fd, error);
 	if (result == FARLOG_OK)
 		result = region_mem_probe(text, uri, contract, error);
 	if (result == FARLOG_OK)
-		result = map_region(text, mem, access, error);
+		result = map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK) {
 		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
 
@@ -394,7 +394,7 @@ int region_mem_open(const char *text, const struct uri *uri, enum region_access 
 			mem->region.streamed = mem->map;
 		mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
 		mem->region.is_seal_durable = !is_msync;
-		if (is_msync && access != REGION_READ)
+		if (is_msync && ask->access != REGION_READ)
 			result = start_helper(text, mem, error);
 	}
 	if (result != FARLOG_OK) {

@@ -9,7 +9,7 @@
 int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error);
 
-int region_mem_open(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes,
-	struct region **region, struct farlog_error *error);
+int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error);
 
 #endif

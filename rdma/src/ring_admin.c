@@ -150,6 +150,7 @@ int farlog_ring_format(const char *uri, const struct farlog_ring_config *asked, 
 {
 	static const struct farlog_ring_config defaults;
 	const struct farlog_ring_config *config = asked != NULL ? asked : &defaults;
+	struct region_ask ask = {.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = config->size_bytes};
 	struct farlog_contract contract;
 	struct region *region;
 	int result = FARLOG_OK;
@@ -160,7 +161,7 @@ int farlog_ring_format(const char *uri, const struct farlog_ring_config *asked, 
 	else if (farlog_region_probe(uri, &contract, error) == FARLOG_OK && contract.size_bytes == 0)
 		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", uri);
 	if (result == FARLOG_OK)
-		result = region_open(uri, REGION_CREATE, config->size_bytes, &region, error);
+		result = region_open(uri, &ask, &region, error);
 	if (result != FARLOG_OK)
 		return result;
 	result = format_region(region, uri, config, error);
@@ -191,8 +192,9 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 
 int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
 	struct region *region;
-	int result = region_open(uri, REGION_WRITE, 0, &region, error);
+	int result = region_open(uri, &ask, &region, error);
 
 	if (result != FARLOG_OK)
 		return result;
@@ -266,10 +268,11 @@ static bool measure_living(const struct superblock *superblock, struct farlog_ri
 
 int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error)
 {
+	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
 	struct head_slot head;
 	struct region *region;
-	int result = region_open(uri, REGION_READ, 0, &region, error);
+	int result = region_open(uri, &ask, &region, error);
 
 	memset(status, 0, sizeof(*status));
 	if (result != FARLOG_OK)

@@ -130,6 +130,7 @@ FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *cont
 
 #define FARLOG_STREAM_NAME_LEN 64
 #define FARLOG_WRITER_ID_LEN 128
+#define FARLOG_TOKEN_LEN 16
 
 struct farlog_ring_config {
 	uint64_t size_bytes;       /* of the region; multiple of 4096; 0 = the device's or file's own size */
@@ -210,6 +211,7 @@ struct farlog_writer_config {
 	const char *writer_name;  /* goes into the writer's identity; NULL = the program's name */
 	const char *counters_dir; /* NULL = /dev/shm/farlog; "" = counters private to this process */
 	const uint8_t *ring_uuid; /* 16 bytes: refuse any other ring (NOT_A_RING); NULL = take what is there */
+	const uint8_t *grant_token; /* FARLOG_TOKEN_LEN bytes, for far regions: what lets this writer in; NULL = none */
 };
 
 /* What an acknowledgement says. */
@@ -354,7 +356,8 @@ struct farlog_reader_config {
 	uint32_t start;           /* enum farlog_reader_start */
 	uint32_t is_drain;        /* 1: take the ring's drain lock (HELD if taken); only then farlog_reader_release */
 	uint64_t lsn;             /* for FARLOG_START_LSN */
-	const uint8_t *ring_uuid; /* as in the writer's configuration */
+	const uint8_t *ring_uuid;   /* as in the writer's configuration */
+	const uint8_t *grant_token; /* as in the writer's configuration */
 };
 
 struct farlog_batch {

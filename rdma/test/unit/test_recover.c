@@ -14,7 +14,7 @@ static void flush_span(uint64_t lsn, uint64_t len)
 {
 	struct region *region;
 
-	assert_int_equal(region_open(FAULT_URI, REGION_WRITE, 0, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	assert_int_equal(region->ops->flush(region, LAYOUT_DATA_OFF + lsn % CAPACITY, len), FARLOG_OK);
 	region->ops->close(region);
 }
@@ -26,7 +26,7 @@ static void lose_unflushed(uint64_t from_lsn, uint64_t len)
 	struct region *region;
 
 	farlog_fault_crash(FAULT_NAME);
-	assert_int_equal(region_open(FAULT_URI, REGION_WRITE, 0, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	region->ops->write(region, LAYOUT_DATA_OFF + from_lsn % CAPACITY, zeros, len);
 	assert_int_equal(region->ops->flush(region, 0, SIZE), FARLOG_OK);
 	region->ops->close(region);
@@ -317,7 +317,7 @@ static void rewind__credit_older_than_the_head(void **state)
 	writer = unit_open(FAULT_URI);
 	while (unit_append(writer, 900, 1, &position) == FARLOG_OK)
 		;
-	assert_int_equal(region_open(FAULT_URI, REGION_WRITE, 0, &region, NULL), FARLOG_OK);
+	assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
 	region->ops->store_word(region, LAYOUT_CREDIT_OFF, 0);
 	region->ops->close(region);
 	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OVERRUN);

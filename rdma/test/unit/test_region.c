@@ -91,7 +91,7 @@ static void region__size_that_is_no_multiple(void **state)
 	(void)state;
 	assert_int_equal(ftruncate(fd, 5000), 0);
 	close(fd);
-	assert_int_equal(region_open(uri, REGION_WRITE, 0, &region, &error), FARLOG_INVALID);
+	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "5000"));
 }
 
@@ -100,7 +100,7 @@ static struct region *open_fresh(const char *uri)
 	struct region *region;
 	struct farlog_error error = {0};
 
-	if (region_open(uri, REGION_CREATE, SIZE, &region, &error) != FARLOG_OK)
+	if (region_open(uri, &(struct region_ask){.access = REGION_CREATE, .size_bytes = SIZE}, &region, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
 	return region;
 }
@@ -112,7 +112,7 @@ static void check_writes(const char *uri)
 	struct region *other;
 	uint8_t seen[4096];
 
-	assert_int_equal(region_open(uri, REGION_READ, 0, &other, NULL), FARLOG_OK);
+	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_READ}, &other, NULL), FARLOG_OK);
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t len = 64 * (1 + unit_below(64));
 		uint64_t off = 64 * unit_below((SIZE - len) / 64);

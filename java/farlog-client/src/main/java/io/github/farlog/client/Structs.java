@@ -33,7 +33,8 @@ final class Structs {
         i64("lag_bytes"), i64("lag_records"), i64("oldest_ts_ns"), i64("newest_ts_ns"), bytes("stream_name", 64),
         bytes("writer_id", 128), CONTRACT.withName("contract"));
     static final StructLayout WRITER_CONFIG = struct("farlog_writer_config", i32("level"), i32("policy"), i32("wait"), i32("epoch"),
-        i64("deadline_ns"), i32("warn_percent"), i32("alarm_percent"), i64("writer_name"), i64("counters_dir"), i64("ring_uuid"));
+        i64("deadline_ns"), i32("warn_percent"), i32("alarm_percent"), i64("writer_name"), i64("counters_dir"), i64("ring_uuid"),
+        i64("grant_token"));
     static final StructLayout POSITION = struct("farlog_position", i64("lsn"), i64("seq"), i32("epoch"), i8("level"), i8("copies"),
         i16("reserved"), i64("end_lsn"));
     static final StructLayout ENTRY = struct("farlog_entry", i64("data"), i32("len"), i16("class_id"), i16("key_len"), i64("key"));
@@ -42,7 +43,7 @@ final class Structs {
     static final StructLayout CURSORS = struct("farlog_cursors", i64("head_lsn"), i64("durable_lsn"), i64("appended_lsn"),
         i64("capacity_bytes"), i64("next_seq"), i32("epoch"), i32("pressure"));
     static final StructLayout READER_CONFIG =
-        struct("farlog_reader_config", i32("start"), i32("is_drain"), i64("lsn"), i64("ring_uuid"));
+        struct("farlog_reader_config", i32("start"), i32("is_drain"), i64("lsn"), i64("ring_uuid"), i64("grant_token"));
     static final StructLayout BATCH = struct("farlog_batch", i64("first_lsn"), i64("next_lsn"), i64("next_seq"), i64("record_count"),
         i32("last_epoch"), i32("is_rewound"), i64("len"), i64("last_ts_ns"));
     static final int HISTOGRAM_BUCKET_COUNT = 1408;
