@@ -16,8 +16,6 @@
 #define HINT_INTERVAL_NS 100000u
 #define HEADER_LEN LAYOUT_DATA_OFF
 #define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
-#define SETTLE_STEP_LEN (32u << 10)
-#define SETTLE_PARTS_MIN 16u
 
 static int check_level(const struct farlog_writer *writer, const char *uri, uint32_t level, struct farlog_error *error)
 {
@@ -63,49 +61,17 @@ static int settle_media(struct farlog_writer *writer, const char *uri, struct fa
 	return error_set(error, FARLOG_IO, errno, "flush header of ring \"%s\"", uri);
 }
 
-static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, uint64_t to_lsn, struct farlog_error *error)
+static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
 {
-	struct region *region = writer->region;
-	uint64_t capacity = writer->identity.capacity;
-	uint64_t off = from_lsn % capacity;
-	uint64_t len = to_lsn - from_lsn;
-	uint64_t before_end = len < capacity - off ? len : capacity - off;
+	struct region_span spans[2];
+	unsigned span_count = from_lsn == writer->ring.appended_lsn
+		? 0
+		: writer_spans(writer, from_lsn, writer->ring.appended_lsn, spans);
 
-	if (len == 0 || MUTANT(RECOVERY_NO_FLUSH))
-		return FARLOG_OK;
-	if (region->ops->flush(region, LAYOUT_DATA_OFF + off, before_end) == FARLOG_OK &&
-		(before_end == len || region->ops->flush(region, LAYOUT_DATA_OFF, len - before_end) == FARLOG_OK))
-		return FARLOG_OK;
-	return error_set(error, FARLOG_IO, errno, "flush undrained records of ring \"%s\"", uri);
-}
-
-/* settle_step -- how much is walked between two flushes. By instructions little at a time, while it is in the cache and the processor checks what
- * follows; a disk's flush takes as long for little as for much. */
-static uint64_t settle_step(const struct farlog_writer *writer)
-{
-	uint64_t part = writer->identity.capacity / SETTLE_PARTS_MIN;
-
-	if (writer->region->contract.flush_method == FARLOG_FLUSH_MSYNC)
-		return UINT64_MAX;
-	return part < SETTLE_STEP_LEN ? part : SETTLE_STEP_LEN;
-}
-
-/* find_tail -- walk the records, and make durable what was found, before anything is built upon it. */
-static int find_tail(struct farlog_writer *writer, const char *uri, const struct head_slot *head, struct recover_scan *scan,
-	struct farlog_error *error)
-{
-	uint64_t step = settle_step(writer);
-	int result = FARLOG_OK;
-	bool is_more = true;
-
-	recover_begin(&writer->superblock, head, scan);
-	while (is_more && result == FARLOG_OK) {
-		uint64_t from_lsn = scan->tail.lsn;
-
-		is_more = recover_walk(writer->region, &writer->superblock, head->head_lsn, step, scan);
-		result = settle_records(writer, uri, from_lsn, scan->tail.lsn, error);
-	}
-	return result;
+	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
+		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
+			return error_set(error, FARLOG_IO, errno, "flush undrained records of ring \"%s\"", uri);
+	return FARLOG_OK;
 }
 
 static void start_ring(struct farlog_writer *writer, const struct farlog_writer_config *config,
@@ -149,15 +115,14 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
 			"damaged; run: farlog dump '%s'",
 			uri, head.last_epoch, writer->superblock.writer_epoch, uri);
-	result = find_tail(writer, uri, &head, &scan, error);
-	if (result != FARLOG_OK)
-		return result;
+	recover_scan(writer->region, &writer->superblock, &head, &scan);
 	if (scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
 			"bytes; run: farlog dump '%s'",
 			uri, scan.tail.lsn, durable_hint_lsn, uri);
 	start_ring(writer, config, &scan, head.head_lsn);
+	result = settle_records(writer, uri, head.head_lsn, error);
 	writer->recovery = (struct farlog_recovery){
 		.prev_epoch = writer->superblock.writer_epoch,
 		.head_lsn = head.head_lsn,
@@ -168,7 +133,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 		.scanned_bytes = scan.tail.lsn - head.head_lsn,
 		.duration_ns = clock_monotonic_ns() - start_ns,
 	};
-	return FARLOG_OK;
+	return result;
 }
 
 static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t granted, struct farlog_error *error)
