@@ -17,6 +17,65 @@ static int parse_number(const char *text, const char *name, const char *value, u
 	return FARLOG_OK;
 }
 
+static int copy_text(const char *text, const char *name, const char *start, size_t len, char *dst, size_t room,
+	struct farlog_error *error)
+{
+	if (len >= room)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s of %zu characters; expected at most %zu", text, name, len, room - 1);
+	memcpy(dst, start, len);
+	dst[len] = '\0';
+	return FARLOG_OK;
+}
+
+static int no_address(const char *text, const struct uri *uri, struct farlog_error *error)
+{
+	bool is_ofi = strcmp(uri->scheme, "ofi") == 0;
+
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": expected %s://host:port/ring, for example %s://10.0.0.7:7471/desk7.orders", text,
+		is_ofi ? "ofi:provider" : uri->scheme, is_ofi ? "ofi:tcp" : uri->scheme);
+}
+
+static int parse_port(const char *text, struct uri *uri, const char *start, size_t len, struct farlog_error *error)
+{
+	int result = copy_text(text, "port", start, len, uri->port, sizeof(uri->port), error);
+	char *end;
+
+	if (result != FARLOG_OK)
+		return result;
+	if (strtoul(uri->port, &end, 10) > 65535 || *uri->port < '0' || *uri->port > '9' || *end != '\0')
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": port \"%s\" is not a number from 0 to 65535", text, uri->port);
+	return FARLOG_OK;
+}
+
+/* parse_address -- "[provider]://host:port[/ring]". */
+static int parse_address(const char *text, struct uri *uri, struct farlog_error *error)
+{
+	const char *slashes = strstr(uri->path, "//");
+	bool is_ofi = strcmp(uri->scheme, "ofi") == 0;
+	size_t prefix_len = slashes != NULL ? (size_t)(slashes - uri->path) : 0;
+	const char *host = slashes != NULL ? slashes + 2 : "";
+	const char *host_end = *host == '[' ? strchr(host, ']') : host + strcspn(host, ":/");
+	const char *port = host_end == NULL ? "" : *host == '[' ? host_end + 1 : host_end;
+	size_t port_len = *port == ':' ? strcspn(port + 1, "/") : 0;
+	const char *ring = port + 1 + port_len;
+	int result = FARLOG_OK;
+
+	if (slashes == NULL || host_end == NULL || host_end == host || port_len == 0)
+		return no_address(text, uri, error);
+	if (is_ofi ? prefix_len < 2 || uri->path[prefix_len - 1] != ':' : prefix_len != 0)
+		return no_address(text, uri, error);
+	if (is_ofi)
+		result = copy_text(text, "provider", uri->path, prefix_len - 1, uri->provider, sizeof(uri->provider), error);
+	host += *host == '[';
+	if (result == FARLOG_OK)
+		result = copy_text(text, "host", host, (size_t)(host_end - host), uri->host, sizeof(uri->host), error);
+	if (result == FARLOG_OK)
+		result = parse_port(text, uri, port + 1, port_len, error);
+	if (result == FARLOG_OK && *ring == '/')
+		result = copy_text(text, "ring name", ring + 1, strlen(ring + 1), uri->ring, sizeof(uri->ring), error);
+	return result;
+}
+
 static int parse_option(const char *text, char *option, struct uri *uri, struct farlog_error *error)
 {
 	char *value = strchr(option, '=');
@@ -31,11 +90,22 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->flush, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "wait") == 0) {
+		if (strcmp(value, "spin") != 0 && strcmp(value, "block") != 0)
+			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": wait=\"%s\"; expected spin or block", text, value);
+		strcpy(uri->wait, value);
+		return FARLOG_OK;
+	}
 	if (strcmp(option, "seed") == 0)
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush or wait", text, option);
+}
+
+bool uri_is_far(const struct uri *uri)
+{
+	return strcmp(uri->scheme, "verbs") == 0 || strcmp(uri->scheme, "ofi") == 0;
 }
 
 int uri_parse(const char *text, struct uri *uri, struct farlog_error *error)
@@ -59,6 +129,12 @@ int uri_parse(const char *text, struct uri *uri, struct farlog_error *error)
 	strcpy(uri->path, rest);
 	if (uri->path[0] == '\0')
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" has no path after \"%s:\"", text, uri->scheme);
+	if (uri_is_far(uri)) {
+		int result = parse_address(text, uri, error);
+
+		if (result != FARLOG_OK)
+			return result;
+	}
 	if (option == NULL)
 		return FARLOG_OK;
 	for (option = strtok_r(option, "&", &state); option != NULL; option = strtok_r(NULL, "&", &state)) {

@@ -1,4 +1,4 @@
-/* uri.h -- taking "scheme:path?name=value&..." apart. */
+/* uri.h -- taking "scheme:path?name=value&..." apart; of a far region also "//host:port/ring" and the provider. */
 #ifndef FARLOG_URI_H
 #define FARLOG_URI_H
 
@@ -9,12 +9,20 @@
 struct uri {
 	char scheme[16];
 	char path[URI_PATH_LEN_MAX];
+	char provider[16];     /* of ofi:, "" otherwise */
+	char host[256];        /* of a far region; an IPv6 address without its brackets */
+	char port[8];
+	char ring[FARLOG_STREAM_NAME_LEN]; /* "" = not given, as in a target's own URI */
 	char flush[16];        /* of ?flush=, "" = not given */
+	char wait[8];          /* of ?wait=, "spin", "block" or "" */
 	uint64_t seed;         /* of ?seed=, for fault: */
 	uint64_t size_bytes;   /* of ?size=, for fault: */
 };
 
 /* uri_parse -- 0 or FARLOG_INVALID with a text that names the URI and what was expected. */
 int uri_parse(const char *text, struct uri *uri, struct farlog_error *error);
+
+/* uri_is_far -- verbs: or ofi:. */
+bool uri_is_far(const struct uri *uri);
 
 #endif

@@ -23,7 +23,10 @@ static void uri__accepted(void **state)
 static void uri__refused_with_its_name(void **state)
 {
 	static const char *const refused[] = {"", "mem", "mem:", ":/x", "/dev/shm/a", "mem:?flush=clwb", "mem:/x?flush", "mem:/x?colour=red",
-		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x"};
+		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x",
+		"mem:/x?wait=sleep", "verbs:/dev/x", "verbs://host/ring", "verbs://:7471/ring", "verbs://host:/ring", "verbs://host:66000/ring",
+		"verbs://host:7x/ring", "verbs:tcp://host:1/ring", "ofi://host:1/ring", "ofi:://host:1/ring", "ofi:tcp:/host:1/ring",
+		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r"};
 	struct farlog_error error;
 	struct uri uri;
 
@@ -35,6 +38,28 @@ static void uri__refused_with_its_name(void **state)
 		assert_non_null(strstr(error.text, refused[i]));
 		assert_null(strchr(error.text, '\n'));
 	}
+}
+
+static void uri__far_addresses(void **state)
+{
+	struct uri uri;
+
+	(void)state;
+	assert_int_equal(uri_parse("verbs://10.0.0.7:7471/desk7/orders?flush=rdma-read", &uri, NULL), FARLOG_OK);
+	assert_string_equal(uri.host, "10.0.0.7");
+	assert_string_equal(uri.port, "7471");
+	assert_string_equal(uri.ring, "desk7/orders");
+	assert_string_equal(uri.provider, "");
+	assert_string_equal(uri.flush, "rdma-read");
+	assert_int_equal(uri_parse("ofi:tcp://[::1]:0?wait=spin", &uri, NULL), FARLOG_OK);
+	assert_string_equal(uri.provider, "tcp");
+	assert_string_equal(uri.host, "::1");
+	assert_string_equal(uri.port, "0");
+	assert_string_equal(uri.ring, "");
+	assert_string_equal(uri.wait, "spin");
+	assert_true(uri_is_far(&uri));
+	assert_int_equal(uri_parse("mem:/x", &uri, NULL), FARLOG_OK);
+	assert_false(uri_is_far(&uri));
 }
 
 static void uri__longer_than_its_room(void **state)
@@ -62,6 +87,7 @@ static void uri__unknown_scheme(void **state)
 static const struct CMUnitTest uri_tests[] = {
 	cmocka_unit_test(uri__accepted),
 	cmocka_unit_test(uri__refused_with_its_name),
+	cmocka_unit_test(uri__far_addresses),
 	cmocka_unit_test(uri__longer_than_its_room),
 	cmocka_unit_test(uri__unknown_scheme),
 };
