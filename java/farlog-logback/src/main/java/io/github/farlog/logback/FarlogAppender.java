@@ -1,8 +1,6 @@
 package io.github.farlog.logback;
 
-import ch.qos.logback.classic.LoggerContext;
 import ch.qos.logback.classic.spi.ILoggingEvent;
-import ch.qos.logback.classic.spi.LoggingEvent;
 import ch.qos.logback.core.Appender;
 import ch.qos.logback.core.AppenderBase;
 import ch.qos.logback.core.UnsynchronizedAppenderBase;
@@ -17,15 +15,10 @@ import io.github.farlog.client.Level;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.WriterOptions;
 import java.time.Duration;
-import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicInteger;
-import org.slf4j.event.KeyValuePair;
 
 /**
  * Appends every event to a farlog ring, synchronously: when the logging call returns, the event is there at the appender's level.
@@ -40,10 +33,6 @@ import org.slf4j.event.KeyValuePair;
  */
 public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent> implements AppenderAttachable<ILoggingEvent> {
     private static final byte[] NOTHING = {};
-    private static final String GAP_LOGGER = "io.github.farlog.gap";
-    /** Who listens to our status may log; what it logs then is not for us. Counted, so that nobody asks while nothing is told. */
-    private static final AtomicInteger REPORTS = new AtomicInteger();
-    private static final Set<Thread> REPORTING = ConcurrentHashMap.newKeySet();
 
     private final long bornMillis = System.currentTimeMillis();
     private final AppenderAttachableImpl<ILoggingEvent> fallbacks = new AppenderAttachableImpl<>();
@@ -66,6 +55,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private long deadlineNanos;
     private int gapClass;
     private Classifier classifier;
+    private KeySource keySource;
     private Target.GapRecord gapRecord;
 
     /** Null before start and after the ring was let go. */
@@ -234,7 +224,6 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         waitNanos = policy.patience().toNanos();
         deadlineNanos = AppenderPolicy.parseDuration("deadline", deadlineText).toNanos();
         gapClass = Classifier.parse("gapClass", gapClassText);
-        gapRecord = this::encodeGap;
         if (uri == null || uri.isEmpty()) {
             throw new IllegalArgumentException("uri is missing: expected one as in mem:/dev/shm/orders.ring");
         }
@@ -244,6 +233,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         if (!encoder.isStarted()) {
             throw new IllegalArgumentException("encoder is not started: see its own status");
         }
+        keySource = new KeySource(keyMdc, keyPair);
+        gapRecord = new GapEvent(getContext(), encoder);
         final boolean isFailover = policy.kind() == AppenderPolicy.Kind.FAILOVER;
         if (isFailover != fallbacks.iteratorForAppenders().hasNext()) {
             throw new IllegalArgumentException(isFailover ? "policy failover: expected an appender-ref to what shall take the events"
@@ -389,7 +380,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
      */
     @Override
     public void doAppend(final ILoggingEvent event) {
-        if (REPORTS.get() > 0 && REPORTING.contains(Thread.currentThread())) {
+        if (Reports.isReporting()) {
             return;
         }
         if (getFilterChainDecision(event) != FilterReply.DENY) {
@@ -428,26 +419,11 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final long patience = (kind & Classifier.DROPPABLE) == 0 ? waitNanos : 0;
         final Scratch scratch = Scratch.take();
         try {
-            scratch.setKey(keyOf(event));
+            scratch.setKey(keySource.of(event));
             return current.append(bytes, kind & Classifier.CLASS_MAX, scratch, gapRecord, gapClass, patience, deadlineNanos);
         } finally {
             scratch.giveBack();
         }
-    }
-
-    private CharSequence keyOf(final ILoggingEvent event) {
-        final String fromMdc = keyMdc == null ? null : event.getMDCPropertyMap().get(keyMdc);
-        if (fromMdc != null || keyPair == null) {
-            return fromMdc;
-        }
-        final List<KeyValuePair> pairs = event.getKeyValuePairs();
-        for (int i = 0; pairs != null && i < pairs.size(); i++) {
-            if (keyPair.equals(pairs.get(i).key)) {
-                final Object value = pairs.get(i).value;
-                return value instanceof final CharSequence text ? text : String.valueOf(value);
-            }
-        }
-        return null;
     }
 
     /** The appender is not running: never started, stopped, or its new configuration is wrong. */
@@ -517,46 +493,14 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
                 && (frame.getDeclaringClass() == AppenderBase.class || frame.getDeclaringClass() == UnsynchronizedAppenderBase.class)));
     }
 
-    /** The record that tells of dropped events: by the application's own encoder, so that who reads the ring can read it too. */
-    private byte[] encodeGap(final long dropped, final long unknown, final long fromMillis, final long toMillis, final Result cause) {
-        final LoggingEvent event = new LoggingEvent();
-        event.setLoggerName(GAP_LOGGER);
-        event.setThreadName(Thread.currentThread().getName());
-        event.setLevel(ch.qos.logback.classic.Level.WARN);
-        event.setMessage("farlog.gap dropped={} unknown={} from={} to={} cause={}");
-        event.setArgumentArray(
-            new Object[] {dropped, unknown, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis), cause.name()});
-        event.setTimeStamp(System.currentTimeMillis());
-        event.setMDCPropertyMap(java.util.Map.of());
-        if (getContext() instanceof final LoggerContext loggers) {
-            event.setLoggerContext(loggers);
-            event.setLoggerContextRemoteView(loggers.getLoggerContextRemoteView());
-        }
-        final byte[] bytes = encoder.encode(event);
-        return bytes == null ? NOTHING : bytes;
-    }
-
     // ---------------------------------------------------------------- status
 
     private void report(final String text, final Throwable cause) {
-        reporting(() -> addError(text, cause));
+        Reports.whileReporting(() -> addError(text, cause));
     }
 
     private void addInfoGuarded(final String text) {
-        reporting(() -> addInfo(text));
-    }
-
-    private static void reporting(final Runnable report) {
-        if (!REPORTING.add(Thread.currentThread())) {
-            return;
-        }
-        REPORTS.incrementAndGet();
-        try {
-            report.run();
-        } finally {
-            REPORTS.decrementAndGet();
-            REPORTING.remove(Thread.currentThread());
-        }
+        Reports.whileReporting(() -> addInfo(text));
     }
 
     // ---------------------------------------------------------------- appenders inside, for failover

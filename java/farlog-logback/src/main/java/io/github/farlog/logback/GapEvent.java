@@ -1,0 +1,41 @@
+package io.github.farlog.logback;
+
+import ch.qos.logback.classic.Level;
+import ch.qos.logback.classic.LoggerContext;
+import ch.qos.logback.classic.spi.ILoggingEvent;
+import ch.qos.logback.classic.spi.LoggingEvent;
+import ch.qos.logback.core.Context;
+import ch.qos.logback.core.encoder.Encoder;
+import io.github.farlog.client.Result;
+import java.time.Instant;
+import java.util.Map;
+
+/**
+ * The event that tells of dropped events, made into bytes by the application's own encoder, so that who reads the ring can read it too.
+ *
+ * @param context of the appender; may be null
+ * @param encoder of the appender
+ */
+record GapEvent(Context context, Encoder<ILoggingEvent> encoder) implements Target.GapRecord {
+    private static final byte[] NOTHING = {};
+    private static final String LOGGER = "io.github.farlog.gap";
+
+    @Override
+    public byte[] encode(final long dropped, final long unknown, final long fromMillis, final long toMillis, final Result cause) {
+        final LoggingEvent event = new LoggingEvent();
+        event.setLoggerName(LOGGER);
+        event.setThreadName(Thread.currentThread().getName());
+        event.setLevel(Level.WARN);
+        event.setMessage("farlog.gap dropped={} unknown={} from={} to={} cause={}");
+        event.setArgumentArray(
+            new Object[] {dropped, unknown, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis), cause.name()});
+        event.setTimeStamp(System.currentTimeMillis());
+        event.setMDCPropertyMap(Map.of());
+        if (context instanceof final LoggerContext loggers) {
+            event.setLoggerContext(loggers);
+            event.setLoggerContextRemoteView(loggers.getLoggerContextRemoteView());
+        }
+        final byte[] bytes = encoder.encode(event);
+        return bytes == null ? NOTHING : bytes;
+    }
+}
