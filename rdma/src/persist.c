@@ -23,11 +23,20 @@ static void copy_plain(void *dst, const void *src, size_t len)
 #define CPUID_7_EBX_CLFLUSHOPT (1u << 23)
 #define CPUID_7_EBX_CLWB (1u << 24)
 
-static bool has_leaf7(unsigned bit)
+static unsigned leaf7_ebx;
+
+/* Asked once, before main: a hypervisor takes 10 us and more to answer. */
+__attribute__((constructor(101))) static void ask_leaf7(void)
 {
 	unsigned eax, ebx, ecx, edx;
 
-	return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit);
+	if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+		leaf7_ebx = ebx;
+}
+
+static bool has_leaf7(unsigned bit)
+{
+	return leaf7_ebx & bit;
 }
 
 __attribute__((target("clwb"))) static void copy_clwb(void *dst, const void *src, size_t len)
