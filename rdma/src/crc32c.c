@@ -15,12 +15,18 @@
 
 static uint32_t byte_table[256];
 static uint32_t (*update_chosen)(uint32_t crc, const uint8_t *data, size_t len);
+static uint32_t (*record_chosen)(uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len);
 
 static uint32_t update_table(uint32_t crc, const uint8_t *data, size_t len)
 {
 	for (; len > 0; len--)
 		crc = byte_table[(crc ^ *data++) & 0xFF] ^ (crc >> 8);
 	return crc;
+}
+
+static uint32_t record_table(uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len)
+{
+	return update_table(update_table(crc, head, CRC32C_HEAD_LEN), body, len);
 }
 
 uint32_t crc32c_times_x(uint32_t power, int exponent)
@@ -96,11 +102,25 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t update_clmul(uint32_t c
 	return (uint32_t)rest;
 }
 
+/* record_clmul -- the head's few words in line: a call and its loop cost half as much again as the head. */
+__attribute__((target("sse4.2,pclmul"))) static uint32_t record_clmul(uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len)
+{
+	uint64_t words = crc;
+	uint32_t half;
+
+#pragma GCC unroll 6
+	for (unsigned off = 0; off < CRC32C_HEAD_LEN - 4; off += 8)
+		words = _mm_crc32_u64(words, load_word(head + off));
+	memcpy(&half, head + CRC32C_HEAD_LEN - 4, sizeof(half));
+	return update_clmul(_mm_crc32_u32((uint32_t)words, half), body, len);
+}
+
 static void choose(void)
 {
 	bool is_clmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 
 	update_chosen = is_clmul ? update_clmul : update_table;
+	record_chosen = is_clmul ? record_clmul : record_table;
 	over_lane = over_bytes(LANE_LEN);
 	over_lanes = over_bytes(2 * LANE_LEN);
 	over_block = over_bytes(3 * LANE_LEN);
@@ -121,14 +141,21 @@ static uint32_t update_arm(uint32_t crc, const uint8_t *data, size_t len)
 	return crc;
 }
 
+static uint32_t record_arm(uint32_t crc, const uint8_t *head, const uint8_t *body, size_t len)
+{
+	return update_arm(update_arm(crc, head, CRC32C_HEAD_LEN), body, len);
+}
+
 static void choose(void)
 {
 	update_chosen = update_arm;
+	record_chosen = record_arm;
 }
 #else
 static void choose(void)
 {
 	update_chosen = update_table;
+	record_chosen = record_table;
 }
 #endif
 
@@ -146,6 +173,11 @@ __attribute__((constructor(101))) static void crc32c_init(void)
 uint32_t crc32c_update(uint32_t seed, const void *data, size_t len)
 {
 	return ~update_chosen(~seed, data, len);
+}
+
+uint32_t crc32c_record(uint32_t seed, const void *head, const void *body, size_t len)
+{
+	return ~record_chosen(~seed, head, body, len);
 }
 
 uint32_t crc32c_update_table(uint32_t seed, const void *data, size_t len)

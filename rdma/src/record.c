@@ -6,13 +6,11 @@
 #include "crc32c.h"
 #include "mutant.h"
 
-static uint32_t body_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
-{
-	uint32_t crc = crc32c_update((uint32_t)identity->salt, record, RECORD_CRC_OFF);
+_Static_assert(RECORD_CRC_OFF == CRC32C_HEAD_LEN, "a record's head lies before its CRC");
 
-	if (MUTANT(CRC_HEADER_ONLY) || body_len == 0)
-		return crc;
-	return crc32c_update(crc, record + RECORD_HEADER_LEN, body_len);
+static uint32_t record_crc(const struct record_identity *identity, const uint8_t *record, uint64_t body_len)
+{
+	return crc32c_record((uint32_t)identity->salt, record, record + RECORD_HEADER_LEN, MUTANT(CRC_HEADER_ONLY) ? 0 : body_len);
 }
 
 static uint64_t get_word(const uint8_t *src)
@@ -92,7 +90,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 	if (get_word(src + found->stored_len - RECORD_TRAILER_LEN) != (header.lsn ^ identity->salt) &&
 		!MUTANT(NO_LSN_CHECK) && !MUTANT(CRC_HEADER_ONLY))
 		return RECORD_NOT_HERE;
-	return body_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
+	return record_crc(identity, src, body_len) == header.crc32c ? RECORD_VALID : RECORD_NOT_HERE;
 }
 
 void record_advance(struct record_cursor *cursor, const struct record_found *found)

@@ -54,9 +54,27 @@ static void crc32c__continued_equals_whole(void **state)
 	}
 }
 
+static void crc32c__of_a_record_equals_table(void **state)
+{
+	static uint8_t bytes[LEN_MAX + 128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)unit_random();
+	for (size_t len = 0; len <= LEN_MAX; len += len < 700 ? 1 : 37) {
+		const uint8_t *head = bytes + unit_below(64);
+		const uint8_t *body = bytes + 64 + unit_below(64);
+		uint32_t seed = (uint32_t)unit_random();
+
+		assert_int_equal(crc32c_record(seed, head, body, len),
+			crc32c_update_table(crc32c_update_table(seed, head, CRC32C_HEAD_LEN), body, len));
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(crc32c__known_vectors),
 	cmocka_unit_test(crc32c__every_length_and_alignment_equals_table),
+	cmocka_unit_test(crc32c__of_a_record_equals_table),
 	cmocka_unit_test(crc32c__continued_equals_whole),
 };
 RUN_GROUP(crc32c, tests)
