@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "layout.h"
+#include "persist.h"
 #include "record.h"
 #include "unit.h"
 
@@ -144,13 +145,21 @@ static void run(const char *uri, uint32_t level)
 	}
 }
 
+/* By every way that bytes take to memory: the default of tmpfs is a plain copy. */
 static void shared__threads_on_memory(void **state)
 {
-	const char *uri = unit_tmpfs_uri("shared");
+	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE,
+		FARLOG_FLUSH_CVAP};
+	char uri[400];
 
 	(void)state;
-	unit_format(uri, SIZE, 8192);
-	run(uri, FARLOG_LEVEL_VISIBLE);
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		if (!persist_is_supported(methods[i]))
+			continue;
+		snprintf(uri, sizeof(uri), "%s?flush=%s", unit_tmpfs_uri("shared"), persist_method_name(methods[i]));
+		unit_format(uri, SIZE, 8192);
+		run(uri, FARLOG_LEVEL_VISIBLE);
+	}
 }
 
 static void shared__threads_with_group_commit(void **state)
