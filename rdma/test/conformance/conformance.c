@@ -4,17 +4,22 @@
  *        conformance KIND       tmpfs, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
  *
  * Kinds that need hardware take a path from FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR. What lies there is
- * destroyed. Each kind is run with every flush method that this processor has. */
+ * destroyed. Each kind is run with every flush method that this processor has. SEED=n repeats after how many records writers are killed. */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "atomics.h"
 #include "clock.h"
 #include "farlog/farlog.h"
+#include "layout.h"
 #include "persist.h"
+#include "record.h"
 #include "region_fault.h"
 
 #define SIZE (0x3000u + (256u << 10))
@@ -137,41 +142,131 @@ static void check_order_of_locks(void)
 	farlog_reader_close(drain);
 }
 
-/* A writer's process is killed while it appends: everything it was told of is there for the next one. */
+/* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. */
+static struct farlog_entry killed_entry(uint64_t seq)
+{
+	static uint8_t bytes[RECORD_LEN_MAX];
+	uint64_t mixed = seq * 0x9E3779B97F4A7C15ull >> 32;
+	struct farlog_entry entry = {.data = bytes + 71, .len = (uint32_t)(mixed % (mixed % 16 == 0 ? 6000 : 500)),
+		.class_id = (uint16_t)seq, .key = bytes, .key_len = (uint16_t)(seq % 71)};
+
+	for (uint32_t i = 0; i < 71 + entry.len; i++)
+		bytes[i] = (uint8_t)(seq + i * 7);
+	return entry;
+}
+
+/* What a writer that will be killed has been told; shared with the process that kills it. */
+struct told {
+	uint64_t end_lsn;
+	uint64_t count;
+};
+
+/* append_for_ever -- the writer's process. It ends by itself only when something is wrong. */
+static void append_for_ever(struct told *told)
+{
+	farlog_writer *writer = open_writer(level);
+	int result = writer != NULL ? FARLOG_OK : FARLOG_INVALID;
+
+	while (result == FARLOG_OK) {
+		struct farlog_cursors cursors;
+		struct farlog_position position;
+		struct farlog_entry entry;
+
+		farlog_writer_cursors(writer, &cursors);
+		if (cursors.appended_lsn - cursors.head_lsn + 2 * RECORD_LEN_MAX > cursors.capacity_bytes) {
+			sched_yield(); /* the next writer needs room for its epoch */
+			continue;
+		}
+		entry = killed_entry(cursors.next_seq);
+		if (cursors.next_seq % 3 == 0) {
+			result = farlog_submit(writer, &entry, &position); /* acknowledged with the next append */
+			continue;
+		}
+		result = farlog_append(writer, &entry, 0, &position);
+		if (result != FARLOG_OK)
+			continue;
+		atomic_store_release(&told->end_lsn, position.end_lsn);
+		atomic_store_release(&told->count, told->count + 1);
+	}
+}
+
+static bool is_record_right(const struct record_header *header, const uint8_t *body)
+{
+	struct farlog_entry entry = killed_entry(header->seq);
+
+	return header->payload_len == entry.len && header->key_len == entry.key_len && header->class_id == entry.class_id &&
+		memcmp(body, entry.key, entry.key_len) == 0 && memcmp(body + entry.key_len, entry.data, entry.len) == 0;
+}
+
+/* drain_killed -- all there is now: each is what its number says, none is missing, none is there twice. */
+static void drain_killed(farlog_reader *drain, uint64_t *next_seq)
+{
+	struct farlog_batch batch;
+
+	while (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK) {
+		for (uint64_t at = 0; at < batch.len;) {
+			struct record_header header;
+
+			memcpy(&header, buffer + at, sizeof(header));
+			if (header.flags & RECORD_FLAG_PAD) {
+				at += RECORD_PAD_STORED_LEN;
+				continue;
+			}
+			CHECK(*next_seq == 0 || header.seq == *next_seq);
+			CHECK(header.flags != 0 || is_record_right(&header, buffer + at + RECORD_HEADER_LEN));
+			*next_seq = header.seq + 1;
+			at += record_extent(LAYOUT_LINE_LEN, header.key_len, header.payload_len);
+		}
+		CHECK(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK);
+	}
+}
+
+/* kill_writer -- in the middle of its work, after `count` acknowledgements and a bit. False: it did not get as far. */
+static bool kill_writer(pid_t pid, const struct told *told, uint64_t count, farlog_reader *drain, uint64_t *next_seq)
+{
+	uint64_t until_ns = clock_after_ns(30000000000ull);
+	int status = 0;
+
+	while (atomic_load_acquire(&told->count) < count && clock_monotonic_ns() < until_ns && waitpid(pid, &status, WNOHANG) == 0) {
+		drain_killed(drain, next_seq); /* so that the ring does not stay full */
+		sched_yield();
+	}
+	kill(pid, SIGKILL);
+	return waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && told->count >= count;
+}
+
+/* A writer's process is killed while it appends, again and again: everything it was told of is there, once and whole. */
 static void check_kill(void)
 {
-	int pipes[2];
-	uint64_t acked_lsn = 0;
-	uint64_t seen;
-	farlog_writer *writer;
-	pid_t pid;
+	bool is_disk = strstr(uri, "flush=msync") != NULL;
+	struct told *told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t next_seq = 0;
 
-	if (strncmp(uri, "mem:", 4) != 0 || pipe(pipes) != 0)
+	if (strncmp(uri, "mem:", 4) != 0 || told == MAP_FAILED)
 		return;
-	fflush(NULL);
-	pid = fork();
-	if (pid == 0) {
-		struct farlog_entry entry = {.data = "0123456789", .len = 10};
-		struct farlog_position position;
+	for (unsigned round = 0; round < (is_disk ? 5 : 15); round++) {
+		uint64_t count = 1 + (uint64_t)rand() % (is_disk ? 40 : 2000);
+		farlog_writer *writer;
+		farlog_reader *drain;
+		pid_t pid;
 
+		memset(told, 0, sizeof(*told));
+		fflush(NULL);
+		pid = fork();
+		if (pid == 0) {
+			append_for_ever(told);
+			_exit(1);
+		}
+		drain = open_drain();
+		CHECK(drain != NULL && kill_writer(pid, told, count, drain, &next_seq));
 		writer = open_writer(level);
-		for (unsigned i = 0; writer != NULL && i < 1000 && farlog_append(writer, &entry, 0, &position) == FARLOG_OK; i++)
-			if (write(pipes[1], &position.end_lsn, sizeof(position.end_lsn)) < 0)
-				break;
-		pause();
-		_exit(0);
+		CHECK(writer != NULL && farlog_writer_recovery(writer)->tail_lsn >= told->end_lsn);
+		drain_killed(drain, &next_seq);
+		CHECK(writer == NULL || next_seq == farlog_writer_recovery(writer)->next_seq + 1); /* and the EPOCH record */
+		farlog_writer_close(writer);
+		farlog_reader_close(drain);
 	}
-	close(pipes[1]);
-	for (unsigned i = 0; i < 200 && read(pipes[0], &seen, sizeof(seen)) == sizeof(seen); i++)
-		acked_lsn = seen;
-	kill(pid, SIGKILL);
-	while (read(pipes[0], &seen, sizeof(seen)) == sizeof(seen))
-		acked_lsn = seen;
-	close(pipes[0]);
-	waitpid(pid, NULL, 0);
-	writer = open_writer(level);
-	CHECK(writer != NULL && acked_lsn > 0 && farlog_writer_recovery(writer)->tail_lsn >= acked_lsn);
-	farlog_writer_close(writer);
+	munmap(told, sizeof(*told));
 }
 
 static void check_status(void)
@@ -308,10 +403,14 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+	const char *seed_text = getenv("SEED");
+	unsigned seed = seed_text != NULL ? (unsigned)strtoul(seed_text, NULL, 0) : (unsigned)clock_monotonic_ns();
 	unsigned passed_count = 0;
 	unsigned failed_count = 0;
 	unsigned skipped_count = 0;
 
+	printf("conformance: SEED=%u\n", seed);
+	srand(seed);
 	clock_start();
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		unsigned before = failed;
