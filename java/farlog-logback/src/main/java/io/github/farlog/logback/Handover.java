@@ -9,6 +9,7 @@ import ch.qos.logback.core.UnsynchronizedAppenderBase;
 import ch.qos.logback.core.spi.ConfigurationEvent;
 import ch.qos.logback.core.spi.ConfigurationEventListener;
 import ch.qos.logback.core.spi.FilterReply;
+import ch.qos.logback.core.status.ErrorStatus;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -18,7 +19,8 @@ import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 import org.slf4j.Marker;
 
 /**
@@ -26,19 +28,20 @@ import org.slf4j.Marker;
  * place one by one; what is logged meanwhile it drops.
  *
  * <ol>
- * <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; those already past it get
- * {@link #GRACE_NANOS} to reach the appender.
+ * <li>The reset stops our appender: a gate (a turbo filter) holds the threads that begin to log now; for those already past it the reset
+ * waits ({@link Callers}).
  * <li>Logback takes the appenders away, then the turbo filters: when it takes the gate, the former appender is put back behind a
  * {@link Bridge}, and the threads go on.
  * <li>The configuration ends: the bridges are taken away and the former appenders let their rings go. Their successors hold them by then.
- * A thread that meets both is heard once ({@link Seen}).
+ * A thread that meets both is heard once ({@link Seen}). Logback's list of a logger's appenders is renewed once more, see {@link #renewLists}.
  * </ol>
  *
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
  */
 final class Handover implements ConfigurationEventListener {
-    static final long GRACE_NANOS = 100_000_000;
-    private static final long HELD_MILLIS_MAX = 5000;
+    /** How long the gate holds a call once those before it are done; far longer than a reset takes. */
+    private static final long HELD_NANOS_MAX = TimeUnit.SECONDS.toNanos(5);
+    private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
     /** A reset that no configuration follows: then the former appenders stop. */
     private static final long MILLIS_MAX = 10_000;
     private static final Map<LoggerContext, Handover> UNDER_WAY = new WeakHashMap<>();
@@ -134,26 +137,43 @@ final class Handover implements ConfigurationEventListener {
 
     private void closeGate() {
         if (gate == null) {
-            gate = new Gate();
-            context.getTurboFilterList().add(0, gate);
-            awaitGrace();
+            final Gate closed = new Gate();
+            gate = closed;
+            context.getTurboFilterList().add(0, closed);
+            try {
+                final boolean isOneLogger = loggersWithAppenders() <= 1;
+                final Set<Thread> left = Callers.await(frames -> Callers.isBeforeAppender(frames, isOneLogger));
+                if (!left.isEmpty()) {
+                    report(left.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX + " s, and the appenders are taken away: "
+                        + "the events of these calls may be lost: " + names(left));
+                }
+            } finally {
+                closed.hold();
+            }
         }
     }
 
-    /** Also on a thread that is interrupted. */
-    private static void awaitGrace() {
-        final long start = System.nanoTime();
-        long left = GRACE_NANOS;
-        while (left > 0) {
-            LockSupport.parkNanos(left);
-            Thread.yield();
-            left = GRACE_NANOS - (System.nanoTime() - start);
+    private int loggersWithAppenders() {
+        int count = 0;
+        for (final Logger logger : context.getLoggerList()) {
+            count += logger.iteratorForAppenders().hasNext() ? 1 : 0;
         }
+        return count;
+    }
+
+    private static String names(final Set<Thread> threads) {
+        return threads.stream().limit(10).map(Thread::getName).collect(Collectors.joining(", ", "", threads.size() > 10 ? ", ..." : ""));
+    }
+
+    private void report(final String text) {
+        Reports.whileReporting(() -> context.getStatusManager().add(new ErrorStatus("farlog, while Logback is reconfigured: " + text, this)));
     }
 
     private synchronized void build(final Gate opened) {
-        for (final Bridge bridge : bridges) {
-            bridge.attached.forEach(logger -> logger.addAppender(bridge));
+        if (!isEnded) {
+            for (final Bridge bridge : bridges) {
+                bridge.attached.forEach(logger -> logger.addAppender(bridge));
+            }
         }
         if (gate == opened) {
             gate = null;
@@ -192,9 +212,22 @@ final class Handover implements ConfigurationEventListener {
                 bridge.attached.forEach(logger -> logger.detachAppender(bridge));
             }
         }
-        awaitGrace(); // for who is in a bridge or between it and the successor
+        Callers.await(Callers::isBeforeSuccessor);
+        renewLists();
         for (final Bridge bridge : bridges) {
             bridge.appender.release();
+        }
+    }
+
+    /**
+     * Logback keeps a copy of each logger's list of appenders. A thread that makes one while the list is changed may mark the old copy as
+     * new, and then it stays: with the bridge for ever, or without the successor. Once the threads from before the change are gone, another
+     * change, even one that changes nothing, has the copy made again.
+     */
+    private void renewLists() {
+        final Bridge nowhere = bridges.getFirst();
+        for (final Logger logger : context.getLoggerList()) {
+            logger.detachAppender(nowhere);
         }
     }
 
@@ -247,9 +280,16 @@ final class Handover implements ConfigurationEventListener {
     }
 
     /** Holds who begins to log, until Logback takes it away. */
-    private final class Gate extends TurboFilter {
+    final class Gate extends TurboFilter {
         private final Thread resetting = Thread.currentThread();
         private final CountDownLatch open = new CountDownLatch(1);
+        private final AtomicLong expired = new AtomicLong();
+        /** In System.nanoTime; null while the reset waits for those who were before the gate, which has a bound of its own. */
+        private volatile Long end;
+
+        void hold() {
+            end = System.nanoTime() + HELD_NANOS_MAX;
+        }
 
         @Override
         public FilterReply decide(final Marker marker, final Logger logger, final Level level, final String format,
@@ -262,29 +302,40 @@ final class Handover implements ConfigurationEventListener {
 
         private void pass() {
             boolean isInterrupted = false;
-            final long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(HELD_MILLIS_MAX);
-            while (true) {
+            boolean isOpen = false;
+            while (!isOpen && !isExpired()) {
                 try {
-                    open.await(end - System.nanoTime(), TimeUnit.NANOSECONDS);
-                    break;
+                    isOpen = open.await(LOOK_NANOS, TimeUnit.NANOSECONDS);
                 } catch (final InterruptedException e) {
                     isInterrupted = true;
                 }
+            }
+            if (!isOpen && open.getCount() > 0 && expired.incrementAndGet() == 1) {
+                report("the appenders are not back after " + TimeUnit.NANOSECONDS.toSeconds(HELD_NANOS_MAX)
+                    + " s; logging calls are held no longer, and their events may be lost");
             }
             if (isInterrupted) {
                 Thread.currentThread().interrupt();
             }
         }
 
+        private boolean isExpired() {
+            final Long until = end;
+            return until != null && System.nanoTime() - until >= 0;
+        }
+
         @Override
         public void stop() {
             build(this);
             open.countDown();
+            if (expired.get() > 0) {
+                report(expired + " logging calls were not held until the appenders were back; their events may be lost");
+            }
         }
     }
 
     /** Stands in the place of the appender that was taken away. */
-    private final class Bridge extends UnsynchronizedAppenderBase<ILoggingEvent> {
+    final class Bridge extends UnsynchronizedAppenderBase<ILoggingEvent> {
         private final FarlogAppender appender;
         private final Set<Logger> attached;
 
