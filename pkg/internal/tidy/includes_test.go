@@ -22,6 +22,10 @@ var extraHeaders = []struct {
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
+	{"far_ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
+	{"lib_ofi.c", []string{"dlfcn.h", "pthread.h", "sys/random.h"}, "libfabric is loaded at run time; its keys are random"},
+	{"lib_ofi.h", []string{"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h", "rdma/fi_eq.h", "rdma/fi_errno.h",
+		"rdma/fi_rma.h"}, "libfabric"},
 	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
 		"flush instructions, chosen once by measuring over scratch memory"},
 	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
@@ -30,6 +34,8 @@ var extraHeaders = []struct {
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
 	{"stream.h", []string{"immintrin.h"}, "64-byte registers, streaming stores and carry-less multiplication"},
+	{"target_ofi.c", []string{"arpa/inet.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "waiting for libfabric's descriptors, and the port it got"},
+	{"target_ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
 	{"writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},
 }
 

@@ -1,0 +1,285 @@
+/* target_ofi.c -- the target's end of connections by libfabric: one thread that listens, makes progress and revokes.
+ *
+ * The provider makes progress only inside this thread's calls (manual progress): bytes of a client land in a ring only while it is at
+ * work here. A revocation therefore is an order to this thread: it closes the memory region, so that the key opens nothing, and the
+ * endpoint, so that nothing arrives, and only then is the order done. Each tenant has a domain: a key of one opens nothing of another's. */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "clock.h"
+#include "err.h"
+#include "target_ofi.h"
+
+#define ENTRY_COUNT 16u  /* completions read at a time */
+#define TICK_NS 200000u
+#define SPIN_NS 50000u   /* after something happened: the next append is near */
+#define DOZE_NS 1000000u
+#define EVENT_EVERY 64u  /* turns between two looks for connections that come and go, while there is no sleep between */
+
+/* ---------------------------------------------------------------- the thread */
+
+static bool take_failure(struct ofi_domain *domain)
+{
+	struct fi_cq_err_entry entry = {0};
+
+	if (fi_cq_readerr(domain->cq, &entry, 0) <= 0)
+		return false;
+	/* Only receives have a context; a write of a word that failed shows as the end of its connection. */
+	if (entry.op_context != NULL && !((struct ofi_slot *)entry.op_context)->owner->is_closed)
+		ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED); /* cancelled: by the end of the connection */
+	return true;
+}
+
+static bool take_completions(struct ofi_domain *domain)
+{
+	struct fi_cq_msg_entry entries[ENTRY_COUNT];
+	ssize_t count = fi_cq_read(domain->cq, entries, ENTRY_COUNT);
+
+	for (ssize_t i = 0; i < count; i++)
+		if (entries[i].flags & FI_RECV && entries[i].op_context != NULL)
+			ofi_conn_take_request(entries[i].op_context, entries[i].len);
+	return count > 0 || (count == -FI_EAVAIL && take_failure(domain));
+}
+
+/* bury -- let go of connections that ended. Their completions have all been taken: nothing names their slots any more. */
+static void bury(struct ofi_listener *listener)
+{
+	struct ofi_conn **link = &listener->conns;
+
+	while (*link != NULL) {
+		struct ofi_conn *conn = *link;
+
+		ofi_conn_send_words(conn);
+		if (conn->is_closed && !conn->is_left)
+			ofi_conn_leave(conn);
+		if (conn->is_left) {
+			*link = conn->next;
+			free(conn);
+		} else {
+			link = &conn->next;
+		}
+	}
+}
+
+static void doze(struct ofi_listener *listener)
+{
+	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
+	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {{.fd = listener->bell, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
+	struct fid *fids[DOMAIN_COUNT_MAX + 1] = {&listener->eq->fid};
+	eventfd_t rings;
+
+	for (uint64_t i = 0; i < domain_count; i++) {
+		fds[i + 2] = (struct pollfd){.fd = listener->domains[i].fd, .events = POLLIN};
+		fids[i + 1] = &listener->domains[i].cq->fid;
+	}
+	if (fi_trywait(listener->fabric, fids, (int)domain_count + 1) != 0)
+		return;
+	(void)ppoll(fds, domain_count + 2, &(struct timespec){0, DOZE_NS}, NULL);
+	if (fds[0].revents & POLLIN)
+		(void)eventfd_read(listener->bell, &rings);
+}
+
+/* turn -- true: something happened. */
+static bool turn(struct ofi_listener *listener, bool is_event_due)
+{
+	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
+	bool is_busy = ofi_look_for_orders(listener);
+	bool is_drained = true;
+
+	for (uint64_t i = 0; i < domain_count; i++)
+		is_drained &= !take_completions(&listener->domains[i]);
+	if (is_event_due || ++listener->turns % EVENT_EVERY == 0)
+		is_busy |= ofi_take_events(listener);
+	if (is_drained && listener->conns != NULL)
+		bury(listener);
+	return is_busy || !is_drained;
+}
+
+static void *serve_loop(void *context)
+{
+	struct ofi_listener *listener = context;
+	uint64_t busy_at_ns = 0;
+	uint64_t tick_at_ns = 0;
+	bool is_event_due = true;
+
+	while (!atomic_load_acquire(&listener->is_stopping)) {
+		bool is_busy = turn(listener, is_event_due);
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (is_busy)
+			busy_at_ns = now_ns;
+		if (now_ns - tick_at_ns >= TICK_NS) {
+			tick_at_ns = now_ns;
+			target_tick(listener->target);
+		}
+		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= SPIN_NS;
+		if (is_event_due)
+			doze(listener);
+	}
+	return NULL;
+}
+
+/* ---------------------------------------------------------------- the listener */
+
+static void ofi_close(void *context)
+{
+	struct ofi_listener *listener = context;
+
+	if (listener->is_running) {
+		atomic_store_release(&listener->is_stopping, 1);
+		(void)eventfd_write(listener->bell, 1);
+		pthread_join(listener->thread, NULL);
+		listener->thread = pthread_self(); /* what is left to do is done here */
+	}
+	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
+		ofi_conn_end(conn, false);
+	CLOSE(listener->pep);
+	for (uint64_t i = 0; i < listener->domain_count; i++)
+		while (take_completions(&listener->domains[i]))
+			;
+	while (listener->conns != NULL) {
+		struct ofi_conn *conn = listener->conns;
+
+		listener->conns = conn->next;
+		if (!conn->is_left)
+			ofi_conn_leave(conn);
+		free(conn);
+	}
+	for (uint64_t i = 0; i < listener->domain_count; i++) {
+		CLOSE(listener->domains[i].cq);
+		CLOSE(listener->domains[i].domain);
+	}
+	CLOSE(listener->eq);
+	CLOSE(listener->fabric);
+	if (listener->info != NULL)
+		listener->lib->freeinfo(listener->info);
+	if (listener->bell >= 0)
+		close(listener->bell);
+	pthread_cond_destroy(&listener->done);
+	pthread_mutex_destroy(&listener->lock);
+	free(listener);
+}
+
+static int start_listening(struct ofi_listener *listener, const struct uri *uri)
+{
+	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
+	struct sockaddr_storage address = {0};
+	size_t address_len = sizeof(address);
+	int failure = listener->lib->fabric(listener->info->fabric_attr, &listener->fabric, NULL);
+
+	if (failure == 0)
+		failure = fi_eq_open(listener->fabric, &eq_attr, &listener->eq, NULL);
+	if (failure == 0)
+		failure = fi_control(&listener->eq->fid, FI_GETWAIT, &listener->eq_fd);
+	if (failure == 0)
+		failure = fi_passive_ep(listener->fabric, listener->info, &listener->pep, NULL);
+	if (failure == 0)
+		failure = fi_pep_bind(listener->pep, &listener->eq->fid, 0);
+	if (failure == 0)
+		failure = fi_listen(listener->pep);
+	if (failure == 0)
+		failure = fi_getname(&listener->pep->fid, &address, &address_len);
+	if (failure == 0) /* the port lies at the same place in both families */
+		snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
+			uri->provider, uri->host, ntohs(((struct sockaddr_in *)&address)->sin_port));
+	return failure;
+}
+
+static int ofi_open(struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)
+{
+	struct ofi_listener *listener = calloc(1, sizeof(*listener));
+	int result;
+	int failure;
+
+	if (listener == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "listen at \"%s\": out of memory", text);
+	listener->target = target;
+	listener->is_spinning = strcmp(uri->wait, "spin") == 0;
+	pthread_mutex_init(&listener->lock, NULL);
+	pthread_cond_init(&listener->done, NULL);
+	listener->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	result = lib_ofi_load(&listener->lib, error);
+	if (result == FARLOG_OK)
+		result = ofi_info(listener->lib, text, uri, FI_SOURCE, &listener->info, error);
+	if (result == FARLOG_OK) {
+		failure = listener->bell < 0 ? -FI_EMFILE : start_listening(listener, uri);
+		if (failure != 0)
+			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
+	}
+	if (result == FARLOG_OK) {
+		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
+		listener->is_running = failure == 0;
+		if (failure != 0)
+			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);
+	}
+	if (result == FARLOG_OK)
+		*context = listener;
+	else
+		ofi_close(listener);
+	return result;
+}
+
+static int open_domain(struct ofi_listener *listener, struct ofi_domain *domain)
+{
+	struct fi_cq_attr cq_attr = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+	int failure = fi_domain(listener->fabric, listener->info, &domain->domain, NULL);
+
+	if (failure == 0)
+		failure = fi_cq_open(domain->domain, &cq_attr, &domain->cq, NULL);
+	if (failure == 0)
+		failure = fi_control(&domain->cq->fid, FI_GETWAIT, &domain->fd);
+	if (failure != 0) {
+		CLOSE(domain->cq);
+		CLOSE(domain->domain);
+	}
+	return failure;
+}
+
+static int ofi_expose(void *context, struct target_ring *ring, void **key, struct farlog_error *error)
+{
+	struct ofi_listener *listener = context;
+	struct ofi_domain *domain;
+	uint64_t i = 0;
+	int failure = 0;
+
+	pthread_mutex_lock(&listener->lock);
+	while (i < listener->domain_count && strcmp(listener->domains[i].tenant, ring->tenant) != 0)
+		i++;
+	domain = &listener->domains[i < DOMAIN_COUNT_MAX ? i : 0];
+	if (i == DOMAIN_COUNT_MAX) {
+		failure = -FI_ENOSPC;
+	} else if (i == listener->domain_count) {
+		memcpy(domain->tenant, ring->tenant, sizeof(domain->tenant));
+		failure = open_domain(listener, domain);
+		if (failure == 0)
+			atomic_store_release(&listener->domain_count, i + 1);
+	}
+	pthread_mutex_unlock(&listener->lock);
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, 0, "serve ring \"%s\": a protection domain for tenant \"%s\" (at most %u tenants): %s", ring->name,
+			ring->tenant, DOMAIN_COUNT_MAX, listener->lib->strerror(-failure));
+	*key = domain;
+	return FARLOG_OK;
+}
+
+static void ofi_withdraw(void *context, struct target_ring *ring, void *key)
+{
+	(void)context; /* each connection has a memory region of its own, and the domain is the tenant's */
+	(void)ring;
+	(void)key;
+}
+
+const struct target_transport target_ofi = {
+	.scheme = "ofi",
+	.open = ofi_open,
+	.expose = ofi_expose,
+	.withdraw = ofi_withdraw,
+	.close = ofi_close,
+};
