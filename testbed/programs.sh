@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# programs.sh ROOT WORK -- build what runs in the guests from the present source, in ROOT (a tree that testbed/root.sh made), so that
+# it is linked with what the guests have. WORK keeps compiled parts between runs. Makes WORK/programs (a tree) and WORK/programs.img.
+# Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+root=$(cd "$1" && pwd)
+[ -d "$root/usr" ] || { echo "programs.sh: $1: not a root; expected the folder root/ that testbed/root.sh made" >&2; exit 2; }
+mkdir -p "$2"/{gocache,programs,home}
+work=$(cd "$2" && pwd)
+
+# build_inside -- in the root: /src is the source, read only; /work, /goroot and /gomod are what their names say.
+build_inside() {
+	cat <<-'END'
+		set -eu
+		export HOME=/work/home PATH=/goroot/bin:/usr/sbin:/usr/bin:/sbin:/bin
+		export GOROOT=/goroot GOMODCACHE=/gomod GOCACHE=/work/gocache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local
+		[ -f /work/rdma/build.ninja ] || meson setup /work/rdma /src/rdma -Dtests=true >/work/meson.log 2>&1 ||
+			{ tail -20 /work/meson.log; exit 1; }
+		ninja -C /work/rdma test/conformance test/unit >/work/ninja.log 2>&1 ||
+			{ grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' /work/ninja.log | tail -40; exit 1; }
+		cd /src
+		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd
+		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
+		install /work/rdma/test/conformance /work/rdma/test/unit /work/programs/bin/
+	END
+}
+
+mounts() {
+	local place
+	mkdir -p "$root"/{src,work,goroot,gomod}
+	for place in "$PWD:src" "$(go env GOROOT):goroot" "$(go env GOMODCACHE):gomod"; do
+		mount --bind "${place%%:*}" "$root/${place#*:}"
+		mount -o remount,bind,ro "$root/${place#*:}"
+	done
+	mount --bind "$work" "$root/work"
+	mount --bind /dev "$root/dev"
+	mount -t proc proc "$root/proc"
+}
+
+if [ "${FARLOG_TESTBED_INSIDE:-}" != yes ]; then
+	FARLOG_TESTBED_INSIDE=yes exec unshare --mount --propagation private "$PWD/testbed/programs.sh" "$root" "$work"
+fi
+mounts
+mkdir -p "$work/programs/bin"
+build_inside | chroot "$root" /bin/sh
+cp testbed/guest/init "$work/programs/init"
+cp testbed/guest/bin/* "$work/programs/bin/"
+rm -f "$work/programs.img"
+mkfs.ext4 -q -d "$work/programs" -O ^has_journal "$work/programs.img" "$(($(du -sm "$work/programs" | cut -f1) * 5 / 4 + 32))M" >/dev/null

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# root.sh DIR -- make the guests' root under DIR, once for each content of testbed/packages, testbed/guest/initrd and this file.
+# Prints the folder, which then holds
+#   root/      the Debian 13 tree; our programs are built in it
+#   root.img   the same as an ext4 image, from which the guests boot (read only, with a snapshot each)
+#   vmlinuz    its kernel
+#   initrd     modules to find the disk, and testbed/guest/initrd
+# FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). Needs root.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+suite=trixie
+packages=$(sed 's/#.*//' packages | tr -s ' \n' ',' | sed 's/^,//; s/,$//')
+key=$(cat packages guest/initrd root.sh | sha256sum | cut -c1-16)
+mkdir -p "$1"
+base=$(cd "$1" && pwd)
+result=$base/root-$key
+new=$base/new-$key.$$
+# What nothing in a guest reads.
+excluded=(/usr/share/doc /usr/share/man /usr/share/locale /usr/share/info /usr/lib/firmware)
+
+say() {
+	echo "testbed: $*" >&2
+}
+
+trap 'rm -rf "$new"' EXIT
+
+# make_tree -- the kernel's own initrd is not made (INITRD=No): a guest needs six modules to find its disk, not udev and systemd.
+make_tree() {
+	local options=()
+	for path in "${excluded[@]}"; do
+		options+=("--dpkgopt=path-exclude=$path/*")
+	done
+	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" --include="$packages" \
+		"$suite" "$new/root" ${FARLOG_TESTBED_MIRROR:+"$FARLOG_TESTBED_MIRROR"} >"$new/mmdebstrap.log" 2>&1 || {
+		tail -20 "$new/mmdebstrap.log" >&2
+		say "mmdebstrap $suite failed: are the package mirrors reachable? FARLOG_TESTBED_MIRROR names another"
+		return 1
+	}
+	rm -rf "$new/root/var/lib/apt/lists" "$new/root/var/cache/apt" "$new/root/boot/System.map"*
+	# Modules are loaded from here at every boot: unpacked once instead of by every emulated processor.
+	find "$new/root/usr/lib/modules" -name '*.ko.xz' -print0 | xargs -0 -P "$(nproc)" -n 64 xz -d
+	chroot "$new/root" depmod "$(kernel)"
+}
+
+kernel() {
+	ls "$new/root/usr/lib/modules"
+}
+
+# make_initrd -- busybox, the modules of disk and file system in the order in which they need each other, and the script.
+make_initrd() {
+	local tree=$new/initrd.d module path
+	mkdir -p "$tree"/{bin,dev,proc,sys,modules,newroot}
+	cp "$new/root/usr/bin/busybox" "$tree/bin/busybox"
+	install -m 755 guest/initrd "$tree/init"
+	for module in virtio_pci virtio_blk crc32c_generic ext4; do
+		chroot "$new/root" modprobe -S "$(kernel)" --show-depends "$module"
+	done | awk '$1 == "insmod" && !seen[$2]++ {print $2}' >"$new/modules"
+	while read -r path; do
+		cp "$new/root$path" "$tree/modules/"
+		basename "$path" >>"$tree/modules/order"
+	done <"$new/modules"
+	(cd "$tree" && find . | "$new/root/usr/bin/busybox" cpio -o -H newc 2>/dev/null) >"$new/initrd"
+	rm -rf "$tree" "$new/modules"
+}
+
+make_image() {
+	local size_mib
+	size_mib=$(($(du -sm "$new/root" | cut -f1) * 5 / 4 + 64))
+	mkfs.ext4 -q -d "$new/root" -O ^has_journal "$new/root.img" "${size_mib}M" >&2
+}
+
+if [ ! -e "$result/root.img" ]; then
+	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages or testbed/root.sh changes)"
+	mkdir -p "$new"
+	make_tree
+	cp "$new/root/boot/vmlinuz-"* "$new/vmlinuz"
+	make_initrd
+	make_image
+	rm -rf "$result" "$base/root-"*
+	mv "$new" "$result"
+	say "root made: kernel $(ls "$result/root/usr/lib/modules"), $(du -sm "$result/root.img" | cut -f1) MiB"
+fi
+echo "$result"
