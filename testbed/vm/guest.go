@@ -1,0 +1,306 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/farlog/farlog/testbed/talk"
+)
+
+// Image is what guests boot from. The disks are shared: each guest writes to a snapshot of its own, gone when it ends.
+type Image struct {
+	Kernel, Initrd string
+	Root           string // ext4, /dev/vda
+	Programs       string // ext4, read only, /dev/vdb at /mnt; its /init is process 1, its /bin is in PATH
+}
+
+// Memory is a file that a guest has as memory and that outlives it.
+type Memory struct {
+	Path      string
+	SizeBytes int64 // the file is made when it is not there
+}
+
+// Options of a guest.
+type Options struct {
+	Name      string
+	Image     Image
+	Dir       string // of sockets and of the console log; a path of a socket has at most 107 bytes
+	Accel     Accel
+	CPUs      int    // 0 means 1
+	MemoryMiB int    // 0 means 768
+	Port      *Port  // its eth0; nil means no network
+	MAC       string // of eth0
+	MTU       int    // of eth0; 4200 gives RDMA a path MTU of 4096
+	NVDIMM    Memory // /dev/pmem or /dev/dax after ndctl; Path "" means none
+	BAR       Memory // BAR 2 of an ivshmem device; Path "" means none
+	// IsCounting makes the guest's clock count instructions instead of time, on one processor: what took twice as long there
+	// executed twice as many instructions, on however busy a machine.
+	IsCounting bool
+}
+
+// Accel is how QEMU runs the guest's instructions.
+type Accel string
+
+// The two that are known here.
+const (
+	TCG Accel = "tcg"
+	KVM Accel = "kvm"
+)
+
+const (
+	memoryDefaultMiB = 768
+	labelLen         = 128 << 10 // of an NVDIMM: where its namespaces are noted
+	bootTimeout      = 4 * time.Minute
+	stopTimeout      = time.Minute
+)
+
+// Guest is a running virtual machine.
+type Guest struct {
+	Name    string
+	Console string // path of the log of its serial console
+
+	cmd       *exec.Cmd
+	exited    chan struct{}
+	errorsLog string
+	monitor   string
+	agent     *agent
+	listener  net.Listener
+}
+
+// ErrEnded is returned when a guest has ended that was needed.
+var ErrEnded = errors.New("the guest has ended")
+
+// Boot starts a guest and waits until its agent has said hello. A guest with the same name may have run in dir before: its
+// console log goes on.
+func Boot(ctx context.Context, o Options) (*Guest, error) {
+	g := &Guest{
+		Name:      o.Name,
+		Console:   filepath.Join(o.Dir, o.Name+".console"),
+		errorsLog: filepath.Join(o.Dir, o.Name+".qemu"),
+		monitor:   filepath.Join(o.Dir, o.Name+".qmp"),
+		exited:    make(chan struct{}),
+	}
+	for _, memory := range []Memory{o.NVDIMM, o.BAR} {
+		if err := memory.make(); err != nil {
+			return nil, err
+		}
+	}
+	agentPath := filepath.Join(o.Dir, o.Name+".agent")
+	if err := removeAll(agentPath, g.monitor); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.listener, err = net.Listen("unix", agentPath); err != nil {
+		return nil, fmt.Errorf("listen for the agent: %w", err)
+	}
+	if err := g.launch(append(o.arguments(""), withAgent(g.Console, agentPath, g.monitor)...)); err != nil {
+		g.listener.Close()
+		return nil, err
+	}
+	bootCtx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	if g.agent, err = g.waitAgent(bootCtx); err != nil {
+		g.Kill()
+		return nil, fmt.Errorf("boot %s: %w%s", o.Name, err, g.lastWords())
+	}
+	return g, nil
+}
+
+func removeAll(paths ...string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Memory) make() error {
+	if m.Path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(m.Path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && info.Size() != m.SizeBytes {
+		err = file.Truncate(m.SizeBytes)
+	}
+	return err
+}
+
+func (g *Guest) launch(arguments []string) error {
+	log, err := os.Create(g.errorsLog)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // QEMU has its own
+	g.cmd = exec.Command("qemu-system-x86_64", arguments...)
+	g.cmd.Stdout, g.cmd.Stderr = log, log
+	// Ctrl-C reaches the runner alone; when the runner is gone, however it went, its guests go.
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := g.cmd.Start(); err != nil {
+		return fmt.Errorf("start QEMU: %w", err)
+	}
+	go func() {
+		_ = g.cmd.Wait() // how it ended is told by what it was asked to do
+		close(g.exited)
+	}()
+	return nil
+}
+
+// Interactive is QEMU's command line for a guest whose console is this terminal and whose init gives a shell on it.
+func (o *Options) Interactive() ([]string, error) {
+	for _, memory := range []Memory{o.NVDIMM, o.BAR} {
+		if err := memory.make(); err != nil {
+			return nil, err
+		}
+	}
+	return append(o.arguments("farlog.shell"), "-serial", "mon:stdio"), nil
+}
+
+// withAgent is what a guest needs that is talked to: a log for its console, a line for its agent, QEMU's monitor.
+func withAgent(console, agentPath, monitor string) []string {
+	return []string{
+		"-chardev", "file,id=console,append=on,path=" + console, "-serial", "chardev:console",
+		"-chardev", "socket,id=agent,path=" + agentPath,
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=" + talk.PortName,
+		"-qmp", "unix:" + monitor + ",server=on,wait=off",
+	}
+}
+
+// arguments is QEMU's command line but for the console. The kernel is given the further parameter.
+func (o *Options) arguments(parameter string) []string {
+	memory := o.MemoryMiB
+	if memory == 0 {
+		memory = memoryDefaultMiB
+	}
+	arguments := []string{"-nodefaults", "-no-reboot", "-display", "none", "-name", o.Name,
+		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
+		"-append", "console=ttyS0 loglevel=5 panic=-1 farlog.name=" + o.Name + " " + parameter,
+		"-drive", "if=virtio,format=raw,snapshot=on,file=" + o.Image.Root,
+		"-drive", "if=virtio,format=raw,readonly=on,file=" + o.Image.Programs,
+		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
+	}
+	arguments = append(arguments, o.processor()...)
+	if o.NVDIMM.Path != "" {
+		arguments = append(arguments, "-machine", "pc,nvdimm=on",
+			"-m", fmt.Sprintf("%dM,slots=2,maxmem=%dM", memory, int64(memory)+o.NVDIMM.SizeBytes>>20+1024),
+			"-object", o.NVDIMM.backend("nvdimm"), "-device", fmt.Sprintf("nvdimm,memdev=nvdimm,label-size=%d", labelLen))
+	} else {
+		arguments = append(arguments, "-machine", "pc", "-m", strconv.Itoa(memory)+"M")
+	}
+	if o.BAR.Path != "" {
+		arguments = append(arguments, "-object", o.BAR.backend("bar"), "-device", "ivshmem-plain,memdev=bar")
+	}
+	if o.Port != nil {
+		device := "virtio-net-pci,netdev=n0,id=eth0,mac=" + o.MAC
+		if o.MTU != 0 {
+			device += ",host_mtu=" + strconv.Itoa(o.MTU)
+		}
+		arguments = append(arguments, "-netdev", "stream,id=n0,server=off,addr.type=unix,addr.path="+o.Port.path, "-device", device)
+	}
+	return arguments
+}
+
+func (o *Options) processor() []string {
+	switch {
+	case o.IsCounting:
+		return []string{"-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off", "-cpu", "max", "-smp", "1"}
+	case o.Accel == KVM:
+		return []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(max(o.CPUs, 1))}
+	default:
+		return []string{"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(max(o.CPUs, 1))}
+	}
+}
+
+func (m Memory) backend(id string) string {
+	return fmt.Sprintf("memory-backend-file,id=%s,share=on,mem-path=%s,size=%d", id, m.Path, m.SizeBytes)
+}
+
+// waitAgent waits for QEMU to connect, and for the agent behind it to speak.
+func (g *Guest) waitAgent(ctx context.Context) (*agent, error) {
+	connected := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := g.listener.Accept(); err == nil {
+			connected <- conn
+		}
+		close(connected)
+	}()
+	select {
+	case conn := <-connected:
+		if conn == nil {
+			return nil, errors.New("the socket of the agent was closed")
+		}
+		a := newAgent(conn)
+		return a, a.waitHello(ctx, g.exited)
+	case <-g.exited:
+		return nil, ErrEnded
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// lastWords is what QEMU, or else the guest's console, said at the end: for the text of an error.
+func (g *Guest) lastWords() string {
+	for _, path := range []string{g.errorsLog, g.Console} {
+		content, err := os.ReadFile(path)
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		if err == nil && lines[0] != "" {
+			return ": " + strings.TrimSpace(lines[len(lines)-1])
+		}
+	}
+	return ""
+}
+
+// Kill ends the guest as a power cord that is pulled would: nothing in it runs on. What it stored to its NVDIMM or BAR stays,
+// flushed or not: this is a crash of all software, not a loss of power.
+func (g *Guest) Kill() {
+	_ = g.cmd.Process.Kill() // fails only when it has ended already
+	<-g.exited
+	g.closeAgent()
+}
+
+func (g *Guest) closeAgent() {
+	g.listener.Close()
+	if g.agent != nil {
+		g.agent.close()
+	}
+}
+
+// PowerOff ends the guest in order.
+func (g *Guest) PowerOff(ctx context.Context) error {
+	defer g.Kill()
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if _, err := g.Start("sync; echo o >/proc/sysrq-trigger"); err != nil {
+		return err
+	}
+	select {
+	case <-g.exited:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not power off: %w", g.Name, ctx.Err())
+	}
+}
+
+// HasEnded tells whether the guest is gone.
+func (g *Guest) HasEnded() bool {
+	select {
+	case <-g.exited:
+		return true
+	default:
+		return false
+	}
+}
