@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/farlog/farlog/testbed/vm"
+)
+
+// scenario is one thing that is proved.
+type scenario struct {
+	name    string
+	what    string
+	timeout time.Duration
+	// run returns what it saw, in one line of figures, or the first claim that did not hold.
+	run func(ctx context.Context, b *bed) (string, error)
+}
+
+const (
+	nvdimmLen = 256<<20 + 128<<10 // 256 MiB and the label area
+	barLen    = 64 << 20
+	mtu       = 4200 // gives RDMA a path MTU of 4096
+)
+
+// bed is what one scenario runs on: guests, the wire between them, and files that outlive a guest.
+type bed struct {
+	dir    string
+	image  vm.Image
+	accel  vm.Accel
+	random *rand.Rand
+	wire   *vm.Wire
+
+	mu     sync.Mutex
+	guests map[string]*vm.Guest // the latest of each name
+	ports  map[string]*vm.Port
+	notes  []note
+}
+
+// note is a text that is kept when the scenario fails.
+type note struct {
+	name string
+	text func() string
+}
+
+// machine says what a guest has. Its name decides its address.
+type machine struct {
+	name       string
+	cpus       int
+	memoryMiB  int
+	hasNVDIMM  bool
+	hasBAR     bool
+	isOnWire   bool
+	isCounting bool
+}
+
+// addresses of the guests that are on the wire.
+var addresses = map[string]string{"host": "10.7.0.1", "target": "10.7.0.2", "central": "10.7.0.3", "second": "10.7.0.4"}
+
+func newBed(dir string, image vm.Image, accel vm.Accel, seed uint64) (*bed, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	// Each scenario draws from a seed of its own: run alone, it draws as it did among the others.
+	own := fnv.New64a()
+	fmt.Fprint(own, filepath.Base(dir))
+	return &bed{dir: dir, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed),
+		guests: map[string]*vm.Guest{}, ports: map[string]*vm.Port{}}, nil
+}
+
+// run ends all guests, whatever happens.
+func (b *bed) run(ctx context.Context, s scenario) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the scenario's %s are over", s.timeout))
+	defer cancel()
+	defer b.end()
+	return s.run(ctx, b)
+}
+
+func (b *bed) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.guests {
+		g.Kill()
+	}
+	b.wire.Close()
+}
+
+func (b *bed) remove() {
+	os.RemoveAll(b.dir)
+}
+
+// boot starts a machine, or starts it again with the memory that it had.
+func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
+	o := vm.Options{Name: m.name, Image: b.image, Dir: b.dir, Accel: b.accel, CPUs: m.cpus, MemoryMiB: m.memoryMiB,
+		IsCounting: m.isCounting}
+	if m.hasNVDIMM {
+		o.NVDIMM = vm.Memory{Path: filepath.Join(b.dir, m.name+".nvdimm"), SizeBytes: nvdimmLen}
+	}
+	if m.hasBAR {
+		o.BAR = vm.Memory{Path: filepath.Join(b.dir, m.name+".bar"), SizeBytes: barLen}
+	}
+	if m.isOnWire {
+		port, err := b.port(m.name)
+		if err != nil {
+			return nil, err
+		}
+		o.Port, o.MTU, o.MAC = port, mtu, macOf(addresses[m.name])
+	}
+	began := time.Now()
+	g, err := vm.Boot(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	say("  %s is up after %.0f s", m.name, time.Since(began).Seconds())
+	b.mu.Lock()
+	b.guests[m.name] = g
+	b.mu.Unlock()
+	if m.isOnWire {
+		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d", addresses[m.name], mtu)); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// macOf makes a hardware address of an IPv4 address, in the range of locally administered ones.
+func macOf(address string) string {
+	var a, b, c, d int
+	fmt.Sscanf(address, "%d.%d.%d.%d", &a, &b, &c, &d)
+	return fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a, b, c, d)
+}
+
+func (b *bed) port(name string) (*vm.Port, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ports[name] == nil {
+		port, err := b.wire.Plug(name)
+		if err != nil {
+			return nil, err
+		}
+		b.ports[name] = port
+	}
+	return b.ports[name], nil
+}
+
+// bootAll starts machines side by side.
+func (b *bed) bootAll(ctx context.Context, machines ...machine) (map[string]*vm.Guest, error) {
+	var waiting sync.WaitGroup
+	errs := make([]error, len(machines))
+	for i, m := range machines {
+		waiting.Add(1)
+		go func() {
+			defer waiting.Done()
+			_, errs[i] = b.boot(ctx, m)
+		}()
+	}
+	waiting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	guests := map[string]*vm.Guest{}
+	for _, m := range machines {
+		guests[m.name] = b.guests[m.name]
+	}
+	return guests, nil
+}
+
+// start runs a command in a guest and keeps what it says, should the scenario fail.
+func (b *bed) start(g *vm.Guest, name, script string) (*vm.Process, error) {
+	p, err := g.Start(script)
+	if err != nil {
+		return nil, err
+	}
+	b.noteOutput(g.Name+"."+name, p)
+	return p, nil
+}
+
+func (b *bed) noteOutput(name string, p *vm.Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notes = append(b.notes, note{name + ".stdout", p.Stdout}, note{name + ".stderr", p.Stderr})
+}
+
+// keep copies consoles, QEMU's messages and the noted outputs to a folder, and returns its path.
+func (b *bed) keep(to string) (string, error) {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return "", err
+	}
+	for _, pattern := range []string{"*.console", "*.qemu"} {
+		paths, err := filepath.Glob(filepath.Join(b.dir, pattern))
+		if err != nil {
+			return "", err
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			if err := os.WriteFile(filepath.Join(to, filepath.Base(path)), content, 0o644); err != nil {
+				return "", err
+			}
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, n := range b.notes {
+		if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%02d-%s", i, n.name)), []byte(n.text()), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return to, nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farlog/farlog/pkg/audit/fixlog"
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+	"github.com/farlog/farlog/testbed/vm"
+)
+
+const recording = "testdata/fix/orders.fixlog.zst"
+
+// records are real order messages, each different from all others, in the order in which they are appended.
+type records struct {
+	payloads [][]byte
+	number   map[string]int
+}
+
+// newRecords makes count messages from the recording. run tells them from those of another call.
+func newRecords(run string, count int) (*records, error) {
+	entries, err := fixlog.Load(recording)
+	if err != nil {
+		return nil, err
+	}
+	generator, err := fixlog.NewGenerator(entries, fixlog.Options{Run: run})
+	if err != nil {
+		return nil, err
+	}
+	r := &records{number: make(map[string]int, count)}
+	sent := time.Date(2026, 1, 5, 9, 30, 0, 0, time.UTC).UnixNano()
+	for i := range count {
+		payload, _ := generator.Append(nil, sent+int64(i)*int64(time.Microsecond))
+		r.payloads = append(r.payloads, payload)
+		r.number[string(payload)] = i
+	}
+	return r, nil
+}
+
+// framed is the records as farlog append --format length-prefixed reads them.
+func (r *records) framed(from, to int) []byte {
+	var out []byte
+	for _, payload := range r.payloads[from:to] {
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(payload)))
+		out = append(out, payload...)
+	}
+	return out
+}
+
+// place is where a record was acknowledged to lie.
+type place struct {
+	epoch uint32
+	lsn   uint64
+}
+
+// ledger is what writers acknowledged: of each place, which record is there. It is filled by one feeder after another.
+type ledger struct {
+	records *records
+	wanted  map[place]int
+	next    int // number of the first record that no writer acknowledged
+}
+
+func newLedger(r *records) *ledger {
+	return &ledger{records: r, wanted: map[place]int{}}
+}
+
+// acknowledge takes one line of farlog append --ack text: it is for the oldest record that has none.
+func (l *ledger) acknowledge(line string) error {
+	fields := strings.Fields(line)
+	if len(fields) != 4 || fields[3] != "persistent" {
+		return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and \"persistent\"", line)
+	}
+	epoch, epochErr := strconv.ParseUint(fields[0], 10, 32)
+	lsn, lsnErr := strconv.ParseUint(fields[2], 10, 64)
+	if err := errors.Join(epochErr, lsnErr); err != nil {
+		return fmt.Errorf("acknowledgement %q: %w", line, err)
+	}
+	at := place{uint32(epoch), lsn}
+	if _, isTwice := l.wanted[at]; isTwice {
+		return fmt.Errorf("acknowledgement %q: this place was acknowledged before", line)
+	}
+	l.wanted[at] = l.next
+	l.next++
+	return nil
+}
+
+// feed gives a writer records in batches of 1 to 64, each once the one before is acknowledged, until isEnough says so after a
+// batch or the writer has ended. So what was acknowledged last is known, whenever the writer is killed.
+func (l *ledger) feed(ctx context.Context, b *bed, writer *vm.Process, isEnough func(acknowledged int) bool) error {
+	for l.next < len(l.records.payloads) {
+		count := min(1+b.random.IntN(64), len(l.records.payloads)-l.next)
+		if _, err := writer.Write(l.records.framed(l.next, l.next+count)); err != nil {
+			return err
+		}
+		for range count {
+			line, err := writer.ReadLine(ctx)
+			if err != nil {
+				return err
+			}
+			if err := l.acknowledge(line); err != nil {
+				return err
+			}
+		}
+		if isEnough(l.next) {
+			return nil
+		}
+	}
+	return fmt.Errorf("all %d records were acknowledged before it was enough", l.next)
+}
+
+// proof is what was found where acknowledged records should be.
+type proof struct {
+	acknowledged, found, others int // others: records that no one was told of, whole and from the feed
+}
+
+func (p proof) String() string {
+	return fmt.Sprintf("%d acknowledged, all found, %d more that were not acknowledged", p.acknowledged, p.others)
+}
+
+// prove looks up every acknowledged record among those that next gives, until io.EOF. Each must be there once, with its bytes; none may
+// be there that was never fed.
+func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
+	result := proof{acknowledged: len(l.wanted)}
+	seen := make(map[place]bool, len(l.wanted))
+	for {
+		found, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return result, err
+		}
+		if found.Flags.IsControl() {
+			continue
+		}
+		at := place{found.Epoch, found.LSN}
+		number, isFed := l.records.number[string(found.Payload)]
+		wanted, isWanted := l.wanted[at]
+		switch {
+		case seen[at]:
+			return result, fmt.Errorf("the record at lsn %d of epoch %d is there twice", at.lsn, at.epoch)
+		case !isFed:
+			return result, fmt.Errorf("the record at lsn %d of epoch %d was never fed", at.lsn, at.epoch)
+		case isWanted && wanted != number:
+			return result, fmt.Errorf("at lsn %d of epoch %d is record %d, and record %d was acknowledged", at.lsn, at.epoch, number, wanted)
+		case isWanted:
+			result.found++
+		default:
+			result.others++
+		}
+		seen[at] = true
+	}
+	for at, number := range l.wanted {
+		if !seen[at] {
+			return result, fmt.Errorf("LOST: record %d was acknowledged at lsn %d of epoch %d and is not there (%d of %d are)", number, at.lsn,
+				at.epoch, result.found, result.acknowledged)
+		}
+	}
+	return result, nil
+}
+
+// devdaxOffset is where a namespace's data begin in the memory of the NVDIMM: behind its information block, at the alignment.
+const devdaxOffset = 2 << 20
+
+// proveMemory looks for the records in an NVDIMM's backing file, with our decoder in Go and without any guest: what the media has.
+func (l *ledger) proveMemory(path string) (proof, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return proof{}, err
+	}
+	defer file.Close()
+	size := int64(nvdimmLen - devdaxOffset - 128<<10)
+	image, err := record.OpenImage(io.NewSectionReader(file, devdaxOffset, size), size)
+	if err != nil {
+		return proof{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return l.prove(image.Walk().Next)
+}
+
+// proveStore looks for the records of a stream in a store.
+func (l *ledger) proveStore(dir, stream string) (proof, error) {
+	opened, err := store.Open(dir, store.Options{})
+	if err != nil {
+		return proof{}, err
+	}
+	reader, err := opened.OpenReader(stream, store.ReaderOptions{})
+	if err != nil {
+		return proof{}, err
+	}
+	defer reader.Close()
+	return l.prove(func() (record.Record, error) {
+		item, err := reader.Next()
+		return item.Record, err
+	})
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/farlog/farlog/testbed/vm"
+)
+
+// memConformance runs the suite that every kind of region must pass on memory that only a guest has here.
+func memConformance(ctx context.Context, b *bed) (string, error) {
+	target, err := b.boot(ctx, machine{name: "target", cpus: 2, hasNVDIMM: true, hasBAR: true})
+	if err != nil {
+		return "", err
+	}
+	var seen []string
+	for _, kind := range []struct{ name, script string }{
+		{"devdax", `device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance devdax`},
+		{"bar", `path=$(bar); FARLOG_TEST_BAR=$path conformance bar`},
+		{"tmpfs", `conformance tmpfs`},
+		{"file", `conformance file`},
+		{"fsdax", `fsdax-mount /media/pmem; FARLOG_TEST_FSDAX=/media/pmem conformance fsdax`},
+	} {
+		process, err := b.start(target, kind.name, "set -e; "+kind.script)
+		if err != nil {
+			return "", err
+		}
+		if err := process.Wait(ctx); err != nil {
+			return "", fmt.Errorf("%s: %w", kind.name, err)
+		}
+		conforming := strings.Count(process.Stdout(), ": conforms\n")
+		if conforming == 0 {
+			return "", fmt.Errorf("%s: no region conformed: %s", kind.name, process.Stdout())
+		}
+		seen = append(seen, fmt.Sprintf("%s at %d flush methods", kind.name, conforming))
+	}
+	return strings.Join(seen, ", "), target.PowerOff(ctx)
+}
+
+const memKills = 4
+
+// memKilled proves that what a writer on persistent memory acknowledged is there after its machine was killed, with no program left
+// to tidy up: first in the memory itself, then for the recovery of the next writer, which appends behind it.
+func memKilled(ctx context.Context, b *bed) (string, error) {
+	records, err := newRecords("M", 60000)
+	if err != nil {
+		return "", err
+	}
+	l := newLedger(records)
+	memory := filepath.Join(b.dir, "target.nvdimm")
+	var proved proof
+	for life := range memKills + 1 {
+		target, err := b.boot(ctx, machine{name: "target", cpus: 2, hasNVDIMM: true})
+		if err != nil {
+			return "", err
+		}
+		if life == 0 {
+			_, err = target.Run(ctx, "farlog ring format mem:$(dax-up) --stream desk/orders")
+		} else {
+			_, err = target.Run(ctx, "dax-up")
+		}
+		if err != nil {
+			return "", err
+		}
+		writer, err := b.start(target, "append", "farlog append --ring mem:/dev/dax0.0 --format length-prefixed --ack text --window 16")
+		if err != nil {
+			return "", err
+		}
+		enough := l.next + 1000 + b.random.IntN(8000)
+		if err := l.feed(ctx, b, writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
+			return "", err
+		}
+		if life < memKills {
+			err = killWhileAppending(b, l, writer, target)
+		} else {
+			err = errors.Join(writer.CloseInput(), writer.Wait(ctx), target.PowerOff(ctx))
+		}
+		if err != nil {
+			return "", err
+		}
+		if proved, err = l.proveMemory(memory); err != nil {
+			return "", fmt.Errorf("life %d, in the memory: %w", life+1, err)
+		}
+	}
+	return fmt.Sprintf("%d kills of the machine: %s", memKills, proved), nil
+}
+
+// killWhileAppending gives the writer more, and kills its machine at a random moment from then on.
+func killWhileAppending(b *bed, l *ledger, writer *vm.Process, target *vm.Guest) error {
+	if _, err := writer.Write(l.records.framed(l.next, min(l.next+200, len(l.records.payloads)))); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(b.random.IntN(20000)) * time.Microsecond)
+	target.Kill()
+	return nil
+}
