@@ -3,11 +3,13 @@ SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
 
-.PHONY: help build demo test bench bench-java soak fuzz generate clean
+.PHONY: help build demo test bench bench-java soak fuzz testbed testbed-shell generate clean
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
 	@echo "make test      everything that needs no virtual machine (under 12 minutes on 2 cores)"
+	@echo "make testbed   virtual machines with SoftRoCE and persistent memory: make testbed [SCENARIO=name] [SEED=...] (under 25 minutes)"
+	@echo "make testbed-shell  a shell in such a machine"
 	@echo "make build     bin/farlog and bin/farlogd"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
@@ -36,6 +38,12 @@ soak:
 
 fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)
+
+testbed:
+	@testbed/run.sh $(if $(SEED),-seed "$(SEED)") $(SCENARIO)
+
+testbed-shell:
+	@testbed/run.sh -shell
 
 generate:
 	@scripts/setup.sh build proto
