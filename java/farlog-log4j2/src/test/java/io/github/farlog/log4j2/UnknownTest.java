@@ -1,6 +1,7 @@
 package io.github.farlog.log4j2;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
@@ -8,8 +9,11 @@ import io.github.farlog.client.Position;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.LongAdder;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -60,6 +64,53 @@ class UnknownTest {
             assertEquals(Result.OK, writer.resolve(position.lsn(), 0, later));
             assertEquals(Result.UNKNOWN, FarlogManager.resolve(writer, position));
         }
+    }
+
+    /** The ring is replaced and opened anew between UNKNOWN and the question: there is another record at the same place, of the same epoch. */
+    @Test
+    void shouldAskTheWriterThatWasGivenTheRecordWhenAnotherIsOpen() throws Exception {
+        final FarlogManager manager = FarlogManager.of(null, settings(Duration.ofNanos(1)));
+        try {
+            final EventBuffer buffer = new EventBuffer(1000);
+            buffer.writeBytes(TEXT, 0, TEXT.length);
+            final AtomicInteger epoch = new AtomicInteger();
+            final Field unknown = RingStats.class.getDeclaredField("unknown");
+            unknown.setAccessible(true);
+            unknown.set(manager.stats(), new LongAdder() {
+                @Override
+                public void increment() { // after the one and before the other
+                    super.increment();
+                    if (epoch.compareAndSet(0, buffer.position().epoch())) {
+                        replaceRing(manager, buffer.position().lsn());
+                    }
+                }
+            });
+            Result result = Result.OK;
+            for (int i = 0; i < 1000 && epoch.get() == 0; i++) {
+                ring.drain();
+                result = manager.append(buffer, 1, 0);
+            }
+            assertTrue(epoch.get() > 0, "no append was UNKNOWN");
+            assertEquals(Result.UNKNOWN, result);
+        } finally {
+            manager.close();
+        }
+    }
+
+    private void replaceRing(final FarlogManager manager, final long lsn) {
+        ring.close();
+        ring.format(SIZE_BYTES);
+        manager.updateData(settings(Duration.ofSeconds(1)));
+        final EventBuffer other = new EventBuffer(1000);
+        other.writeBytes(TEXT, 0, TEXT.length);
+        do {
+            assertEquals(Result.OK, manager.append(other, 2, 0));
+        } while (other.position().lsn() < lsn);
+        assertEquals(lsn, other.position().lsn(), "records of one length");
+    }
+
+    private RingSettings settings(final Duration deadline) {
+        return new RingSettings(ring.uri, Level.PERSISTENT, deadline, 0, 0, "test", 65535);
     }
 
     private SharedWriter open() throws FarlogException {
