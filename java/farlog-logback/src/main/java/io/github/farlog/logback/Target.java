@@ -5,6 +5,7 @@ import io.github.farlog.client.Counters;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Policy;
+import io.github.farlog.client.Position;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
@@ -214,7 +215,7 @@ final class Target implements TargetMXBean {
             final Result result =
                 current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
-                return resolve(current, scratch, deadlineNanos);
+                return resolve(current, scratch.position, deadlineNanos);
             }
             if (result != Result.CLOSED || isClosed || current == writer) {
                 return result;
@@ -223,9 +224,16 @@ final class Target implements TargetMXBean {
         }
     }
 
-    /** The deadline has passed and the record may or may not be there: asks once more. */
-    private static Result resolve(final SharedWriter current, final Scratch scratch, final long deadlineNanos) {
-        return afterUnknown(current.resolve(scratch.position.lsn(), deadlineNanos, scratch.position));
+    /**
+     * The deadline has passed and the record may or may not be there: asks once more, the writer that was given it.
+     *
+     * @param position that came with UNKNOWN; it is filled anew
+     * @return OK: this very record is at the level. UNKNOWN: anything else
+     */
+    static Result resolve(final SharedWriter current, final Position position, final long deadlineNanos) {
+        final int epoch = position.epoch();
+        final Result result = afterUnknown(current.resolve(position.lsn(), deadlineNanos, position));
+        return position.epoch() == epoch ? result : Result.UNKNOWN;
     }
 
     /** Only OK says where the record is. Also a writer fenced meanwhile may have left it in the ring. */

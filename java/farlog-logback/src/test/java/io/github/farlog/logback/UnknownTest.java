@@ -1,0 +1,77 @@
+package io.github.farlog.logback;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Level;
+import io.github.farlog.client.Position;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.Ring;
+import io.github.farlog.client.RingOptions;
+import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.WriterOptions;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** An acknowledgement that did not come becomes OK only by the word of the writer that was given the record, about that record. */
+class UnknownTest {
+    private static final byte[] TEXT = "buy 100".getBytes(StandardCharsets.UTF_8);
+    private static final long DEADLINE_NANOS = 1_000_000_000;
+    private final Position position = new Position();
+    @TempDir
+    private Path folder;
+
+    @BeforeEach
+    void format() throws FarlogException {
+        Ring.format(uri(), RingOptions.defaults().withSizeBytes(1 << 20).withForce(true));
+    }
+
+    private String uri() {
+        return "mem:" + folder.resolve("ring");
+    }
+
+    private SharedWriter open() throws FarlogException {
+        return SharedWriter.open(uri(), WriterOptions.defaults().withLevel(Level.VISIBLE).withDeadline(Duration.ofSeconds(1)));
+    }
+
+    private static Result append(final SharedWriter writer, final Position out) {
+        return writer.append(TEXT, 0, TEXT.length, 1, null, 0, 0, DEADLINE_NANOS, out);
+    }
+
+    @Test
+    void shouldBelieveTheWriterThatWasGivenTheRecord() throws FarlogException {
+        try (SharedWriter writer = open()) {
+            append(writer, position);
+            assertEquals(Result.OK, Target.resolve(writer, position, DEADLINE_NANOS));
+        }
+    }
+
+    @Test
+    void shouldNotKnowWhenThatWriterIsClosed() throws FarlogException {
+        final SharedWriter writer = open();
+        append(writer, position);
+        writer.close();
+        assertEquals(Result.UNKNOWN, Target.resolve(writer, position, DEADLINE_NANOS));
+    }
+
+    @Test
+    void shouldNotTakeTheRecordOfAnotherEpochForIt() throws FarlogException {
+        try (SharedWriter writer = open()) {
+            append(writer, position);
+        }
+        format();
+        open().close(); // one epoch further than the first writer was
+        try (SharedWriter writer = open()) {
+            final Position later = new Position();
+            for (int i = 0; i < 3 && later.lsn() < position.lsn(); i++) {
+                append(writer, later);
+            }
+            assertEquals(Result.OK, writer.resolve(position.lsn(), DEADLINE_NANOS, later));
+            assertEquals(Result.UNKNOWN, Target.resolve(writer, position, DEADLINE_NANOS));
+        }
+    }
+}
