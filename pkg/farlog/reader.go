@@ -23,7 +23,9 @@ func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 		lsn:       C.uint64_t(options.LSN),
 		ring_uuid: uuidPointer(options.RingUUID),
 	}
+	config.grant_token = uuidPointer(options.Token)
 	defer C.free(unsafe.Pointer(config.ring_uuid))
+	defer C.free(unsafe.Pointer(config.grant_token))
 	if options.Drain {
 		config.is_drain = 1
 	}

@@ -125,7 +125,7 @@ func (r Result) String() string {
 	return "?"
 }
 
-// Counter is one number of a writer.
+// Counter is one number of a writer or of a target.
 type Counter struct {
 	Name, Kind, Help string
 	Value            uint64
@@ -153,6 +153,22 @@ func (c *Counters) All() []Counter {
 		{"warn_count", "counter", "Times the ring passed its warning mark.", uint64(c.raw.warn_count)},
 		{"alarm_count", "counter", "Times the ring passed its alarm mark.", uint64(c.raw.alarm_count)},
 		{"orphan_count", "counter", "Unacknowledged records dropped by recovery when this writer opened.", uint64(c.raw.orphan_count)},
+	}
+}
+
+// All gives every counter, in the order of the table in farlog.h.
+func (c *TargetCounters) All() []Counter {
+	return []Counter{
+		{"admitted_count", "counter", "Connections let in.", uint64(c.raw.admitted_count)},
+		{"refused_count", "counter", "Connections refused: grant, epoch, ring or version.", uint64(c.raw.refused_count)},
+		{"fenced_count", "counter", "Connections torn down by a fence.", uint64(c.raw.fenced_count)},
+		{"lost_count", "counter", "Connections that ended by an error.", uint64(c.raw.lost_count)},
+		{"denied_count", "counter", "Operations of a peer that the device refused.", uint64(c.raw.denied_count)},
+		{"request_count", "counter", "Requests served.", uint64(c.raw.request_count)},
+		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
+		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},
+		{"writer_count", "gauge", "Writers connected.", uint64(c.raw.writer_count)},
+		{"drain_count", "gauge", "Drains connected.", uint64(c.raw.drain_count)},
 	}
 }
 

@@ -131,7 +131,8 @@ type WriterOptions struct {
 	Name         string
 	CountersDir  string // "" = /dev/shm/farlog, "none" = private to this process
 	RingUUID     *[16]byte
-	Spin         bool // never sleep while waiting: for a thread on a core of its own
+	Token        *[TokenLen]byte // of a grant, for a ring on another host
+	Spin         bool            // never sleep while waiting: for a thread on a core of its own
 }
 
 // Cursors are a writer's positions: Head <= Appended, Durable <= Appended, Appended - Head <= Capacity.
@@ -163,6 +164,7 @@ type ReaderOptions struct {
 	LSN      uint64
 	Drain    bool
 	RingUUID *[16]byte
+	Token    *[TokenLen]byte // of a grant, for a ring on another host
 }
 
 // Batch is what one Read copied: whole records, verbatim and back to back, a PAD as its 64 bytes.

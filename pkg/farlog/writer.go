@@ -46,8 +46,10 @@ func withWriterConfig(options WriterOptions, use func(*C.struct_farlog_writer_co
 		warn_percent:  C.uint32_t(options.WarnPercent),
 		alarm_percent: C.uint32_t(options.AlarmPercent),
 		ring_uuid:     uuidPointer(options.RingUUID),
+		grant_token:   uuidPointer(options.Token),
 	}
 	defer C.free(unsafe.Pointer(config.ring_uuid))
+	defer C.free(unsafe.Pointer(config.grant_token))
 	if options.Spin {
 		config.wait = C.FARLOG_WAIT_SPIN
 	}

@@ -67,6 +67,17 @@ static bool is_epoch_known(const struct farlog_reader *reader)
 		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
 }
 
+/* fetch_log -- for walks through base: the ring bytes [from, to). */
+static int fetch_log(struct region *region, const struct record_identity *identity, uint64_t from_lsn, uint64_t to_lsn)
+{
+	uint64_t off = from_lsn % identity->capacity;
+	uint64_t len = to_lsn - from_lsn;
+	uint64_t first_len = len < identity->capacity - off ? len : identity->capacity - off;
+	int result = region_fetch(region, LAYOUT_DATA_OFF + off, first_len);
+
+	return result == FARLOG_OK && first_len < len ? region_fetch(region, LAYOUT_DATA_OFF, len - first_len) : result;
+}
+
 /* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
  * and found all that we have read. */
 static void refresh_epoch(struct farlog_reader *reader)
@@ -105,6 +116,8 @@ static int resync(struct farlog_reader *reader)
 		return FARLOG_OVERRUN;
 	walk = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
+	if (fetch_log(reader->region, &reader->identity, walk.lsn, cursor->lsn) != FARLOG_OK)
+		return FARLOG_IO;
 	while (walk.lsn < cursor->lsn) {
 		uint64_t off = walk.lsn % reader->identity.capacity;
 
@@ -211,7 +224,8 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 		is_pad = header.flags & RECORD_FLAG_PAD;
 		stored_len = is_pad ? RECORD_PAD_STORED_LEN
 							: record_extent(reader->identity.align, header.key_len, header.payload_len);
-		if (memcmp(reader->region->base + data_off(reader, lsn), pass->buf + at, stored_len) != 0) {
+		if (region_fetch(reader->region, data_off(reader, lsn), stored_len) != FARLOG_OK ||
+			memcmp(reader->region->base + data_off(reader, lsn), pass->buf + at, stored_len) != 0) {
 			reader->cursor = pass->tentative_cursor;
 			pass->used = pass->tentative_from;
 			pass->record_count = pass->tentative_count;
@@ -265,12 +279,16 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
-	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
-	uint64_t hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
+	uint64_t durable_lsn;
+	uint64_t hint_lsn;
 	bool is_tentative = false;
-	int result = FARLOG_OK;
+	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
 	memset(batch, 0, sizeof(*batch));
+	if (result != FARLOG_OK)
+		return result;
+	durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
+	hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	if (buf_len < RECORD_PAD_STORED_LEN) {
 		batch->len = RECORD_PAD_STORED_LEN; /* no record is shorter */
 		return FARLOG_TOO_LARGE;
@@ -337,6 +355,8 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 	struct farlog_counters counters;
 	struct head_slot head = {0};
 
+	if (region_fetch(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
+		return FARLOG_IO;
 	refresh_epoch(reader);
 	memset(status, 0, sizeof(*status));
 	if (!head_load(reader->region, &reader->superblock, &head))
@@ -381,6 +401,8 @@ static int seek(struct farlog_reader *reader, const char *uri, const struct farl
 {
 	struct record_found found;
 
+	if (config->start != FARLOG_START_HEAD && region_fetch(reader->region, LAYOUT_DATA_OFF, reader->identity.capacity) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "fetch ring \"%s\"", uri);
 	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
 		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
 			config->lsn, reader->cursor.lsn);

@@ -4,13 +4,15 @@
 #include <string.h>
 
 #include "err.h"
+#include "clock.h"
+#include "region_far.h"
 #include "region_fault.h"
 #include "region_mem.h"
 #include "uri.h"
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path", text, uri->scheme);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
 int region_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
@@ -22,6 +24,8 @@ int region_open(const char *text, const struct region_ask *ask, struct region **
 		return result;
 	if (strcmp(uri.scheme, "mem") == 0)
 		return region_mem_open(text, &uri, ask, region, error);
+	if (uri_is_far(&uri))
+		return region_far_open(text, &uri, ask, region, error);
 #ifdef FARLOG_FAULT
 	if (strcmp(uri.scheme, "fault") == 0)
 		return region_fault_open(text, &uri, ask, region, error);
@@ -38,20 +42,28 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 		return result;
 	if (strcmp(uri.scheme, "mem") == 0)
 		return region_mem_probe(text, &uri, contract, error);
+	if (uri_is_far(&uri))
+		return error_set(error, FARLOG_UNSUPPORTED, 0,
+			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its target", text);
 	return unknown_scheme(text, &uri, error);
 }
 
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count)
 {
 	uint64_t done;
+	uint64_t now_ns;
+	uint64_t until_ns = region->patience_ns != 0 ? clock_after_ns(region->patience_ns) : UINT64_MAX;
 	int result = region->ops->persist(region, spans, span_count, ++region->tag);
 
 	while (result == FARLOG_OK) {
 		result = region->ops->poll(region, &done);
 		if (result != FARLOG_OK || done == region->tag)
 			break;
+		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
+		if (now_ns >= until_ns)
+			return FARLOG_IO;
 		if (region->ops->wait != NULL)
-			region->ops->wait(region, UINT64_MAX);
+			region->ops->wait(region, until_ns != UINT64_MAX ? until_ns - now_ns : UINT64_MAX);
 		else
 			cpu_relax();
 	}

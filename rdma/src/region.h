@@ -46,6 +46,8 @@ struct region_ops {
 	int (*flush)(struct region *region, uint64_t off, uint64_t len);
 	void (*seal)(struct region *region);
 	void (*read)(struct region *region, uint64_t off, void *dst, size_t len);
+	/* Bring these bytes from afar into what `base` shows. NULL: base is the region itself. OK or IO. Blocks for the network. */
+	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
@@ -53,6 +55,7 @@ struct region_ops {
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
 	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. */
 	int (*lock)(struct region *region, enum region_role role);
+	void (*unlock)(struct region *region, enum region_role role);
 	int (*is_locked)(struct region *region, enum region_role role);
 	void (*close)(struct region *region);
 };
@@ -66,6 +69,9 @@ struct region {
 	uint8_t *streamed;   /* where the append path may put a record by stream.h itself instead of `gather`; NULL: nowhere */
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
+	bool is_far;          /* base is a copy; the words in it that others store come by poll */
+	uint64_t fence_lsn;   /* with is_far: where the log ended when this writer was fenced; UINT64_MAX = not fenced, or not known */
+	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };
 
 enum region_access {
@@ -88,6 +94,12 @@ int region_open(const char *uri, const struct region_ask *ask, struct region **r
 
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);
+
+/* region_fetch -- for those that read through base: nothing to do where base is the region. OK or IO. */
+static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	return region->ops->fetch == NULL ? FARLOG_OK : region->ops->fetch(region, off, len);
+}
 
 static inline uint64_t region_load_word(const struct region *region, uint64_t off)
 {

@@ -277,6 +277,17 @@ static int fault_lock(struct region *region, enum region_role role)
 	return result;
 }
 
+static void fault_unlock(struct region *region, enum region_role role)
+{
+	struct region_fault *fault = fault_of(region);
+
+	pthread_mutex_lock(&mutex);
+	if (fault->is_locked[role] && fault->generation == fault->memory->generation)
+		fault->memory->is_locked[role] = false;
+	fault->is_locked[role] = false;
+	pthread_mutex_unlock(&mutex);
+}
+
 static int fault_is_locked(struct region *region, enum region_role role)
 {
 	return fault_of(region)->memory->is_locked[role];
@@ -297,7 +308,7 @@ static void fault_close(struct region *region)
 static const struct region_ops fault_ops = {
 	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
 	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .lock = fault_lock,
-	.is_locked = fault_is_locked, .close = fault_close,
+	.unlock = fault_unlock, .is_locked = fault_is_locked, .close = fault_close,
 };
 
 static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_bytes)

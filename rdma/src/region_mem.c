@@ -247,6 +247,14 @@ static int mem_lock(struct region *region, enum region_role role)
 	return errno == EAGAIN || errno == EACCES ? FARLOG_HELD : FARLOG_IO;
 }
 
+static void mem_unlock(struct region *region, enum region_role role)
+{
+	struct flock lock = lock_of(role);
+
+	lock.l_type = F_UNLCK;
+	fcntl(mem_of(region)->fd, F_OFD_SETLK, &lock);
+}
+
 static int mem_is_locked(struct region *region, enum region_role role)
 {
 	struct flock lock = lock_of(role);
@@ -277,7 +285,7 @@ static void mem_close(struct region *region)
 		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
 		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
 		.populate = mem_populate, .forget = mem_forget,                                               \
-		.lock = mem_lock, .is_locked = mem_is_locked, .close = mem_close                              \
+		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .close = mem_close                              \
 	}
 
 static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, mem_flush);

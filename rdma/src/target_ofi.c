@@ -4,11 +4,14 @@
  * work here. A revocation therefore is an order to this thread: it closes the memory region, so that the key opens nothing, and the
  * endpoint, so that nothing arrives, and only then is the order done. Each tenant has a domain: a key of one opens nothing of another's. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 #define TICK_NS 200000u
 #define SPIN_NS 50000u   /* after something happened: the next append is near */
 #define DOZE_NS 1000000u
+#define HANDSHAKE_US 100000
 #define EVENT_EVERY 64u  /* turns between two looks for connections that come and go, while there is no sleep between */
 
 /* ---------------------------------------------------------------- the thread */
@@ -167,11 +171,36 @@ static void ofi_close(void *context)
 	free(listener);
 }
 
+/* limit_handshakes -- libfabric 1.17's tcp provider reads a connection request by blocking calls, in this thread, and a client that stops in the
+ * middle of one would stop every other. What the listening socket is told, those that it accepts inherit; once connected they do not
+ * block, and the limit means nothing any more. */
+static void limit_handshakes(uint16_t port)
+{
+	struct timeval limit = {0, HANDSHAKE_US};
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *entry;
+
+	while (fds != NULL && (entry = readdir(fds)) != NULL) {
+		int fd = atoi(entry->d_name);
+		struct sockaddr_in address; /* the port lies at the same place in both families */
+		socklen_t address_len = sizeof(address);
+		socklen_t len = sizeof(int);
+		int is_listening = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) == 0 && is_listening &&
+			getsockname(fd, (struct sockaddr *)&address, &address_len) == 0 && ntohs(address.sin_port) == port)
+			(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	}
+	if (fds != NULL)
+		closedir(fds);
+}
+
 static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 {
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
 	struct sockaddr_storage address = {0};
 	size_t address_len = sizeof(address);
+	uint16_t port;
 	int failure = listener->lib->fabric(listener->info->fabric_attr, &listener->fabric, NULL);
 
 	if (failure == 0)
@@ -186,10 +215,13 @@ static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 		failure = fi_listen(listener->pep);
 	if (failure == 0)
 		failure = fi_getname(&listener->pep->fid, &address, &address_len);
-	if (failure == 0) /* the port lies at the same place in both families */
-		snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
-			uri->provider, uri->host, ntohs(((struct sockaddr_in *)&address)->sin_port));
-	return failure;
+	if (failure != 0)
+		return failure;
+	port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* at the same place in both families */
+	limit_handshakes(port);
+	snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
+		uri->provider, uri->host, port);
+	return 0;
 }
 
 static int ofi_open(struct farlog_target *target, const char *text, const struct uri *uri, void **context, struct farlog_error *error)

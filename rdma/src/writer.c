@@ -66,8 +66,12 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 /* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
 void writer_take_credit(struct farlog_writer *writer)
 {
-	uint64_t credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
+	uint64_t credit_lsn;
+	uint64_t tag;
 
+	if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
+		writer->region->ops->poll(writer->region, &tag);
+	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
 		writer->ring.credit_lsn = credit_lsn;
 	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
@@ -335,20 +339,26 @@ int writer_pump(struct farlog_writer *writer)
 	return reap(writer);
 }
 
+/* is_shut_out -- a far ring has ended below all that is not yet durable: nothing of it was written, nor ever will be. */
+static bool is_shut_out(struct farlog_writer *writer)
+{
+	return writer->region->is_far && writer_is_fenced(writer) && writer->durable_lsn >= writer->region->fence_lsn;
+}
+
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline)
 {
 	while (writer->durable_lsn < end_lsn) {
 		int result = writer_pump(writer);
 
+		if (writer->durable_lsn >= end_lsn)
+			break;
+		if (result == FARLOG_OK && is_shut_out(writer))
+			return FARLOG_FENCED;
+		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true))
+			result = FARLOG_UNKNOWN;
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;
-		}
-		if (writer->durable_lsn >= end_lsn)
-			break;
-		if (!deadline_pause(deadline, writer, true)) {
-			atomic_bump(&writer->counters->unknown_count, 1);
-			return FARLOG_UNKNOWN;
 		}
 	}
 	return FARLOG_OK;
@@ -382,6 +392,8 @@ static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struc
 	uint64_t end_ticks;
 	int result = writer_settle(writer, position->end_lsn, deadline);
 
+	if (result == FARLOG_FENCED)
+		return refuse(writer, result, position);
 	if (result != FARLOG_OK)
 		return result;
 	position->level = writer->level;

@@ -22,7 +22,7 @@ func javaTables(header string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"NativeVersion.java": fmt.Appendf([]byte(javaHead), javaVersion, version[1]),
 		"Result.java":        javaResults(resultLine.FindAllStringSubmatch(header, -1)),
-		"Counter.java":       javaCounters(counterLine.FindAllStringSubmatch(header, -1)),
+		"Counter.java":       javaCounters(counterTable(header, "FARLOG_COUNTER_TABLE")),
 	}, nil
 }
 

@@ -104,6 +104,11 @@ enum farlog_flush_method {
 	FARLOG_FLUSH_CVAP = 4,     /* arm64 dc cvap, then dsb */
 	FARLOG_FLUSH_MSYNC = 5,
 	FARLOG_FLUSH_FAULT = 6,
+	FARLOG_FLUSH_RDMA_FLUSH = 7,   /* verbs: native FLUSH of all that was written */
+	FARLOG_FLUSH_RDMA_READ = 8,    /* verbs: a READ behind the WRITE on the same queue pair */
+	FARLOG_FLUSH_TARGET_CPU = 9,   /* the target's processor flushes and answers */
+	FARLOG_FLUSH_OFI_COMMIT = 10,  /* libfabric: FI_COMMIT_COMPLETE */
+	FARLOG_FLUSH_OFI_DELIVERY = 11 /* libfabric: FI_DELIVERY_COMPLETE, visible only */
 };
 
 /* What a region's owner attests: the highest level its flush gives, and how that was found out. */
@@ -391,6 +396,65 @@ FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, u
 
 /* farlog_reader_status -- cheap state of the ring for metrics; no scan: appended_lsn is the writer's last word. */
 FARLOG_API int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status);
+
+/* ---------------------------------------------------------------- target */
+
+/* A target lets far writers and drains into rings of this process's host: by verbs or by libfabric, each only with a grant that the target was
+ * told of. It owns the regions' mappings; a local drain or inspection may go on beside it.
+ * Threads: all functions from any thread; each transport has a thread of its own. */
+typedef struct farlog_target farlog_target;
+
+/* farlog_target_open -- listen. uri: "verbs://host:port" or "ofi:tcp://host:port[?wait=spin|block]"; port 0 takes a free one (farlog_target_uri
+ * tells). Errors: INVALID, UNSUPPORTED (library or device not there), IO (port in use). */
+FARLOG_API int farlog_target_open(const char *uri, farlog_target **target, struct farlog_error *error);
+
+/* farlog_target_uri -- where it listens: "ofi:tcp://127.0.0.1:7471". */
+FARLOG_API const char *farlog_target_uri(const farlog_target *target);
+
+/* farlog_target_serve -- open a formatted ring and let granted clients reach it as <target uri>/<name>. tenant: rings of different tenants are in
+ * different protection domains; NULL = one for all. Errors: EXISTS (name taken), and as farlog_reader_open. */
+FARLOG_API int farlog_target_serve(farlog_target *target, const char *name, const char *region_uri, const char *tenant,
+	struct farlog_error *error);
+
+enum farlog_grant_role {
+	FARLOG_GRANT_WRITER = 0,
+	FARLOG_GRANT_DRAIN = 1,
+	FARLOG_GRANT_READER = 3,
+};
+
+struct farlog_grant {
+	uint8_t token[FARLOG_TOKEN_LEN]; /* drawn at random by who grants; all zero is refused */
+	uint32_t role;                   /* enum farlog_grant_role */
+	uint32_t epoch;                  /* of a writer */
+	uint64_t expires_ns;             /* UTC; admission ends then, a connection does not; 0 = never */
+};
+
+/* farlog_target_grant -- from now on a client with this token is let in, in this role. A writer is let in once no writer of a lower epoch is: fence it first. Errors:
+ * NOT_FOUND (no such ring), FENCED (epoch below the ring's floor), INVALID. */
+FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant, struct farlog_error *error);
+
+/* farlog_target_fence -- make writers of epochs below epoch_min unable to write: their connections are torn down and their keys invalid, then
+ * the floor is persisted. OK is the confirmation: nothing of theirs lands any more. *tail_lsn (may be NULL): where the log ends. A
+ * fenced client's append gives FENCED. Blocks for the transport and the media. */
+FARLOG_API int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn,
+	struct farlog_error *error);
+
+/* farlog_target_forget -- end a ring: its connections are torn down, its grants forgotten. NOT_FOUND. */
+FARLOG_API int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error);
+
+#define FARLOG_TARGET_COUNTER_TABLE(X)                                                                	X(admitted_count, "counter", "Connections let in.")                                           	X(refused_count, "counter", "Connections refused: grant, epoch, ring or version.")            	X(fenced_count, "counter", "Connections torn down by a fence.")                               	X(lost_count, "counter", "Connections that ended by an error.")                               	X(denied_count, "counter", "Operations of a peer that the device refused.")                   	X(request_count, "counter", "Requests served.")                                               	X(flush_count, "counter", "Flushes by this host's processor.")                                	X(bad_request_count, "counter", "Requests that made no sense.")                               	X(writer_count, "gauge", "Writers connected.")                                                	X(drain_count, "gauge", "Drains connected.")
+
+struct farlog_target_counters {
+#define FARLOG_TARGET_COUNTER_FIELD(name, kind, help) uint64_t name;
+	FARLOG_TARGET_COUNTER_TABLE(FARLOG_TARGET_COUNTER_FIELD)
+#undef FARLOG_TARGET_COUNTER_FIELD
+};
+
+/* farlog_target_counters_read -- of one ring. NOT_FOUND. */
+FARLOG_API int farlog_target_counters_read(farlog_target *target, const char *name, struct farlog_target_counters *counters);
+
+/* farlog_target_close -- tear down all connections, stop, free. Safe on NULL. */
+FARLOG_API void farlog_target_close(farlog_target *target);
 
 /* ---------------------------------------------------------------- counters */
 

@@ -1,0 +1,129 @@
+package farlog
+
+/*
+#include <stdlib.h>
+#include "farlog/farlog.h"
+*/
+import "C"
+
+import (
+	"time"
+	"unsafe"
+)
+
+// TokenLen is the length of a grant's token in bytes.
+const TokenLen = 16
+
+// GrantRole is what a grant lets its holder do.
+type GrantRole uint32
+
+// The roles of a grant.
+const (
+	GrantWriter GrantRole = 0
+	GrantDrain  GrantRole = 1
+	GrantReader GrantRole = 3
+)
+
+// TargetGrant lets one far client into a ring.
+type TargetGrant struct {
+	Token   [TokenLen]byte // drawn at random by who grants
+	Role    GrantRole
+	Epoch   uint32    // of a writer
+	Expires time.Time // admission ends then; zero = never
+}
+
+// TargetCounters are the numbers of one ring of a target.
+type TargetCounters struct {
+	raw C.struct_farlog_target_counters
+}
+
+// Target lets far clients into rings of this host. Its methods may be called by any goroutine.
+type Target struct {
+	c *C.farlog_target
+}
+
+// OpenTarget listens at "ofi:tcp://host:port" or "verbs://host:port".
+//
+// Implements: int farlog_target_open(const char *, farlog_target **, struct farlog_error *)
+func OpenTarget(uri string) (*Target, error) {
+	target := new(Target)
+	err := coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_open(text, &target.c, failure)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+// URI is where the target listens, with the port it was given.
+//
+// Implements: const char *farlog_target_uri(const farlog_target *)
+func (t *Target) URI() string { return C.GoString(C.farlog_target_uri(t.c)) }
+
+// Serve lets granted clients reach the ring in region as URI()/name. Rings of different tenants are in different protection domains.
+//
+// Implements: int farlog_target_serve(farlog_target *, const char *, const char *, const char *, struct farlog_error *)
+func (t *Target) Serve(name, region, tenant string) error {
+	cName, cTenant := C.CString(name), C.CString(tenant)
+	defer C.free(unsafe.Pointer(cName))
+	defer C.free(unsafe.Pointer(cTenant))
+	return coldCall(region, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_serve(t.c, cName, text, cTenant, failure)
+	})
+}
+
+// Grant tells the target of a grant. A writer is let in once none of a lower epoch is: fence it first.
+//
+// Implements: int farlog_target_grant(farlog_target *, const char *, const struct farlog_grant *, struct farlog_error *)
+func (t *Target) Grant(name string, grant TargetGrant) error {
+	c := C.struct_farlog_grant{role: C.uint32_t(grant.Role), epoch: C.uint32_t(grant.Epoch)}
+	for i, b := range grant.Token {
+		c.token[i] = C.uint8_t(b)
+	}
+	if !grant.Expires.IsZero() {
+		c.expires_ns = C.uint64_t(grant.Expires.UnixNano())
+	}
+	return coldCall(name, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_grant(t.c, text, &c, failure)
+	})
+}
+
+// Fence makes writers of epochs below epochMin unable to write. A nil error is the confirmation; tailLSN is where the log ends.
+//
+// Implements: int farlog_target_fence(farlog_target *, const char *, uint32_t, uint64_t *, struct farlog_error *)
+func (t *Target) Fence(name string, epochMin uint32) (tailLSN uint64, err error) {
+	var tail C.uint64_t
+	err = coldCall(name, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_fence(t.c, text, C.uint32_t(epochMin), &tail, failure)
+	})
+	return uint64(tail), err
+}
+
+// Forget ends a ring: its connections are torn down, its grants forgotten.
+//
+// Implements: int farlog_target_forget(farlog_target *, const char *, struct farlog_error *)
+func (t *Target) Forget(name string) error {
+	return coldCall(name, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_forget(t.c, text, failure)
+	})
+}
+
+// Counters of one ring.
+//
+// Implements: int farlog_target_counters_read(farlog_target *, const char *, struct farlog_target_counters *)
+func (t *Target) Counters(name string) (*TargetCounters, error) {
+	counters := new(TargetCounters)
+	err := coldCall(name, func(text *C.char, _ *C.struct_farlog_error) C.int {
+		return C.farlog_target_counters_read(t.c, text, &counters.raw)
+	})
+	return counters, err
+}
+
+// Close tears down all connections and stops listening.
+//
+// Implements: void farlog_target_close(farlog_target *)
+func (t *Target) Close() {
+	C.farlog_target_close(t.c)
+	t.c = nil
+}

@@ -1,0 +1,79 @@
+/* far.h -- the seam between a far region and what carries it: librdmacm and verbs, or libfabric.
+ *
+ * A far region keeps a copy of the whole ring in registered memory, byte for byte at the same offsets: records are staged in it, written
+ * from it to the target in one piece, and read back into it. The links move bytes and know neither records nor reconnecting:
+ * region_far.c does.
+ *
+ * Threads: a link is used by one thread at a time; connect and disconnect may come from another one than the rest. */
+#ifndef FARLOG_FAR_H
+#define FARLOG_FAR_H
+
+#include "far_wire.h"
+#include "region.h"
+#include "uri.h"
+
+struct far_link;
+
+/* What has come back. Both only grow. */
+struct far_done {
+	uint64_t persist_tag;
+	uint64_t read_tag;
+};
+
+struct far_link_ops {
+	/* Resolve, connect, say hello, fill link->welcome, make and register the copy, tell the target where its header lies. Blocks at most
+	 * timeout_ns. OK; NOT_FOUND: nobody answers there; IO: the transport failed; or the target's refusal, whose result is returned and
+	 * which is in *refusal (magic 0 when there was none). After another result than OK it may be called again. */
+	int (*connect)(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
+		struct farlog_error *error);
+	/* Write the spans from the copy and flush them by link->method, all under one doorbell; only the flush is signalled. One at a time.
+	 * OK or IO. Never blocks. */
+	int (*persist)(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag);
+	/* Read a span into the copy; complete when poll gives the tag. One at a time, beside a persist. OK or IO. */
+	int (*read)(struct far_link *link, struct region_span span, uint64_t tag);
+	/* Write a few bytes (a multiple of 8, at most 64, inside a line) from the copy; nobody waits for them. OK or IO. */
+	int (*write)(struct far_link *link, uint64_t off, uint32_t len);
+	/* Send a request; its answer appears in the copy at FAR_ANSWER_OFF. OK or IO. */
+	int (*send)(struct far_link *link, const struct far_request *request);
+	/* What has come back, and progress for a transport that needs it. OK; IO: the link is broken, and link->broken says by what. */
+	int (*poll)(struct far_link *link, struct far_done *done);
+	/* Sleep until poll's answer may have changed. NULL: spinning on poll is the way. */
+	void (*wait)(struct far_link *link, uint64_t timeout_ns);
+	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
+	void (*disconnect)(struct far_link *link);
+	/* And free what was registered. */
+	void (*close)(struct far_link *link);
+};
+
+struct far_link {
+	const struct far_link_ops *ops;
+	uint8_t *copy; /* page-aligned, of copy_len bytes; belongs to region_far.c, which frees it after close */
+	uint64_t copy_len;
+	struct far_welcome welcome;
+	enum farlog_flush_method method; /* set by region_far.c after connect */
+	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
+};
+
+/* What a transport can do: region_far.c takes the first method that the welcome allows. */
+struct far_transport {
+	const char *scheme;
+	enum farlog_flush_method methods[4]; /* best first; FARLOG_FLUSH_NONE ends it */
+	/* A link to uri->host and port over uri->provider; nothing is connected yet, and copy is NULL until the first connect, which makes it by
+	 * far_copy. OK, UNSUPPORTED (library or device not there), NO_MEMORY. */
+	int (*open)(const char *text, const struct uri *uri, struct far_link **link, struct farlog_error *error);
+};
+
+extern const struct far_transport far_verbs;
+extern const struct far_transport far_ofi;
+
+/* far_copy -- allocate link->copy of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY. */
+int far_copy(struct far_link *link, uint64_t size_bytes);
+
+/* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */
+int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,
+	struct farlog_error *error);
+
+/* far_fill_contract -- from the welcome and the method chosen. */
+void far_fill_contract(const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract);
+
+#endif

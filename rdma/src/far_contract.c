@@ -1,0 +1,65 @@
+/* far_contract.c -- what a far region gives: the target's word for it, and the flush method that this client takes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "err.h"
+#include "far.h"
+
+#define DEADLINE_VERBS_NS 1000000u
+#define DEADLINE_OFI_NS 20000000u
+#define DEADLINE_MSYNC_NS 1000000000u
+
+static const char *method_name(enum farlog_flush_method method)
+{
+	switch (method) {
+	case FARLOG_FLUSH_RDMA_FLUSH: return "rdma-flush";
+	case FARLOG_FLUSH_RDMA_READ: return "rdma-read";
+	case FARLOG_FLUSH_TARGET_CPU: return "target-cpu";
+	case FARLOG_FLUSH_OFI_COMMIT: return "ofi-commit";
+	case FARLOG_FLUSH_OFI_DELIVERY: return "ofi-delivery";
+	default: return "?";
+	}
+}
+
+int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,
+	struct farlog_error *error)
+{
+	uint32_t allowed = link->welcome.flush_methods;
+	bool is_named = uri->flush[0] != '\0' && strcmp(uri->flush, "auto") != 0;
+	char names[80] = "";
+
+	for (unsigned i = 0; i < 4 && transport->methods[i] != FARLOG_FLUSH_NONE; i++) {
+		enum farlog_flush_method method = transport->methods[i];
+
+		if (!(allowed & 1u << method))
+			continue;
+		if (!is_named || strcmp(uri->flush, method_name(method)) == 0) {
+			link->method = method;
+			return FARLOG_OK;
+		}
+		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] != '\0' ? ", " : "", method_name(method));
+	}
+	return error_set(error, FARLOG_LEVEL, 0, "uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s", text,
+		is_named ? uri->flush : "auto", farlog_level_name(link->welcome.level), link->welcome.probe,
+		names[0] != '\0' ? names : "none that this client can do");
+}
+
+static uint64_t default_deadline_ns(const struct far_link *link, const struct far_transport *transport)
+{
+	if (link->welcome.kind == FARLOG_REGION_FILE)
+		return DEADLINE_MSYNC_NS;
+	return transport == &far_verbs ? DEADLINE_VERBS_NS : DEADLINE_OFI_NS;
+}
+
+void far_fill_contract(const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract)
+{
+	const struct far_welcome *welcome = &link->welcome;
+
+	*contract = (struct farlog_contract){
+		.kind = welcome->kind, .flush_method = link->method, .level = welcome->level, .granularity = welcome->granularity,
+		.atomic_unit = welcome->atomic_unit, .size_bytes = welcome->size_bytes, .deadline_default_ns = default_deadline_ns(link, transport)};
+	snprintf(contract->kind_name, sizeof(contract->kind_name), "%.15s", welcome->kind_name);
+	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
+	snprintf(contract->probe, sizeof(contract->probe), "%s at its target: %.*s", transport->scheme, (int)sizeof(welcome->probe),
+		welcome->probe);
+}

@@ -1,0 +1,297 @@
+/* far_verbs_connect.c -- a client's link over verbs: connecting and going. The data path is in far_verbs.c.
+ *
+ * Device, protection domain and registrations outlive a connection: pinning a ring's copy takes long. Queue pair and completion queue are new
+ * each time, so that nothing of an old connection is mistaken for the new one's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "err.h"
+#include "far_verbs.h"
+
+#define SEND_LEN 256u
+#define GOODBYE_NS 500000000u
+#define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
+
+static int until_ms(uint64_t until_ns)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	return now_ns >= until_ns ? 1 : (int)((until_ns - now_ns) / 1000000u) + 1;
+}
+
+/* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
+static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns, struct farlog_error *error)
+{
+	struct rdma_cm_event *event = verbs_await(link->lib, link->channel, until_ns);
+	enum rdma_cm_event_type type;
+	int status;
+
+	if (event == NULL)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s: no answer in time", link->text, step);
+	type = event->event;
+	status = event->status;
+	link->lib->ack_cm_event(event);
+	if (type == wanted)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step, link->lib->event_str(type));
+}
+
+static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
+{
+	const struct lib_verbs *lib = link->lib;
+	int result = verbs_channel_open(lib, link->text, &link->channel, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (lib->create_id(link->channel, &link->id, NULL, RDMA_PS_TCP) != 0)
+		return error_set(error, FARLOG_IO, errno, "uri \"%s\": create an RDMA identifier", link->text);
+	if (lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, until_ms(until_ns)) != 0)
+		return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here reaches this address; expected one in \"rdma link\"",
+			link->text);
+	result = expect(link, RDMA_CM_EVENT_ADDR_RESOLVED, "resolve the address to an RDMA device", until_ns, error);
+	if (result != FARLOG_OK)
+		return result;
+	if (lib->resolve_route(link->id, until_ms(until_ns)) != 0)
+		return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": find a route", link->text);
+	return expect(link, RDMA_CM_EVENT_ROUTE_RESOLVED, "find a route", until_ns, error);
+}
+
+/* take_device -- the one that the route goes by; another one than before, or one that died, means to register anew. */
+static int take_device(struct verbs_link *link, struct farlog_error *error)
+{
+	int result;
+
+	if (!verbs_device_is(&link->device, link->id->verbs->device) || link->device.is_dead)
+		verbs_link_release(link);
+	if (link->pd != NULL)
+		return FARLOG_OK;
+	result = verbs_device_open(link->lib, link->id->verbs->device, &link->device, error);
+	if (result != FARLOG_OK)
+		return result;
+	link->pd = link->lib->alloc_pd(link->device.context);
+	if (link->pd == NULL)
+		return error_set(error, FARLOG_IO, errno, "uri \"%s\": allocate a protection domain on RDMA device %s", link->text, link->device.name);
+	return FARLOG_OK;
+}
+
+static int make_queue(struct verbs_link *link, struct farlog_error *error)
+{
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .is_flush_wanted = link->device.has_flush_global || link->device.has_flush_persistent};
+	int failure;
+	int result;
+
+	if (link->is_blocking) {
+		link->completions = link->lib->create_comp_channel(link->device.context);
+		if (link->completions == NULL || fcntl(link->completions->fd, F_SETFL, O_NONBLOCK) != 0)
+			return error_set(error, FARLOG_IO, errno, "uri \"%s\": create a completion channel", link->text);
+		ask.channel = link->completions;
+	}
+	result = verbs_queue_open(&link->device, link->pd, &ask, &link->queue, error);
+	if (result != FARLOG_OK)
+		return result;
+	failure = verbs_queue_init(&link->queue, link->id, IBV_ACCESS_REMOTE_WRITE); /* the target writes words; it reads nothing */
+	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "uri \"%s\": set up the queue pair", link->text);
+}
+
+/* take_rejection -- the target's own words, or none when nobody listens there. */
+static int take_rejection(struct verbs_link *link, const struct rdma_cm_event *event, struct far_refusal *refusal, struct farlog_error *error)
+{
+	if (event->status == REJECTED_BY_PEER && event->param.conn.private_data_len >= sizeof(*refusal)) {
+		memcpy(refusal, event->param.conn.private_data, sizeof(*refusal));
+		refusal->text[sizeof(refusal->text) - 1] = '\0';
+		if (refusal->magic == FAR_REFUSAL_MAGIC && refusal->result < 0)
+			return error_set(error, refusal->result, 0, "uri \"%s\": the target refused: %s", link->text, refusal->text);
+		refusal->magic = 0;
+	}
+	return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": rejected with reason %d; expected a farlog target that listens there", link->text,
+		event->status);
+}
+
+static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *event, struct farlog_error *error)
+{
+	struct far_welcome *welcome = &link->link.welcome;
+
+	if (event->param.conn.private_data_len < sizeof(*welcome))
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
+	memcpy(welcome, event->param.conn.private_data, sizeof(*welcome));
+	welcome->kind_name[sizeof(welcome->kind_name) - 1] = '\0';
+	welcome->probe[sizeof(welcome->probe) - 1] = '\0';
+	if (welcome->magic != FAR_WELCOME_MAGIC)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
+	if (welcome->version != FAR_VERSION)
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": the target speaks version %u; expected %u", link->text, welcome->version,
+			FAR_VERSION);
+	if (welcome->size_bytes <= LAYOUT_DATA_OFF || welcome->size_bytes % LAYOUT_BLOCK_LEN != 0)
+		return error_set(error, FARLOG_NOT_A_RING, 0, "uri \"%s\": the target tells of a region of %lu bytes", link->text, welcome->size_bytes);
+	if (link->queue.flush == NULL)
+		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH); /* this end cannot send it */
+	return FARLOG_OK;
+}
+
+/* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that of iWARP by the
+ * kernel, which then says ESTABLISHED at once. */
+static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
+	struct farlog_error *error)
+{
+	struct rdma_conn_param param = {
+		.private_data = hello, .private_data_len = sizeof(*hello), .responder_resources = 1, .initiator_depth = link->device.read_depth_out,
+		.retry_count = VERBS_RETRY_COUNT, .rnr_retry_count = VERBS_RNR_RETRY_COUNT, .qp_num = link->queue.qp->qp_num};
+	struct rdma_cm_event *event;
+	int result;
+
+	if (link->lib->connect(link->id, &param) != 0)
+		return error_set(error, FARLOG_IO, errno, "uri \"%s\": connect", link->text);
+	event = verbs_await(link->lib, link->channel, until_ns);
+	if (event == NULL)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": connect: no answer in time", link->text);
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+	case RDMA_CM_EVENT_ESTABLISHED:
+		link->is_connected = true;
+		result = check_welcome(link, event, error);
+		if (result == FARLOG_OK && event->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
+			int failure = verbs_queue_ready(&link->queue, link->id);
+
+			if (failure == 0 && link->lib->establish(link->id) != 0)
+				failure = errno;
+			if (failure != 0)
+				result = error_set(error, FARLOG_IO, failure, "uri \"%s\": make the queue pair ready", link->text);
+		}
+		break;
+	case RDMA_CM_EVENT_REJECTED: result = take_rejection(link, event, refusal, error); break;
+	default:
+		result = error_set(error, FARLOG_NOT_FOUND, event->status < 0 ? -event->status : 0, "uri \"%s\": connect: %s", link->text,
+			link->lib->event_str(event->event));
+	}
+	link->lib->ack_cm_event(event);
+	return result;
+}
+
+static int register_copy(struct verbs_link *link, struct farlog_error *error)
+{
+	int result = far_copy(&link->link, link->link.welcome.size_bytes);
+
+	if (result == FARLOG_NOT_A_RING)
+		return error_set(error, result, 0, "uri \"%s\": the ring there has %lu bytes now; expected %lu", link->text,
+			link->link.welcome.size_bytes, link->link.copy_len);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "uri \"%s\": no memory for a copy of %lu bytes", link->text, link->link.welcome.size_bytes);
+	if (link->copy_mr == NULL)
+		result = verbs_register(&link->device, link->pd, link->link.copy, link->link.copy_len, IBV_ACCESS_LOCAL_WRITE, 0, "the ring's copy",
+			&link->copy_mr, error);
+	/* Only the words of the header are the target's to write. */
+	if (result == FARLOG_OK && link->header_mr == NULL)
+		result = verbs_register(&link->device, link->pd, link->link.copy, LAYOUT_DATA_OFF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0,
+			"the ring's header", &link->header_mr, error);
+	return result;
+}
+
+/* tell_header -- and wait until the target's end has it. */
+static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
+{
+	struct far_request request = {.operation = FAR_HEADER,
+		.spans = {{(uint64_t)(uintptr_t)link->link.copy, link->header_mr->rkey}}};
+	int status;
+
+	/* An answer that the last connection left must not be taken for this one's. */
+	atomic_store_relaxed((uint64_t *)(link->link.copy + FAR_ANSWER_OFF), 0);
+	atomic_store_relaxed((uint64_t *)(link->link.copy + FAR_FLUSHED_OFF), 0);
+	link->answer_tag = 0;
+	if (link->link.ops->send(&link->link, &request) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "uri \"%s\": %s", link->text, link->link.broken);
+	status = verbs_queue_await(&link->queue, link->queue.posted, until_ns, NULL, NULL);
+	if (status == IBV_WC_SUCCESS)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_IO, 0, "uri \"%s\": first request: %s", link->text,
+		status < 0 ? "no answer in time" : link->lib->wc_status_str((enum ibv_wc_status)status));
+}
+
+static int establish(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
+	struct farlog_error *error)
+{
+	int result = resolve(link, until_ns, error);
+
+	if (result == FARLOG_OK)
+		result = take_device(link, error);
+	if (result == FARLOG_OK)
+		result = make_queue(link, error);
+	if (result == FARLOG_OK)
+		result = say_hello(link, hello, refusal, until_ns, error);
+	if (result == FARLOG_OK)
+		result = register_copy(link, error);
+	if (result == FARLOG_OK)
+		result = tell_header(link, until_ns, error);
+	return result;
+}
+
+int verbs_link_connect(struct far_link *far, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
+	struct farlog_error *error)
+{
+	struct verbs_link *link = verbs_link_of(far);
+	int result;
+
+	memset(refusal, 0, sizeof(*refusal));
+	verbs_link_disconnect(far);
+	link->is_broken = false;
+	link->link.broken[0] = '\0';
+	link->persist = link->read = (struct verbs_job){0};
+	link->word_count = 0;
+	link->idle_count = 0;
+	result = establish(link, hello, refusal, clock_after_ns(timeout_ns), error);
+	if (result != FARLOG_OK)
+		verbs_link_disconnect(far);
+	return result;
+}
+
+/* say_goodbye -- and wait until the target has let go, so that who comes next finds the role free. Not when it has gone before us. */
+static void say_goodbye(struct verbs_link *link)
+{
+	uint64_t until_ns = clock_after_ns(GOODBYE_NS);
+	bool is_over = link->lib->disconnect(link->id) != 0 || link->is_broken;
+
+	while (!is_over) {
+		struct rdma_cm_event *event = verbs_await(link->lib, link->channel, until_ns);
+
+		is_over = event == NULL || event->event == RDMA_CM_EVENT_DISCONNECTED;
+		if (event != NULL)
+			link->lib->ack_cm_event(event);
+	}
+}
+
+void verbs_link_disconnect(struct far_link *far)
+{
+	struct verbs_link *link = verbs_link_of(far);
+
+	if (link->is_connected)
+		say_goodbye(link);
+	link->is_connected = false;
+	link->is_broken = true; /* until the next connection */
+	verbs_queue_stop(&link->queue);
+	verbs_queue_close(&link->queue);
+	if (link->completions != NULL)
+		link->lib->destroy_comp_channel(link->completions);
+	link->completions = NULL;
+	if (link->id != NULL)
+		link->lib->destroy_id(link->id);
+	link->id = NULL;
+	if (link->channel != NULL)
+		link->lib->destroy_event_channel(link->channel);
+	link->channel = NULL;
+}
+
+void verbs_link_release(struct verbs_link *link)
+{
+	if (link->header_mr != NULL)
+		link->lib->dereg_mr(link->header_mr);
+	if (link->copy_mr != NULL)
+		link->lib->dereg_mr(link->copy_mr);
+	if (link->pd != NULL)
+		link->lib->dealloc_pd(link->pd);
+	link->header_mr = NULL;
+	link->copy_mr = NULL;
+	link->pd = NULL;
+	verbs_device_close(&link->device);
+}

@@ -1,0 +1,315 @@
+/* target.c -- rings, grants and connections of a target: who is let in, and how they are shut out. See target.h.
+ *
+ * One lock guards all of it. It is never held while a connection is revoked or a region is flushed: a transport's thread may be waiting
+ * for it in target_leave, and media are slow. */
+#include "target.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "superblock.h"
+
+#define CREDIT_REPEAT_NS 100000000u /* a credit is sent again that often: a client that fetched its header may have lost a newer word */
+
+static uint64_t utc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* is_same -- in a time that does not depend on where they differ. */
+static bool is_same(const uint8_t *a, const uint8_t *b)
+{
+	unsigned difference = 0;
+
+	for (unsigned i = 0; i < FARLOG_TOKEN_LEN; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+/* ---------------------------------------------------------------- admission */
+
+static int refuse(struct target_ring *ring, struct far_refusal *refusal, int result, const char *text)
+{
+	*refusal = (struct far_refusal){
+		.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
+	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
+	if (ring != NULL)
+		ring->counters.refused_count++;
+	return result;
+}
+
+/* epoch_floor -- what a writer's epoch must reach: a fence's, or that of the newest writer that was let in or has opened its epoch. */
+static uint64_t epoch_floor(const struct target_ring *ring)
+{
+	uint64_t floor = region_load_word(ring->region, LAYOUT_FENCE_OFF);
+	struct superblock superblock;
+
+	if (floor < ring->epoch_admitted_min)
+		floor = ring->epoch_admitted_min;
+	if (superblock_load(ring->region, ring->name, &superblock, NULL) == FARLOG_OK && superblock.writer_epoch > floor)
+		floor = superblock.writer_epoch;
+	return floor;
+}
+
+static int refuse_epoch(struct target_ring *ring, uint32_t epoch, struct far_refusal *refusal)
+{
+	uint64_t epoch_min = epoch_floor(ring);
+	char text[sizeof(refusal->text)];
+
+	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" demands at least %lu; acquire a new grant", epoch, ring->name, epoch_min);
+	refuse(ring, refusal, FARLOG_FENCED, text);
+	refusal->epoch_min = (uint32_t)epoch_min;
+	refusal->tail_lsn = ring->tail_lsn;
+	return FARLOG_FENCED;
+}
+
+/* find_grant -- by token alone: a wrong one must not learn which rings there are. */
+static struct target_grant *find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring)
+{
+	for (*ring = target->rings; *ring != NULL; *ring = (*ring)->next)
+		for (struct target_grant *grant = (*ring)->grants; grant != NULL; grant = grant->next)
+			if (is_same(grant->grant.token, token))
+				return grant;
+	return NULL;
+}
+
+static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
+	struct far_refusal *refusal)
+{
+	*ring = NULL;
+	if (hello->magic != FAR_HELLO_MAGIC)
+		return refuse(NULL, refusal, FARLOG_INVALID, "this is a farlog target; what connected is no farlog client");
+	if (hello->version != FAR_VERSION)
+		return refuse(NULL, refusal, FARLOG_UNSUPPORTED, "client and target are of different versions; this target speaks version 1");
+	*grant = find_grant(target, hello->token, ring);
+	if (*grant == NULL)
+		return refuse(NULL, refusal, FARLOG_INVALID, "no grant with this token is known here; acquire a grant, and use it at its target");
+	if ((*ring)->hash != hello->ring_hash)
+		return refuse(*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
+	if ((*grant)->grant.role != hello->role)
+		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
+	if ((*grant)->client_id != 0 && (*grant)->client_id != hello->client_id)
+		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
+	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id == 0 && utc_now_ns() >= (*grant)->grant.expires_ns)
+		return refuse(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
+	if (hello->role != REGION_ROLE_WRITER)
+		return FARLOG_OK;
+	if (hello->epoch != (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring))
+		return refuse_epoch(*ring, hello->epoch, refusal);
+	return FARLOG_OK;
+}
+
+static struct target_conn *find_conn(struct target_ring *ring, const struct target_grant *grant)
+{
+	struct target_conn *conn = ring->conns;
+
+	while (conn != NULL && conn->grant != grant)
+		conn = conn->next;
+	return conn;
+}
+
+void target_shut_out(struct farlog_target *target, struct target_conn *conn)
+{
+	if (conn->is_revoked)
+		return;
+	conn->is_revoked = true;
+	conn->pin_count++;
+	pthread_mutex_unlock(&target->mutex);
+	conn->ops->revoke(conn);
+	pthread_mutex_lock(&target->mutex);
+	conn->is_gone = true;
+	conn->pin_count--;
+	pthread_cond_broadcast(&target->moved);
+}
+
+static bool has_role(const struct target_ring *ring, uint8_t role)
+{
+	for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
+		if (conn->role == role && !conn->is_revoked)
+			return true;
+	return false;
+}
+
+/* take_role -- the region's own lock: a writer or drain on this host excludes a far one, and the other way round. */
+static int take_role(struct target_ring *ring, uint8_t role, struct far_refusal *refusal)
+{
+	if (role == REGION_ROLE_READER)
+		return FARLOG_OK;
+	if (has_role(ring, role))
+		return refuse(ring, refusal, FARLOG_HELD, "another client holds this role; it is fenced by a higher epoch, or leaves");
+	if (!ring->is_locked[role] && ring->region->ops->lock(ring->region, (enum region_role)role) != FARLOG_OK)
+		return refuse(ring, refusal, FARLOG_HELD, "a process on the target's host holds this role; stop it first");
+	ring->is_locked[role] = true;
+	return FARLOG_OK;
+}
+
+uint32_t target_methods(const struct farlog_contract *contract)
+{
+	uint32_t everywhere = 1u << FARLOG_FLUSH_TARGET_CPU;
+	uint32_t device = 1u << FARLOG_FLUSH_RDMA_FLUSH;
+
+	switch (contract->kind) {
+	case FARLOG_REGION_FILE: return everywhere; /* only msync reaches the disk */
+	case FARLOG_REGION_BAR: return everywhere | 1u << FARLOG_FLUSH_RDMA_READ; /* never in a cache: a read of it pushes what was written before */
+	case FARLOG_REGION_DEVDAX:
+	case FARLOG_REGION_FSDAX: return everywhere | device | 1u << FARLOG_FLUSH_OFI_COMMIT;
+	case FARLOG_REGION_FAULT: return everywhere;
+	default: break;
+	}
+	return everywhere | device | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_OFI_COMMIT | 1u << FARLOG_FLUSH_OFI_DELIVERY;
+}
+
+static void welcome_to(const struct target_ring *ring, struct far_welcome *welcome)
+{
+	const struct farlog_contract *contract = &ring->region->contract;
+
+	*welcome = (struct far_welcome){
+		.magic = FAR_WELCOME_MAGIC, .version = FAR_VERSION, .kind = (uint8_t)contract->kind, .level = (uint8_t)contract->level,
+		.size_bytes = contract->size_bytes, .granularity = contract->granularity, .atomic_unit = contract->atomic_unit,
+		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract)};
+	memcpy(welcome->ring_uuid, ring->ring_uuid, sizeof(welcome->ring_uuid));
+	snprintf(welcome->kind_name, sizeof(welcome->kind_name), "%.15s", contract->kind_name);
+	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", contract->probe);
+}
+
+int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
+	struct far_welcome *welcome, struct far_refusal *refusal)
+{
+	struct target_ring *ring;
+	struct target_grant *grant;
+	struct target_conn *old;
+	int result;
+
+	pthread_mutex_lock(&target->mutex);
+	result = check_hello(target, hello, &ring, &grant, refusal);
+	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
+		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
+		target_shut_out(target, old);
+		result = check_hello(target, hello, &ring, &grant, refusal); /* the lock was let go */
+		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
+		if (old != NULL && !old->is_gone)
+			result = refuse(ring, refusal, FARLOG_HELD, "the connection before this one is still being torn down; try again");
+	}
+	if (result == FARLOG_OK)
+		result = take_role(ring, hello->role, refusal);
+	if (result == FARLOG_OK) {
+		grant->client_id = hello->client_id;
+		conn->ring = ring;
+		conn->grant = grant;
+		conn->role = hello->role;
+		conn->is_revoked = false;
+		conn->relayed_at_ns = 0;
+		conn->next = ring->conns;
+		ring->conns = conn;
+		ring->counters.admitted_count++;
+		if (conn->role == REGION_ROLE_WRITER && hello->epoch > ring->epoch_admitted_min)
+			ring->epoch_admitted_min = hello->epoch;
+		welcome_to(ring, welcome);
+	}
+	pthread_mutex_unlock(&target->mutex);
+	return result;
+}
+
+void target_leave(struct farlog_target *target, struct target_conn *conn)
+{
+	struct target_ring *ring = conn->ring;
+	struct target_conn **link;
+
+	pthread_mutex_lock(&target->mutex);
+	link = &ring->conns;
+	while (*link != NULL && *link != conn)
+		link = &(*link)->next;
+	if (*link != NULL)
+		*link = conn->next;
+	if (!conn->is_revoked)
+		ring->counters.lost_count += conn->is_broken;
+	conn->is_revoked = true;
+	while (conn->pin_count > 0)
+		pthread_cond_wait(&target->moved, &target->mutex);
+	if (conn->role != REGION_ROLE_READER && !has_role(ring, conn->role) && ring->is_locked[conn->role]) {
+		ring->region->ops->unlock(ring->region, (enum region_role)conn->role);
+		ring->is_locked[conn->role] = false;
+	}
+	pthread_cond_broadcast(&target->moved);
+	pthread_mutex_unlock(&target->mutex);
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static bool is_inside(const struct target_ring *ring, const struct far_request *request)
+{
+	uint64_t size = ring->region->contract.size_bytes;
+
+	if (request->span_count < 1 || request->span_count > 2)
+		return false;
+	for (unsigned i = 0; i < request->span_count; i++)
+		if (request->spans[i].len > size || request->spans[i].off > size - request->spans[i].len)
+			return false;
+	return true;
+}
+
+static uint32_t flush_spans(struct target_ring *ring, const struct far_request *request)
+{
+	int result = FARLOG_OK;
+
+	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK; i++)
+		result = ring->region->ops->flush(ring->region, request->spans[i].off, request->spans[i].len);
+	atomic_bump(&ring->counters.flush_count, 1);
+	return (uint32_t)-result;
+}
+
+static uint32_t locked_roles(struct target_ring *ring)
+{
+	uint32_t bits = 0;
+
+	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_DRAIN; role++)
+		if (ring->is_locked[role] || ring->region->ops->is_locked(ring->region, (enum region_role)role) > 0)
+			bits |= 1u << role;
+	return bits;
+}
+
+void target_serve(struct target_conn *conn, const struct far_request *request)
+{
+	struct target_ring *ring = conn->ring;
+	uint32_t answer = (uint32_t)-FARLOG_INVALID;
+
+	atomic_bump(&ring->counters.request_count, 1);
+	if (request->operation == FAR_FLUSH && is_inside(ring, request))
+		answer = flush_spans(ring, request);
+	else if (request->operation == FAR_LOCKED)
+		answer = locked_roles(ring);
+	else
+		atomic_bump(&ring->counters.bad_request_count, 1);
+	conn->ops->write_word(conn, far_answer_off(request->tag), far_answer(request->tag, answer));
+}
+
+/* relay -- the drain's credit, wherever it drains from. */
+static void relay(struct target_conn *conn, uint64_t now_ns)
+{
+	uint64_t credit_lsn = region_load_word(conn->ring->region, LAYOUT_CREDIT_OFF);
+
+	if (conn->role != REGION_ROLE_WRITER || conn->is_revoked)
+		return;
+	if (credit_lsn == conn->relayed_credit && now_ns - conn->relayed_at_ns < CREDIT_REPEAT_NS)
+		return;
+	conn->relayed_credit = credit_lsn;
+	conn->relayed_at_ns = now_ns;
+	conn->ops->write_word(conn, LAYOUT_CREDIT_OFF, credit_lsn);
+}
+
+void target_tick(struct farlog_target *target)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (pthread_mutex_trylock(&target->mutex) != 0)
+		return;
+	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next)
+		for (struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
+			relay(conn, now_ns);
+	pthread_mutex_unlock(&target->mutex);
+}

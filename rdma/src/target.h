@@ -1,0 +1,118 @@
+/* target.h -- who may write into which ring of this host, and the seam to what carries the connections.
+ *
+ * target.c holds rings, grants and connections, and decides; target_verbs.c and target_ofi.c listen, move bytes and revoke. A ring is a
+ * region_mem region of this process; remote clients reach its bytes without our help, so that all control lies in who has a key to it.
+ *
+ * Order of a fence: revoke (nothing of the old writer can land any more), read back, persist the epoch floor, scan the tail, confirm. */
+#ifndef FARLOG_TARGET_H
+#define FARLOG_TARGET_H
+
+#include <pthread.h>
+
+#include "far_wire.h"
+#include "region.h"
+#include "uri.h"
+
+struct target_conn;
+struct target_ring;
+struct farlog_target;
+
+/* The transport's side of a connection. */
+struct target_conn_ops {
+	/* When it returns, nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair or
+	 * endpoint is gone. Called once, with no lock of target.c held: by the transport's own thread (from target_admit), which does it there and
+	 * then, or by any other, which waits until the transport's thread has done it. The transport calls target_leave afterwards, as at
+	 * every end of a connection. */
+	void (*revoke)(struct target_conn *conn);
+	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's thread. */
+	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
+};
+
+/* The first member of a transport's own structure. target.c's fields but for ops. */
+struct target_conn {
+	const struct target_conn_ops *ops;
+	struct target_conn *next; /* of this ring */
+	struct target_ring *ring;
+	struct target_grant *grant;
+	uint64_t relayed_credit;
+	uint64_t relayed_at_ns;
+	unsigned pin_count; /* threads that are in revoke: target_leave waits for them */
+	uint8_t role;
+	bool is_revoked; /* asked to go */
+	bool is_gone;    /* revoke has returned */
+	bool is_broken;  /* set by the transport: it ended by an error, not by a goodbye */
+};
+
+struct target_grant {
+	struct target_grant *next;
+	struct farlog_grant grant;
+	uint64_t client_id; /* whose it has become; 0 = nobody's yet */
+};
+
+/* One listening transport of a target; each has a thread. */
+struct target_transport {
+	const char *scheme;
+	/* Listen at uri->host:port, write the port that it got into target->uri, and start the thread. OK, UNSUPPORTED, IO (port in use ...). */
+	int (*open)(struct farlog_target *target, const char *text, const struct uri *uri, void **listener, struct farlog_error *error);
+	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before any admission. */
+	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
+	void (*withdraw)(void *listener, struct target_ring *ring, void *key);
+	/* Stop the thread; all connections are revoked already. */
+	void (*close)(void *listener);
+};
+
+extern const struct target_transport target_verbs;
+extern const struct target_transport target_ofi;
+
+struct target_ring {
+	struct target_ring *next;
+	struct region *region;
+	uint8_t *bytes; /* of the region, writable */
+	void *key;      /* of the transport, from expose */
+	struct target_conn *conns;
+	struct target_grant *grants;
+	uint32_t hash; /* CRC32C of the name */
+	uint32_t epoch_admitted_min; /* of a fence under way, or of the newest writer: what is in the region follows when it is persistent */
+	unsigned pin_count;          /* fences under way */
+	bool is_locked[2]; /* by us for a far client, by role: writer, drain */
+	uint8_t ring_uuid[16];
+	uint64_t tail_lsn; /* where the log ended at the last fence; UINT64_MAX = none yet */
+	char name[FARLOG_STREAM_NAME_LEN];
+	char tenant[FARLOG_STREAM_NAME_LEN];
+	struct farlog_target_counters counters;
+};
+
+#define TARGET_URI_LEN_MAX 320
+
+struct farlog_target {
+	pthread_mutex_t mutex; /* of all below; never held while a connection is revoked or a region flushed */
+	pthread_cond_t moved;  /* a connection has left, or a pin */
+	const struct target_transport *transport;
+	void *listener;
+	struct target_ring *rings;
+	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
+};
+
+/* target_methods -- bit n: enum farlog_flush_method n gives the contract's level to a far writer. */
+uint32_t target_methods(const struct farlog_contract *contract);
+
+/* target_shut_out -- revoke a connection. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
+void target_shut_out(struct farlog_target *target, struct target_conn *conn);
+
+/* target_admit -- may this hello in? On OK the connection belongs to its ring (older connections of the same client are revoked
+ * first, so it may block) and *welcome is filled but for data_addr and data_key, which are the transport's, as is clearing those
+ * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
+int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
+	struct far_welcome *welcome, struct far_refusal *refusal);
+
+/* target_serve -- carry out a request; the answer goes back by write_word at FAR_ANSWER_OFF. Spans outside the ring are refused. */
+void target_serve(struct target_conn *conn, const struct far_request *request);
+
+/* target_leave -- the connection is gone, whoever ended it, and nothing of it can land any more; gives its role's lock back. Waits for threads
+ * that are in its revoke, which must be able to return. After it conn may be freed. */
+void target_leave(struct farlog_target *target, struct target_conn *conn);
+
+/* target_tick -- what is due: credits to writers. By the transport's thread, at least every millisecond while it has connections. */
+void target_tick(struct farlog_target *target);
+
+#endif

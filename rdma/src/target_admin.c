@@ -1,0 +1,351 @@
+/* target_admin.c -- the public side of a target: serving rings, granting, fencing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc32c.h"
+#include "err.h"
+#include "recover.h"
+#include "superblock.h"
+#include "target.h"
+
+#define GRANTS_KEPT 64u
+
+static const struct target_transport *const transports[] = {&target_verbs, &target_ofi};
+
+static struct target_ring *find_ring(struct farlog_target *target, const char *name)
+{
+	struct target_ring *ring = target->rings;
+
+	while (ring != NULL && strcmp(ring->name, name) != 0)
+		ring = ring->next;
+	return ring;
+}
+
+static int no_ring(const char *name, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_NOT_FOUND, 0, "target serves no ring \"%s\"", name);
+}
+
+int farlog_target_open(const char *text, farlog_target **opened, struct farlog_error *error)
+{
+	struct farlog_target *target;
+	struct uri uri;
+	int result = uri_parse(text, &uri, error);
+
+	*opened = NULL;
+	if (result != FARLOG_OK)
+		return result;
+	if (!uri_is_far(&uri) || uri.ring[0] != '\0')
+		return error_set(error, FARLOG_INVALID, 0, "target \"%s\": expected verbs://host:port or ofi:provider://host:port, without a ring", text);
+	target = calloc(1, sizeof(*target));
+	if (target == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open target \"%s\": out of memory", text);
+	pthread_mutex_init(&target->mutex, NULL);
+	pthread_cond_init(&target->moved, NULL);
+	snprintf(target->uri, sizeof(target->uri), "%.*s", (int)strcspn(text, "?"), text);
+	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
+		if (strcmp(uri.scheme, transports[i]->scheme) == 0)
+			target->transport = transports[i];
+	result = target->transport->open(target, text, &uri, &target->listener, error);
+	if (result != FARLOG_OK) {
+		farlog_target_close(target);
+		return result;
+	}
+	*opened = target;
+	return FARLOG_OK;
+}
+
+const char *farlog_target_uri(const farlog_target *target)
+{
+	return target->uri;
+}
+
+static void free_ring(struct farlog_target *target, struct target_ring *ring)
+{
+	if (ring->key != NULL)
+		target->transport->withdraw(target->listener, ring, ring->key);
+	if (ring->region != NULL)
+		ring->region->ops->close(ring->region);
+	while (ring->grants != NULL) {
+		struct target_grant *next = ring->grants->next;
+
+		free(ring->grants);
+		ring->grants = next;
+	}
+	free(ring);
+}
+
+/* open_ring -- its region, and that a ring is in it. What a dead writer left in caches is made durable before anybody may build on it. */
+static int open_ring(struct target_ring *ring, const char *region_uri, struct farlog_error *error)
+{
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_READER};
+	struct superblock superblock;
+	int result = region_open(region_uri, &ask, &ring->region, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (ring->region->is_far)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": region \"%s\" is on another host; a target serves its own", ring->name,
+			region_uri);
+	result = superblock_load(ring->region, region_uri, &superblock, error);
+	if (result != FARLOG_OK)
+		return result;
+	memcpy(ring->ring_uuid, superblock.ring_uuid, sizeof(ring->ring_uuid));
+	ring->bytes = (uint8_t *)(uintptr_t)ring->region->base; /* mapped for writing: the region was asked for so */
+	ring->region->ops->populate(ring->region);
+	return FARLOG_OK;
+}
+
+int farlog_target_serve(farlog_target *target, const char *name, const char *region_uri, const char *tenant, struct farlog_error *error)
+{
+	struct target_ring *ring = calloc(1, sizeof(*ring));
+	int result = FARLOG_OK;
+
+	if (ring == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "serve ring \"%s\": out of memory", name);
+	if (name[0] == '\0' || strlen(name) >= sizeof(ring->name) || (tenant != NULL && strlen(tenant) >= sizeof(ring->tenant)))
+		result = error_set(error, FARLOG_INVALID, 0, "serve ring \"%s\" of tenant \"%s\": expected a name of 1 to %zu characters", name,
+			tenant != NULL ? tenant : "", sizeof(ring->name) - 1);
+	if (result == FARLOG_OK) {
+		strcpy(ring->name, name);
+		strcpy(ring->tenant, tenant != NULL ? tenant : "");
+		ring->hash = crc32c_update(0, name, strlen(name));
+		ring->tail_lsn = UINT64_MAX;
+		result = open_ring(ring, region_uri, error);
+	}
+	if (result == FARLOG_OK)
+		result = target->transport->expose(target->listener, ring, &ring->key, error);
+	pthread_mutex_lock(&target->mutex);
+	if (result == FARLOG_OK && find_ring(target, name) != NULL)
+		result = error_set(error, FARLOG_EXISTS, 0, "target serves a ring \"%s\" already", name);
+	if (result == FARLOG_OK) {
+		ring->next = target->rings;
+		target->rings = ring;
+	}
+	pthread_mutex_unlock(&target->mutex);
+	if (result != FARLOG_OK)
+		free_ring(target, ring);
+	return result;
+}
+
+static int check_grant(const struct target_ring *ring, const struct farlog_grant *grant, struct farlog_error *error)
+{
+	static const uint8_t zeros[FARLOG_TOKEN_LEN];
+	uint64_t epoch_min = region_load_word(ring->region, LAYOUT_FENCE_OFF);
+
+	if (grant->role != FARLOG_GRANT_WRITER && grant->role != FARLOG_GRANT_DRAIN && grant->role != FARLOG_GRANT_READER)
+		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": role %u is not one of those in farlog.h", ring->name, grant->role);
+	if (memcmp(grant->token, zeros, sizeof(zeros)) == 0)
+		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": its token is all zero; expected a random one", ring->name);
+	if (grant->role == FARLOG_GRANT_WRITER && (grant->epoch == 0 || grant->epoch < epoch_min))
+		return error_set(error, FARLOG_FENCED, 0, "grant on ring \"%s\": epoch %u is below the ring's floor %lu", ring->name, grant->epoch,
+			epoch_min > 0 ? epoch_min : 1);
+	return FARLOG_OK;
+}
+
+/* drop_grants -- of writers far below an epoch. The others stay, so that a writer which comes back from a long sleep is told that it has been
+ * fenced, and by which epoch. */
+static void drop_grants(struct target_ring *ring, uint32_t epoch_min)
+{
+	struct target_grant **link = &ring->grants;
+
+	while (*link != NULL) {
+		struct target_grant *grant = *link;
+		bool is_used = false;
+
+		for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
+			is_used |= conn->grant == grant;
+		if (is_used || grant->grant.role != FARLOG_GRANT_WRITER || grant->grant.epoch + (uint64_t)GRANTS_KEPT >= epoch_min) {
+			link = &grant->next;
+			continue;
+		}
+		*link = grant->next;
+		free(grant);
+	}
+}
+
+int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *asked, struct farlog_error *error)
+{
+	struct target_grant *grant = calloc(1, sizeof(*grant));
+	struct target_ring *ring;
+	int result;
+
+	if (grant == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "grant on ring \"%s\": out of memory", name);
+	grant->grant = *asked;
+	pthread_mutex_lock(&target->mutex);
+	ring = find_ring(target, name);
+	result = ring == NULL ? no_ring(name, error) : check_grant(ring, asked, error);
+	if (result == FARLOG_OK) {
+		if (asked->role == FARLOG_GRANT_WRITER)
+			drop_grants(ring, asked->epoch);
+		grant->next = ring->grants;
+		ring->grants = grant;
+	}
+	pthread_mutex_unlock(&target->mutex);
+	if (result != FARLOG_OK)
+		free(grant);
+	return result;
+}
+
+/* next_writer -- a writer below the epoch that is not torn down yet. */
+static struct target_conn *next_writer(struct target_ring *ring, uint32_t epoch_min)
+{
+	struct target_conn *conn = ring->conns;
+
+	while (conn != NULL && (conn->is_gone || conn->role != REGION_ROLE_WRITER || conn->grant->grant.epoch >= epoch_min))
+		conn = conn->next;
+	return conn;
+}
+
+/* persist_floor -- after the last write of the old epoch: what it stored is made durable and counted as the log's end, then the floor. */
+static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
+{
+	struct region *region = ring->region;
+	struct superblock superblock;
+	struct head_slot head;
+	struct recover_scan scan;
+	int result = region->ops->flush(region, 0, region->contract.size_bytes);
+
+	if (result == FARLOG_OK)
+		result = superblock_load(region, ring->name, &superblock, error);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "fence ring \"%s\": make what was written durable", ring->name);
+	if (!head_load(region, &superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
+	recover_scan(region, &superblock, &head, &scan);
+	*tail_lsn = scan.tail.lsn;
+	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
+		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
+	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "fence ring \"%s\": persist the epoch floor", ring->name);
+	return FARLOG_OK;
+}
+
+/* end_writers -- none of them is let in again, and those that are in are torn down. The mutex is held. */
+static int end_writers(struct farlog_target *target, const char *name, uint32_t epoch_min, struct target_ring **ring,
+	struct farlog_error *error)
+{
+	struct target_conn *conn;
+
+	for (;;) {
+		*ring = find_ring(target, name);
+		if (*ring == NULL)
+			return no_ring(name, error);
+		if ((*ring)->epoch_admitted_min < epoch_min)
+			(*ring)->epoch_admitted_min = epoch_min;
+		conn = next_writer(*ring, epoch_min);
+		if (conn == NULL)
+			return FARLOG_OK;
+		if (conn->is_revoked) {
+			pthread_cond_wait(&target->moved, &target->mutex);
+			continue;
+		}
+		(*ring)->counters.fenced_count++;
+		target_shut_out(target, conn);
+	}
+}
+
+int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
+{
+	struct target_ring *ring;
+	uint64_t tail = UINT64_MAX;
+	int result;
+
+	pthread_mutex_lock(&target->mutex);
+	result = end_writers(target, name, epoch_min, &ring, error);
+	if (result == FARLOG_OK) {
+		ring->pin_count++; /* farlog_target_forget waits */
+		pthread_mutex_unlock(&target->mutex);
+		result = persist_floor(ring, epoch_min, &tail, error);
+		pthread_mutex_lock(&target->mutex);
+		ring->pin_count--;
+		pthread_cond_broadcast(&target->moved);
+		if (result == FARLOG_OK)
+			ring->tail_lsn = tail;
+	}
+	pthread_mutex_unlock(&target->mutex);
+	if (result == FARLOG_OK && tail_lsn != NULL)
+		*tail_lsn = tail;
+	return result;
+}
+
+/* empty_ring -- no connection is left. The mutex is held. */
+static void empty_ring(struct farlog_target *target, struct target_ring *ring)
+{
+	while (ring->conns != NULL || ring->pin_count > 0) {
+		struct target_conn *conn = ring->conns;
+
+		while (conn != NULL && conn->is_revoked)
+			conn = conn->next;
+		if (conn != NULL)
+			target_shut_out(target, conn);
+		else
+			pthread_cond_wait(&target->moved, &target->mutex);
+	}
+}
+
+/* take_off -- unlink a ring, so that nobody finds it, and empty it. */
+static void take_off(struct farlog_target *target, struct target_ring *ring)
+{
+	struct target_ring **link = &target->rings;
+
+	while (*link != ring)
+		link = &(*link)->next;
+	*link = ring->next;
+	empty_ring(target, ring);
+}
+
+int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error)
+{
+	struct target_ring *ring;
+
+	pthread_mutex_lock(&target->mutex);
+	ring = find_ring(target, name);
+	if (ring != NULL)
+		take_off(target, ring);
+	pthread_mutex_unlock(&target->mutex);
+	if (ring == NULL)
+		return no_ring(name, error);
+	free_ring(target, ring);
+	return FARLOG_OK;
+}
+
+int farlog_target_counters_read(farlog_target *target, const char *name, struct farlog_target_counters *counters)
+{
+	struct target_ring *ring;
+
+	pthread_mutex_lock(&target->mutex);
+	ring = find_ring(target, name);
+	if (ring != NULL) {
+		*counters = ring->counters;
+		for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next) {
+			counters->writer_count += conn->role == REGION_ROLE_WRITER && !conn->is_revoked;
+			counters->drain_count += conn->role == REGION_ROLE_DRAIN && !conn->is_revoked;
+		}
+	}
+	pthread_mutex_unlock(&target->mutex);
+	return ring != NULL ? FARLOG_OK : FARLOG_NOT_FOUND;
+}
+
+void farlog_target_close(farlog_target *target)
+{
+	if (target == NULL)
+		return;
+	pthread_mutex_lock(&target->mutex);
+	while (target->rings != NULL) {
+		struct target_ring *ring = target->rings;
+
+		take_off(target, ring);
+		pthread_mutex_unlock(&target->mutex);
+		free_ring(target, ring);
+		pthread_mutex_lock(&target->mutex);
+	}
+	pthread_mutex_unlock(&target->mutex);
+	if (target->listener != NULL)
+		target->transport->close(target->listener);
+	pthread_cond_destroy(&target->moved);
+	pthread_mutex_destroy(&target->mutex);
+	free(target);
+}

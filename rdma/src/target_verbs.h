@@ -1,0 +1,116 @@
+/* target_verbs.h -- the target's end of connections by verbs: what its files share.
+ *
+ * target_verbs.c listens and has the thread; target_verbs_conn.c is a connection, its key and its end; target_verbs_ring.c registers
+ * rings. All that is not said to be under the lock is the thread's. */
+#ifndef FARLOG_TARGET_VERBS_H
+#define FARLOG_TARGET_VERBS_H
+
+#include <pthread.h>
+
+#include "target.h"
+#include "verbs_queue.h"
+
+#define VERBS_DEVICE_COUNT_MAX 8
+#define VERBS_RECV_COUNT 16u /* requests that a client may have on its way */
+#define VERBS_WORDS_MAX 8    /* words for a client that has no room for them yet */
+
+/* A tenant's protection domain on one device: a key of one tenant opens nothing of another's. Under the lock. */
+struct verbs_domain {
+	struct verbs_domain *next;
+	unsigned device; /* index */
+	unsigned use_count;
+	struct ibv_pd *pd;
+	char tenant[FARLOG_STREAM_NAME_LEN];
+};
+
+/* target_ring's key: its registration on each device. */
+struct verbs_exposure {
+	struct {
+		struct verbs_domain *domain; /* NULL: not on this device */
+		struct ibv_mr *mr;
+		unsigned access; /* with which it could be registered */
+	} on[VERBS_DEVICE_COUNT_MAX];
+};
+
+struct verbs_host {
+	struct verbs_device device;
+	struct ibv_comp_channel *completions;
+	bool is_window_off; /* windows are said to be there but could not be bound */
+};
+
+struct verbs_listener {
+	struct farlog_target *target;
+	const struct lib_verbs *lib;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+	struct verbs_host hosts[VERBS_DEVICE_COUNT_MAX];
+	unsigned host_count;
+	struct verbs_conn *conns;
+	pthread_t thread;
+	pthread_mutex_t lock; /* never held across a call to target.c or a wait for the device */
+	pthread_cond_t moved; /* a connection is down */
+	struct verbs_domain *domains;
+	int bell; /* eventfd: there are orders, or it is time to stop */
+	uint64_t has_orders;
+	uint64_t is_stopping;
+	bool is_running;
+	bool is_spinning;
+};
+
+struct verbs_conn {
+	struct target_conn conn; /* first: target.c's */
+	struct verbs_conn *next;
+	struct verbs_listener *listener;
+	struct verbs_host *host;
+	struct rdma_cm_id *id;
+	struct verbs_queue queue;
+	struct ibv_mw *window; /* what the client has a key to */
+	struct ibv_mr *own_mr; /* or this, where there are no windows */
+	bool is_bound;
+	bool is_armed;    /* the next completion makes an event */
+	bool is_admitted; /* target.c knows it */
+	bool is_denied;   /* counted */
+	bool is_goodbye;  /* the client went; it waits until its role is free */
+	bool has_header;
+	uint64_t header_addr;
+	uint32_t header_key;
+	unsigned word_count;
+	struct {
+		uint64_t off;
+		uint64_t value;
+	} words[VERBS_WORDS_MAX];
+	bool is_ordered; /* under the lock: another thread revokes it */
+	bool is_down;    /* under the lock: nothing of it reaches the ring any more */
+};
+
+/* verbs_expose, verbs_withdraw -- of target_transport. */
+int verbs_expose(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
+void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
+
+/* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list either way. */
+void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);
+
+/* verbs_conn_turn -- take what has come. True: something had. */
+bool verbs_conn_turn(struct verbs_conn *conn);
+
+/* verbs_conn_arm -- have the next completion make an event; look once more after this. */
+void verbs_conn_arm(struct verbs_conn *conn);
+
+/* verbs_conn_end -- for good. is_broken: by an error, not by a goodbye. Harmless when it is down. */
+void verbs_conn_end(struct verbs_conn *conn, bool is_broken);
+
+/* verbs_conn_deny -- count, once, that the device refused what the peer did. */
+void verbs_conn_deny(struct verbs_conn *conn);
+
+/* verbs_conn_is_down -- by the thread. */
+static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
+{
+	return conn->is_down; /* only the thread stores it */
+}
+
+#ifdef FARLOG_FAULT
+/* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets there. */
+extern uint64_t verbs_revocation_pause_ns;
+#endif
+
+#endif

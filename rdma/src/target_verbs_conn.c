@@ -1,0 +1,401 @@
+/* target_verbs_conn.c -- a connection at its target: the key that it gets, the requests that it brings, its end.
+ *
+ * A client's key is that of a memory window, bound to this ring and to this queue pair for this connection. Its end, whoever brings it about: the
+ * window is invalidated by a request on our own queue pair, whose completion says that no write by that key begins any more; then
+ * the queue pair goes to the error state and is destroyed, so that nothing is left that could be answered. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "atomics.h"
+#include "clock.h"
+#include "target_verbs.h"
+
+#define SEND_LEN 64u
+#define BIND_NS 100000000u      /* our own device has no peer to wait for */
+#define INVALIDATE_NS 10000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
+
+static int refuse(struct far_refusal *refusal, int result, const char *text)
+{
+	*refusal = (struct far_refusal){.magic = FAR_REFUSAL_MAGIC, .version = FAR_VERSION, .result = result, .tail_lsn = UINT64_MAX};
+	snprintf(refusal->text, sizeof(refusal->text), "%.*s", (int)sizeof(refusal->text) - 1, text);
+	return result;
+}
+
+static struct ibv_mr *ring_mr(const struct verbs_conn *conn, unsigned *access)
+{
+	const struct verbs_exposure *exposure = conn->conn.ring->key;
+	unsigned index = (unsigned)(conn->host - conn->listener->hosts);
+
+	*access = exposure->on[index].access;
+	return exposure->on[index].mr;
+}
+
+/* access_of -- what this role may do, of what the ring was registered for. */
+static unsigned access_of(const struct verbs_conn *conn, unsigned registered)
+{
+	unsigned wanted = IBV_ACCESS_REMOTE_READ | VERBS_ACCESS_FLUSH_GLOBAL | VERBS_ACCESS_FLUSH_PERSISTENT;
+
+	if (conn->conn.role == REGION_ROLE_READER)
+		return IBV_ACCESS_REMOTE_READ;
+	return (wanted | IBV_ACCESS_REMOTE_WRITE) & registered;
+}
+
+/* ---------------------------------------------------------------- the key */
+
+/* bind_window -- 0, or what is wrong: then the queue pair is useless. */
+static int bind_window(struct verbs_conn *conn)
+{
+	struct verbs_queue *queue = &conn->queue;
+	struct ibv_mw_bind_info info = {.addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes, .length = conn->conn.ring->region->contract.size_bytes};
+	unsigned registered;
+	uint32_t key;
+	int failure;
+
+	info.mr = ring_mr(conn, &registered);
+	info.mw_access_flags = access_of(conn, registered);
+	conn->window = ibv_alloc_mw(info.mr->pd, IBV_MW_TYPE_2);
+	if (conn->window == NULL)
+		return errno;
+	key = ibv_inc_rkey(conn->window->rkey);
+	verbs_begin(queue);
+	verbs_next(queue, VERBS_BIND | VERBS_SIGNALLED);
+	ibv_wr_bind_mw(queue->qpx, conn->window, key, &info);
+	failure = verbs_ring(queue);
+	if (failure != 0)
+		return failure;
+	if (verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
+		return EIO;
+	conn->window->rkey = key;
+	conn->is_bound = true;
+	return 0;
+}
+
+static int register_own(struct verbs_conn *conn)
+{
+	struct target_ring *ring = conn->conn.ring;
+	unsigned registered;
+	struct ibv_mr *mr = ring_mr(conn, &registered);
+	unsigned access = access_of(conn, registered);
+
+	if (access & IBV_ACCESS_REMOTE_WRITE)
+		access |= IBV_ACCESS_LOCAL_WRITE;
+	conn->own_mr = conn->listener->lib->reg_mr(mr->pd, ring->bytes, ring->region->contract.size_bytes, (int)access);
+	return conn->own_mr != NULL ? 0 : errno;
+}
+
+/* close_window -- no write by this key begins any more. A queue pair that is in error already cannot do it; there the device refuses all
+ * that comes for it, and the key is good for no other. */
+static void close_window(struct verbs_conn *conn)
+{
+	struct verbs_queue *queue = &conn->queue;
+
+	if (!conn->is_bound || verbs_room(queue) == 0)
+		return;
+	conn->is_bound = false;
+	verbs_begin(queue);
+	verbs_next(queue, VERBS_INVALIDATE | VERBS_SIGNALLED);
+	ibv_wr_local_inv(queue->qpx, conn->window->rkey);
+	if (verbs_ring(queue) == 0)
+		(void)verbs_queue_await(queue, queue->posted, clock_after_ns(INVALIDATE_NS), NULL, NULL);
+}
+
+#ifdef FARLOG_FAULT
+uint64_t verbs_revocation_pause_ns;
+
+/* pause_revocation -- so that a test sees what a writer meets between the first step and the last. */
+static void pause_revocation(void)
+{
+	uint64_t until_ns = clock_after_ns(atomic_load_relaxed(&verbs_revocation_pause_ns));
+
+	while (clock_monotonic_ns() < until_ns)
+		cpu_relax();
+}
+#else
+static void pause_revocation(void)
+{
+}
+#endif
+
+/* ---------------------------------------------------------------- the end */
+
+static void free_keys(struct verbs_conn *conn)
+{
+	const struct lib_verbs *lib = conn->listener->lib;
+
+	verbs_queue_stop(&conn->queue);
+	verbs_queue_close(&conn->queue);
+	if (conn->window != NULL)
+		ibv_dealloc_mw(conn->window);
+	if (conn->own_mr != NULL)
+		lib->dereg_mr(conn->own_mr);
+	conn->window = NULL;
+	conn->own_mr = NULL;
+	conn->is_bound = false;
+}
+
+void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
+{
+	struct verbs_listener *listener = conn->listener;
+
+	if (conn->is_down)
+		return;
+	conn->conn.is_broken = is_broken;
+	close_window(conn);
+	pause_revocation();
+	verbs_queue_stop(&conn->queue);
+	if (conn->is_admitted && !conn->is_goodbye)
+		listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
+	free_keys(conn);
+	pthread_mutex_lock(&listener->lock);
+	conn->is_down = true;
+	pthread_cond_broadcast(&listener->moved);
+	pthread_mutex_unlock(&listener->lock);
+}
+
+static void revoke(struct target_conn *base)
+{
+	struct verbs_conn *conn = (struct verbs_conn *)base;
+	struct verbs_listener *listener = conn->listener;
+
+	if (pthread_equal(pthread_self(), listener->thread)) {
+		verbs_conn_end(conn, false);
+		return;
+	}
+	pthread_mutex_lock(&listener->lock);
+	if (!conn->is_down) {
+		conn->is_ordered = true;
+		atomic_store_release(&listener->has_orders, 1);
+		(void)eventfd_write(listener->bell, 1);
+	}
+	while (!conn->is_down)
+		pthread_cond_wait(&listener->moved, &listener->lock);
+	pthread_mutex_unlock(&listener->lock);
+}
+
+void verbs_conn_deny(struct verbs_conn *conn)
+{
+	if (!conn->is_denied && conn->is_admitted)
+		(void)atomic_add(&conn->conn.ring->counters.denied_count, 1);
+	conn->is_denied = true;
+}
+
+/* ---------------------------------------------------------------- words and requests */
+
+static bool send_word(struct verbs_conn *conn, uint64_t off, uint64_t value)
+{
+	struct verbs_queue *queue = &conn->queue;
+	uint8_t *slot = verbs_slot(queue);
+
+	if (verbs_room(queue) == 0)
+		return false;
+	memcpy(slot, &value, sizeof(value));
+	verbs_begin(queue);
+	verbs_post_write(queue, 0, slot, queue->scratch_mr->lkey, sizeof(value), conn->header_key, conn->header_addr + off);
+	return verbs_ring(queue) == 0;
+}
+
+/* A client that takes nothing gets the last value of each word when it does again. */
+static void write_word(struct target_conn *base, uint64_t off, uint64_t value)
+{
+	struct verbs_conn *conn = (struct verbs_conn *)base;
+	unsigned i = 0;
+
+	if (conn->is_down || !conn->has_header || (conn->word_count == 0 && send_word(conn, off, value)))
+		return;
+	while (i < conn->word_count && conn->words[i].off != off)
+		i++;
+	if (i == VERBS_WORDS_MAX)
+		return; /* there are not so many different words */
+	conn->words[i].off = off;
+	conn->words[i].value = value;
+	conn->word_count += i == conn->word_count;
+}
+
+static void send_words(struct verbs_conn *conn)
+{
+	while (conn->word_count > 0 && send_word(conn, conn->words[0].off, conn->words[0].value))
+		memmove(&conn->words[0], &conn->words[1], --conn->word_count * sizeof(conn->words[0]));
+}
+
+static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word};
+
+static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
+{
+	struct far_request request;
+
+	memcpy(&request, verbs_receive_slot(&conn->queue, index), sizeof(request));
+	if (len != sizeof(request) || verbs_queue_receive(&conn->queue, index) != 0) {
+		verbs_conn_end(conn, true);
+	} else if (request.operation == FAR_HEADER) {
+		conn->header_addr = request.spans[0].off;
+		conn->header_key = (uint32_t)request.spans[0].len;
+		conn->has_header = true;
+	} else {
+		target_serve(&conn->conn, &request);
+	}
+}
+
+/* take_failure -- the first tells the cause. Receives that come back although nobody stopped the queue pair mean that the device did, because of
+ * what the peer sent. */
+static void take_failure(struct verbs_conn *conn, const struct ibv_wc *wc)
+{
+	if ((wc->wr_id & VERBS_KIND_MASK) == VERBS_RECV)
+		verbs_conn_deny(conn);
+	verbs_conn_end(conn, true);
+}
+
+bool verbs_conn_turn(struct verbs_conn *conn)
+{
+	struct ibv_wc wc[8];
+	int count = conn->is_down ? 0 : ibv_poll_cq(conn->queue.cq, 8, wc);
+
+	for (int i = 0; i < count && !conn->is_down; i++) {
+		if (wc[i].status != IBV_WC_SUCCESS)
+			take_failure(conn, &wc[i]);
+		else if ((wc[i].wr_id & VERBS_KIND_MASK) == VERBS_RECV)
+			take_request(conn, (uint32_t)(wc[i].wr_id >> 8), wc[i].byte_len);
+		else
+			verbs_retire(&conn->queue, &wc[i]);
+	}
+	if (!conn->is_down)
+		send_words(conn);
+	return count > 0;
+}
+
+void verbs_conn_arm(struct verbs_conn *conn)
+{
+	if (conn->is_down || conn->is_armed)
+		return;
+	conn->is_armed = ibv_req_notify_cq(conn->queue.cq, 0) == 0;
+}
+
+/* ---------------------------------------------------------------- who comes */
+
+static struct verbs_host *host_of(struct verbs_listener *listener, const struct rdma_cm_id *id)
+{
+	for (unsigned i = 0; i < listener->host_count; i++)
+		if (verbs_device_is(&listener->hosts[i].device, id->verbs->device))
+			return &listener->hosts[i];
+	return NULL;
+}
+
+/* make_queue -- in the ring's domain, with receives posted, ready. 0 or errno. */
+static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct farlog_error *error)
+{
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted,
+		.channel = conn->host->completions, .context = conn};
+	unsigned registered;
+	struct ibv_mr *mr = ring_mr(conn, &registered);
+	int failure;
+
+	if (verbs_queue_open(&conn->host->device, mr->pd, &ask, &conn->queue, error) != FARLOG_OK)
+		return error->os_errno != 0 ? error->os_errno : EIO;
+	failure = verbs_queue_init(&conn->queue, conn->id, access_of(conn, registered));
+	for (uint32_t i = 0; i < VERBS_RECV_COUNT && failure == 0; i++)
+		failure = verbs_queue_receive(&conn->queue, i);
+	return failure == 0 ? verbs_queue_ready(&conn->queue, conn->id) : failure;
+}
+
+/* make_key -- by a window, or where that does not work by a registration of its own. 0 or errno. */
+static int make_key(struct verbs_conn *conn, struct farlog_error *error)
+{
+	bool is_window_wanted = conn->host->device.has_window && !conn->host->is_window_off;
+	int failure = make_queue(conn, is_window_wanted, error);
+
+	if (failure == 0 && is_window_wanted && conn->queue.has_window && bind_window(conn) == 0)
+		return 0;
+	if (failure == 0 && is_window_wanted) {
+		conn->host->is_window_off = true;
+		free_keys(conn); /* a bind that failed has taken the queue pair with it */
+		failure = make_queue(conn, false, error);
+	}
+	return failure == 0 ? register_own(conn) : failure;
+}
+
+static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
+{
+	unsigned registered;
+	unsigned needed = welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_ACCESS_FLUSH_PERSISTENT : VERBS_ACCESS_FLUSH_GLOBAL;
+	size_t used = strlen(welcome->probe);
+
+	(void)ring_mr(conn, &registered);
+	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
+	welcome->data_key = conn->is_bound ? conn->window->rkey : conn->own_mr->rkey;
+	welcome->flush_methods &= 1u << FARLOG_FLUSH_RDMA_FLUSH | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_TARGET_CPU;
+	if (!(registered & needed))
+		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH);
+	snprintf(welcome->probe + used, sizeof(welcome->probe) - used, "; key: %s", conn->is_bound ? "memory window" : "registration");
+}
+
+/* let_in -- OK: accepted. */
+static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_welcome *welcome, struct far_refusal *refusal)
+{
+	const struct verbs_device *device = &conn->host->device;
+	struct rdma_conn_param param = {.private_data = welcome, .private_data_len = sizeof(*welcome), .rnr_retry_count = VERBS_RNR_RETRY_COUNT};
+	struct farlog_error error = {0};
+	char text[sizeof(refusal->text)];
+	int failure = make_key(conn, &error);
+
+	if (failure == 0) {
+		fill_welcome(conn, welcome);
+		param.responder_resources = asked->responder_resources < device->read_depth_in ? asked->responder_resources : device->read_depth_in;
+		param.initiator_depth = asked->initiator_depth < device->read_depth_out ? asked->initiator_depth : device->read_depth_out;
+		param.qp_num = conn->queue.qp->qp_num;
+		failure = conn->listener->lib->accept(conn->id, &param) == 0 ? 0 : errno;
+	}
+	if (failure == 0)
+		return FARLOG_OK;
+	snprintf(text, sizeof(text), "no queue pair for ring \"%.30s\": %.60s", conn->conn.ring->name,
+		error.text[0] != '\0' ? error.text : strerror(failure));
+	return refuse(refusal, FARLOG_IO, text);
+}
+
+static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_refusal *refusal)
+{
+	struct far_hello hello;
+	struct far_welcome welcome = {0};
+	int result;
+
+	if (asked->private_data_len < sizeof(hello))
+		return refuse(refusal, FARLOG_INVALID, "the connection request is not farlog's");
+	memcpy(&hello, asked->private_data, sizeof(hello));
+	conn->host = host_of(conn->listener, conn->id);
+	if (conn->host == NULL)
+		return refuse(refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
+	result = target_admit(conn->listener->target, &hello, &conn->conn, &welcome, refusal);
+	if (result != FARLOG_OK)
+		return result;
+	conn->is_admitted = true;
+	return let_in(conn, asked, &welcome, refusal);
+}
+
+void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event)
+{
+	struct verbs_conn *conn = calloc(1, sizeof(*conn));
+	struct far_refusal refusal = {0};
+
+	if (conn == NULL) {
+		struct rdma_cm_id *id = event->id;
+
+		refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory");
+		listener->lib->reject(id, &refusal, sizeof(refusal));
+		listener->lib->ack_cm_event(event);
+		listener->lib->destroy_id(id);
+		return;
+	}
+	conn->conn.ops = &conn_ops;
+	conn->listener = listener;
+	conn->id = event->id;
+	conn->id->context = conn;
+	/* In the list first: once it is admitted, other threads may order its end. */
+	conn->next = listener->conns;
+	listener->conns = conn;
+	if (take(conn, &event->param.conn, &refusal) != FARLOG_OK) {
+		listener->lib->reject(conn->id, &refusal, sizeof(refusal));
+		verbs_conn_end(conn, true);
+	}
+	listener->lib->ack_cm_event(event);
+}

@@ -1,0 +1,121 @@
+/* target_verbs_ring.c -- registering rings: a protection domain for each tenant, and the whole ring as one memory region in it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "target_verbs.h"
+
+#define ACCESS_PLAIN (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+/* take_domain -- the lock is held. */
+static struct verbs_domain *take_domain(struct verbs_listener *listener, unsigned device, const char *tenant)
+{
+	struct verbs_domain *domain = listener->domains;
+
+	while (domain != NULL && (domain->device != device || strcmp(domain->tenant, tenant) != 0))
+		domain = domain->next;
+	if (domain == NULL) {
+		domain = calloc(1, sizeof(*domain));
+		if (domain == NULL)
+			return NULL;
+		domain->pd = listener->lib->alloc_pd(listener->hosts[device].device.context);
+		if (domain->pd == NULL) {
+			free(domain);
+			return NULL;
+		}
+		domain->device = device;
+		memcpy(domain->tenant, tenant, sizeof(domain->tenant)); /* both are arrays of that length */
+		domain->next = listener->domains;
+		listener->domains = domain;
+	}
+	domain->use_count++;
+	return domain;
+}
+
+/* give_domain -- the lock is held. */
+static void give_domain(struct verbs_listener *listener, struct verbs_domain *domain)
+{
+	struct verbs_domain **link = &listener->domains;
+
+	if (--domain->use_count > 0)
+		return;
+	while (*link != domain)
+		link = &(*link)->next;
+	*link = domain->next;
+	listener->lib->dealloc_pd(domain->pd);
+	free(domain);
+}
+
+/* register_best -- with the strongest flush that device and memory allow. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that
+ * refusal is the proof that the flag is worth something where it is granted. */
+static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, unsigned *access, struct ibv_mr **mr,
+	struct farlog_error *error)
+{
+	const struct verbs_device *device = &host->device;
+	uint64_t len = ring->region->contract.size_bytes;
+	unsigned plain = ACCESS_PLAIN | (device->has_window ? IBV_ACCESS_MW_BIND : 0);
+	unsigned global = device->has_flush_global ? VERBS_ACCESS_FLUSH_GLOBAL : 0;
+	unsigned persistent = device->has_flush_persistent ? VERBS_ACCESS_FLUSH_PERSISTENT : 0;
+	const unsigned tries[] = {plain | global | persistent, plain | global, plain};
+	int failure = 0;
+
+	for (unsigned i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		if (i > 0 && tries[i] == tries[i - 1])
+			continue;
+		*access = tries[i];
+		*mr = device->lib->reg_mr(pd, ring->bytes, len, (int)tries[i]);
+		if (*mr != NULL)
+			return FARLOG_OK;
+		failure = errno;
+		if (failure != EINVAL && failure != EOPNOTSUPP)
+			break;
+	}
+	return verbs_refuse_registration(device, failure, len, (int)ring->region->contract.kind, ring->name, error);
+}
+
+int verbs_expose(void *context, struct target_ring *ring, void **key, struct farlog_error *error)
+{
+	struct verbs_listener *listener = context;
+	struct verbs_exposure *exposure = calloc(1, sizeof(*exposure));
+	int result = FARLOG_OK;
+
+	if (exposure == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "serve ring \"%s\": out of memory", ring->name);
+	for (unsigned i = 0; i < listener->host_count && result == FARLOG_OK; i++) {
+		struct verbs_domain *domain;
+
+		pthread_mutex_lock(&listener->lock);
+		domain = take_domain(listener, i, ring->tenant);
+		pthread_mutex_unlock(&listener->lock);
+		exposure->on[i].domain = domain;
+		if (domain == NULL)
+			result = error_set(error, FARLOG_IO, errno, "serve ring \"%s\": a protection domain for tenant \"%s\" on RDMA device %s", ring->name,
+				ring->tenant, listener->hosts[i].device.name);
+		else
+			result = register_best(&listener->hosts[i], domain->pd, ring, &exposure->on[i].access, &exposure->on[i].mr, error);
+	}
+	if (result != FARLOG_OK) {
+		verbs_withdraw(listener, ring, exposure);
+		return result;
+	}
+	*key = exposure;
+	return FARLOG_OK;
+}
+
+void verbs_withdraw(void *context, struct target_ring *ring, void *key)
+{
+	struct verbs_listener *listener = context;
+	struct verbs_exposure *exposure = key;
+
+	(void)ring;
+	for (unsigned i = 0; i < listener->host_count; i++) {
+		if (exposure->on[i].mr != NULL)
+			listener->lib->dereg_mr(exposure->on[i].mr);
+		pthread_mutex_lock(&listener->lock);
+		if (exposure->on[i].domain != NULL)
+			give_domain(listener, exposure->on[i].domain);
+		pthread_mutex_unlock(&listener->lock);
+	}
+	free(exposure);
+}
