@@ -39,6 +39,12 @@ static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const
 	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step, link->lib->event_str(type));
 }
 
+static int no_device(const struct verbs_link *link, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here reaches this address; expected one in \"rdma link\"",
+		link->text);
+}
+
 static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
 {
 	const struct lib_verbs *lib = link->lib;
@@ -49,13 +55,12 @@ static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_err
 	if (lib->create_id(link->channel, &link->id, NULL, RDMA_PS_TCP) != 0)
 		return error_set(error, FARLOG_IO, errno, "uri \"%s\": create an RDMA identifier", link->text);
 	if (lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, until_ms(until_ns)) != 0)
-		return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here reaches this address; expected one in \"rdma link\"",
-			link->text);
+		return no_device(link, error);
 	result = expect(link, RDMA_CM_EVENT_ADDR_RESOLVED, "resolve the address to an RDMA device", until_ns, error);
 	if (result != FARLOG_OK)
 		return result;
-	if (lib->resolve_route(link->id, until_ms(until_ns)) != 0)
-		return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": find a route", link->text);
+	if (link->id->verbs == NULL || lib->resolve_route(link->id, until_ms(until_ns)) != 0)
+		return no_device(link, error);
 	return expect(link, RDMA_CM_EVENT_ROUTE_RESOLVED, "find a route", until_ns, error);
 }
 

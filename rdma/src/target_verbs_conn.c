@@ -15,7 +15,7 @@
 
 #define SEND_LEN 64u
 #define BIND_NS 100000000u      /* our own device has no peer to wait for */
-#define INVALIDATE_NS 10000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
+#define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
 static int refuse(struct far_refusal *refusal, int result, const char *text)
 {
@@ -126,9 +126,9 @@ static void free_keys(struct verbs_conn *conn)
 	const struct lib_verbs *lib = conn->listener->lib;
 
 	verbs_queue_stop(&conn->queue);
-	verbs_queue_close(&conn->queue);
 	if (conn->window != NULL)
-		ibv_dealloc_mw(conn->window);
+		ibv_dealloc_mw(conn->window); /* first: one that is still bound holds the queue pair */
+	verbs_queue_close(&conn->queue);
 	if (conn->own_mr != NULL)
 		lib->dereg_mr(conn->own_mr);
 	conn->window = NULL;
