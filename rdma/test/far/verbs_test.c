@@ -26,13 +26,13 @@
 #define EXIT_SKIP 77
 #define LINE LAYOUT_DATA_OFF
 
-static const char *address;
-static const char *program;
+static const char *address = "";
 static char directory[] = "/dev/shm/farlog-verbs-XXXXXX";
 static farlog_target *target;
 static unsigned passed;
 static unsigned failed;
 static const char *condition;
+static bool has_flush = true;
 
 #define CHECK(claim)                                                                                  \
 	do {                                                                                              \
@@ -82,6 +82,18 @@ static struct farlog_grant grant(const char *name, uint32_t role, uint32_t epoch
 	return granted;
 }
 
+static void token_text(const struct farlog_grant *granted, char *text)
+{
+	for (unsigned i = 0; i < FARLOG_TOKEN_LEN; i++)
+		snprintf(text + 2 * i, 3, "%02x", granted->token[i]);
+}
+
+static void parse_token(const char *text, uint8_t *token)
+{
+	for (unsigned i = 0; i < FARLOG_TOKEN_LEN; i++)
+		token[i] = (uint8_t)strtoul((char[]){text[2 * i], text[2 * i + 1], '\0'}, NULL, 16);
+}
+
 static struct farlog_target_counters counters(const char *name)
 {
 	struct farlog_target_counters now = {0};
@@ -120,7 +132,8 @@ static uint64_t drain(farlog_reader *reader)
 static void append_by(const char *options)
 {
 	static uint8_t payload[65536];
-	struct farlog_grant granted = grant("orders", FARLOG_GRANT_WRITER, counters("orders").admitted_count + 1);
+	static uint32_t epoch = 1;
+	struct farlog_grant granted = grant("orders", FARLOG_GRANT_WRITER, ++epoch);
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
 		.deadline_ns = WAIT_NS};
 	struct farlog_reader_config drain_config = {.is_drain = 1};
@@ -134,6 +147,10 @@ static void append_by(const char *options)
 	region_uri("orders", near, sizeof(near));
 	far_uri("orders", options, far, sizeof(far));
 	condition = far;
+	if (strstr(options, "rdma-flush") != NULL && !has_flush) {
+		printf("verbs: %s: skipped: no FLUSH here\n", far);
+		return;
+	}
 	CHECK_OK(farlog_writer_open(far, &config, &writer, &error));
 	CHECK_OK(farlog_reader_open(near, &drain_config, &reader, &error));
 	if (writer == NULL || reader == NULL)
@@ -173,8 +190,18 @@ static struct far_link *open_link(const char *name, const struct farlog_grant *g
 	CHECK_OK(uri_parse(text, &uri, &error));
 	CHECK_OK(far_verbs.open(text, &uri, &link, &error));
 	CHECK_OK(link->ops->connect(link, &hello, &refusal, 5000000000u, &error));
-	link->method = method;
-	CHECK(link->welcome.flush_methods & 1u << method);
+	link->method = link->welcome.flush_methods & 1u << method ? method : FARLOG_FLUSH_NONE;
+	return link;
+}
+
+/* open_to_write -- by what the tests of refusals flush with: where the library is older than FLUSH, by a READ. */
+static struct far_link *open_to_write(const char *name, const struct farlog_grant *granted)
+{
+	struct far_link *link = open_link(name, granted, FARLOG_FLUSH_RDMA_FLUSH);
+
+	if (link->method == FARLOG_FLUSH_NONE)
+		link->method = FARLOG_FLUSH_RDMA_READ;
+	CHECK(link->welcome.flush_methods & 1u << link->method);
 	return link;
 }
 
@@ -246,6 +273,12 @@ static void append_costs_one_doorbell(void)
 
 		condition = "cost of a persist";
 		link = open_link("costs", &granted, methods[i]);
+		if (link->method == FARLOG_FLUSH_NONE && is_flush) {
+			printf("verbs: cost of FLUSH: skipped: libibverbs here is older than 45, or the device has none\n");
+			has_flush = false;
+			close_link(link);
+			continue;
+		}
 		for (uint64_t j = 0; j < SIZE - LINE; j++)
 			link->copy[LINE + j] = (uint8_t)(j * (i + 3) >> 3);
 		one = cost(link, &small, 1, 1);
@@ -277,7 +310,7 @@ static void more_than_the_queue_holds(void)
 
 	condition = "more than the send queue holds";
 	granted = grant("costs", FARLOG_GRANT_WRITER, 10);
-	link = open_link("costs", &granted, FARLOG_FLUSH_RDMA_FLUSH);
+	link = open_to_write("costs", &granted);
 	((struct verbs_link *)link)->device.message_len_max = 4096; /* 512 pieces; the queue has 256 slots */
 	memset(link->copy + LINE, 0x5A, SIZE - LINE);
 	CHECK(persist(link, &all, 1, 1) == FARLOG_OK);
@@ -313,7 +346,7 @@ static void zombie_is_refused_by_the_device(void)
 	struct region_span span = {LINE, 4096};
 	struct farlog_grant granted = grant("fenced", FARLOG_GRANT_WRITER, 1);
 	struct farlog_grant drain_grant = grant("fenced", FARLOG_GRANT_DRAIN, 0);
-	struct far_link *link = open_link("fenced", &granted, FARLOG_FLUSH_RDMA_FLUSH);
+	struct far_link *link = open_to_write("fenced", &granted);
 	struct far_link *other;
 	pthread_t fencer;
 	uint64_t tag = 1;
@@ -335,7 +368,7 @@ static void zombie_is_refused_by_the_device(void)
 	atomic_store_relaxed(&verbs_revocation_pause_ns, 0);
 	/* The old key by a connection that is good: of the same tenant, to the same ring. */
 	condition = "old key by another connection";
-	other = open_link("fenced", &drain_grant, FARLOG_FLUSH_RDMA_FLUSH);
+	other = open_to_write("fenced", &drain_grant);
 	memset(other->copy + LINE, 3, 4096);
 	*verbs_link_key(other) = *verbs_link_key(link);
 	CHECK(persist(other, &span, 1, 1) == FARLOG_IO);
@@ -351,8 +384,8 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	uint64_t denied_before = counters("mine").denied_count;
 	struct farlog_grant mine = grant("mine", FARLOG_GRANT_WRITER, (uint32_t)counters("mine").admitted_count + 1);
 	struct farlog_grant theirs = grant(victim, FARLOG_GRANT_WRITER, (uint32_t)counters(victim).admitted_count + 1);
-	struct far_link *a = open_link("mine", &mine, FARLOG_FLUSH_RDMA_FLUSH);
-	struct far_link *b = open_link(victim, &theirs, FARLOG_FLUSH_RDMA_FLUSH);
+	struct far_link *a = open_to_write("mine", &mine);
+	struct far_link *b = open_to_write(victim, &theirs);
 	uint64_t until_ns;
 
 	condition = what;
@@ -387,6 +420,129 @@ static void reader_cannot_write(void)
 	close_link(link);
 }
 
+/* Where windows cannot be bound each connection has a registration of its own, which ends with it. */
+static void key_is_a_registration_without_windows(void)
+{
+	struct verbs_listener *listener = target->listener;
+	struct region_span span = {LINE, 4096};
+	struct farlog_grant granted = grant("plain", FARLOG_GRANT_WRITER, 1);
+	struct farlog_grant drain_grant = grant("plain", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link;
+	struct far_link *other;
+
+	condition = "without windows";
+	listener->hosts[0].is_window_off = true;
+	link = open_to_write("plain", &granted);
+	CHECK(strstr(link->welcome.probe, "key: registration") != NULL);
+	memset(link->copy + LINE, 1, 4096);
+	CHECK(persist(link, &span, 1, 1) == FARLOG_OK && ring_bytes("plain")[LINE] == 1);
+	fence((void *)"plain");
+	condition = "without windows, fenced";
+	CHECK(persist(link, &span, 1, 2) == FARLOG_IO);
+	other = open_to_write("plain", &drain_grant);
+	memset(other->copy + LINE, 3, 4096);
+	*verbs_link_key(other) = *verbs_link_key(link);
+	CHECK(persist(other, &span, 1, 1) == FARLOG_IO && ring_bytes("plain")[LINE] == 1);
+	close_link(other);
+	close_link(link);
+	key_of_another_is_refused("theirs", "key of another tenant, without windows");
+	listener->hosts[0].is_window_off = false;
+}
+
+/* A connection that is cut between appends or in the middle of one costs time, not records. */
+static void connection_is_cut(const char *options)
+{
+	static uint32_t epoch = 200;
+	static uint8_t payload[4096];
+	struct farlog_grant granted = grant("orders", FARLOG_GRANT_WRITER, ++epoch);
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
+		.deadline_ns = WAIT_NS};
+	struct farlog_reader_config drain_config = {.is_drain = 1};
+	struct farlog_position position;
+	farlog_writer *writer = NULL;
+	farlog_reader *reader = NULL;
+	uint64_t admitted_before = counters("orders").admitted_count;
+	uint64_t count;
+	char near[256];
+	char far[256];
+
+	if (strstr(options, "rdma-flush") != NULL && !has_flush)
+		return;
+	condition = "connection that is cut";
+	region_uri("orders", near, sizeof(near));
+	far_uri("orders", options, far, sizeof(far));
+	CHECK_OK(farlog_writer_open(far, &config, &writer, &error));
+	CHECK_OK(farlog_reader_open(near, &drain_config, &reader, &error));
+	(void)drain(reader);
+	for (uint64_t seq = 0; seq < 200; seq++) {
+		struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+
+		CHECK(farlog_submit(writer, &entry, &position) == FARLOG_OK);
+		if (seq % 20 == 10) {
+			struct target_ring *ring;
+
+			pthread_mutex_lock(&target->mutex);
+			for (ring = target->rings; strcmp(ring->name, "orders") != 0;)
+				ring = ring->next;
+			if (ring->conns != NULL)
+				target_shut_out(target, ring->conns);
+			pthread_mutex_unlock(&target->mutex);
+		}
+		CHECK(farlog_wait(writer, position.end_lsn, WAIT_NS) == FARLOG_OK);
+	}
+	count = drain(reader);
+	CHECK(count == 200);
+	CHECK(counters("orders").admitted_count == admitted_before + 11); /* once, and after each cut */
+	CHECK(farlog_writer_close(writer) == FARLOG_OK);
+	farlog_reader_close(reader);
+}
+
+/* A client that is killed says no goodbye; its kernel does, and its role is free for the next. */
+static void killed_client_leaves(void)
+{
+	struct farlog_grant granted = grant("orders", FARLOG_GRANT_WRITER, 500);
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+	char token[2 * FARLOG_TOKEN_LEN + 1];
+	char uri[256];
+	pid_t child;
+
+	condition = "killed client";
+	token_text(&granted, token);
+	far_uri("orders", "", uri, sizeof(uri));
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		execl("/proc/self/exe", "verbs_test", "append", uri, token, (char *)NULL);
+		_exit(127);
+	}
+	while (counters("orders").writer_count == 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	usleep(50000);
+	CHECK(counters("orders").writer_count == 1);
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	while (counters("orders").writer_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(counters("orders").writer_count == 0);
+	granted = grant("orders", FARLOG_GRANT_WRITER, 501);
+	close_link(open_to_write("orders", &granted));
+}
+
+/* append_until_killed -- the child of killed_client_leaves. */
+static int append_until_killed(const char *uri, const char *text)
+{
+	uint8_t token[FARLOG_TOKEN_LEN];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 500, .grant_token = token, .counters_dir = ""};
+	struct farlog_entry entry = {.data = "x", .len = 1};
+	struct farlog_position position;
+	farlog_writer *writer;
+
+	parse_token(text, token);
+	if (farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
+		return 1;
+	for (;;)
+		(void)farlog_try_append(writer, &entry, &position);
+}
+
 /* ---------------------------------------------------------------- texts */
 
 static void expect_text(const char *uri, const uint8_t *token, int result, const char *part)
@@ -416,13 +572,12 @@ static void texts_say_what_to_do(void)
 }
 
 /* In a process of its own without rights, because root may pin what it likes. */
-static int open_without_memlock(const char *uri, const char *token_text)
+static int open_without_memlock(const char *uri, const char *text)
 {
 	struct rlimit limit = {65536, 65536};
 	uint8_t token[FARLOG_TOKEN_LEN];
 
-	for (unsigned i = 0; i < FARLOG_TOKEN_LEN; i++)
-		token[i] = (uint8_t)strtoul((char[]){token_text[2 * i], token_text[2 * i + 1], '\0'}, NULL, 16);
+	parse_token(text, token);
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || setgid(65534) != 0 || setuid(65534) != 0)
 		return EXIT_SKIP;
 	expect_text(uri, token, FARLOG_NO_MEMORY, "RLIMIT_MEMLOCK is 65536 bytes");
@@ -438,13 +593,12 @@ static void memlock_is_named(void)
 	pid_t child;
 
 	condition = "memlock";
-	for (unsigned i = 0; i < FARLOG_TOKEN_LEN; i++)
-		snprintf(token + 2 * i, 3, "%02x", granted.token[i]);
+	token_text(&granted, token);
 	far_uri("orders", "", uri, sizeof(uri));
 	fflush(stdout);
 	child = fork();
 	if (child == 0) {
-		execl(program, program, "memlock", uri, token, (char *)NULL);
+		execl("/proc/self/exe", "verbs_test", "memlock", uri, token, (char *)NULL);
 		_exit(127);
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -477,11 +631,10 @@ int main(int argc, char **argv)
 	int code;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	program = "/proc/self/exe";
-	if (argc == 4 && strcmp(argv[1], "memlock") == 0) {
-		address = "";
+	if (argc == 4 && strcmp(argv[1], "memlock") == 0)
 		return open_without_memlock(argv[2], argv[3]);
-	}
+	if (argc == 4 && strcmp(argv[1], "append") == 0)
+		return append_until_killed(argv[2], argv[3]);
 	if (argc != 2) {
 		fprintf(stderr, "usage: verbs_test ADDRESS\n");
 		return 2;
@@ -497,6 +650,7 @@ int main(int argc, char **argv)
 	serve("mine", "a");
 	serve("sister", "a");
 	serve("theirs", "b");
+	serve("plain", "a");
 	append_costs_one_doorbell();
 	more_than_the_queue_holds();
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
@@ -505,6 +659,11 @@ int main(int argc, char **argv)
 	key_of_another_is_refused("theirs", "key of another tenant");
 	key_of_another_is_refused("sister", "key of the same tenant's other ring");
 	reader_cannot_write();
+	key_is_a_registration_without_windows();
+	connection_is_cut("flush=rdma-flush");
+	connection_is_cut("flush=rdma-read&wait=block");
+	connection_is_cut("flush=target-cpu");
+	killed_client_leaves();
 	texts_say_what_to_do();
 	memlock_is_named();
 	farlog_target_close(target);
