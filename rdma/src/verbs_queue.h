@@ -10,7 +10,7 @@
 #include "verbs_device.h"
 
 #define VERBS_SLOT_LEN 64u
-#define VERBS_RETRY_COUNT 7    /* 7 is the greatest, and a number */
+#define VERBS_RETRY_COUNT 6     /* not 7: SoftRoCE takes that for ever, and a target that died would never be noticed */
 #define VERBS_RNR_RETRY_COUNT 6 /* here 7 would be for ever */
 
 enum verbs_kind {
