@@ -24,7 +24,7 @@ type scenario struct {
 }
 
 const (
-	nvdimmLen = 256<<20 + 128<<10 // 256 MiB and the label area
+	nvdimmLen = 64<<20 + 128<<10 // and the label area
 	barLen    = 64 << 20
 	mtu       = 4200 // gives RDMA a path MTU of 4096
 )
@@ -80,6 +80,13 @@ func (b *bed) run(ctx context.Context, s scenario) (string, error) {
 	defer cancel()
 	defer b.end()
 	return s.run(ctx, b)
+}
+
+// draw gives a number from 0 to below n. What is drawn by two goroutines at a time is drawn in the order in which they come.
+func (b *bed) draw(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.random.IntN(n)
 }
 
 func (b *bed) end() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/farlog/farlog/pkg/audit/fixlog"
@@ -61,29 +62,85 @@ type place struct {
 	lsn   uint64
 }
 
-// ledger is what writers acknowledged: of each place, which record is there. It is filled by one feeder after another.
+// ledger is what writers said: of each place, which record they were told is there, or that none is. It is filled by one writer after
+// another; what they said may be proved meanwhile.
 type ledger struct {
 	records *records
-	wanted  map[place]int
-	next    int // number of the first record that no writer acknowledged
+
+	mu       sync.Mutex
+	wanted   map[place]int
+	absent   map[place]bool // said not to be there
+	next     int            // number of the first record that no writer acknowledged
+	unknown  int            // outcomes that had to be resolved
+	slowest  time.Duration  // of all calls of append
+	refusals []string       // "fenced" or "absent" lines
 }
 
 func newLedger(r *records) *ledger {
-	return &ledger{records: r, wanted: map[place]int{}}
+	return &ledger{records: r, wanted: map[place]int{}, absent: map[place]bool{}}
 }
 
-// acknowledge takes one line of farlog append --ack text: it is for the oldest record that has none.
-func (l *ledger) acknowledge(line string) error {
+// errFenced: the writer said that it is fenced, and will append no more.
+var errFenced = errors.New("the writer is fenced")
+
+// hear takes one line of farlog append --ack text, or of far write: the outcome of the oldest record that has none. False: more is to
+// come about that record.
+func (l *ledger) hear(line string) (isDone bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	fields := strings.Fields(line)
-	if len(fields) != 4 || fields[3] != "persistent" {
+	if len(fields) == 0 {
+		return false, errors.New("an empty line, want an outcome")
+	}
+	switch fields[0] {
+	case "unknown":
+		l.unknown++
+		return false, l.time(fields, 3)
+	case "absent":
+		at, err := parsePlace(line, fields, 1, 2)
+		l.absent[at] = true
+		l.refusals = append(l.refusals, line)
+		return true, err
+	case "fenced":
+		l.refusals = append(l.refusals, line)
+		return true, errors.Join(errFenced, l.time(fields, 2))
+	case "resolved":
+		return true, l.acknowledge(line, fields[1:])
+	default:
+		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, 4))
+	}
+}
+
+// time takes the microseconds that an append took, where they were printed.
+func (l *ledger) time(fields []string, at int) error {
+	if at >= len(fields) {
+		return nil
+	}
+	us, err := strconv.ParseInt(fields[at], 10, 64)
+	l.slowest = max(l.slowest, time.Duration(us)*time.Microsecond)
+	return err
+}
+
+func parsePlace(line string, fields []string, epochAt, lsnAt int) (place, error) {
+	if lsnAt >= len(fields) {
+		return place{}, fmt.Errorf("outcome %q: expected epoch and lsn", line)
+	}
+	epoch, epochErr := strconv.ParseUint(fields[epochAt], 10, 32)
+	lsn, lsnErr := strconv.ParseUint(fields[lsnAt], 10, 64)
+	if err := errors.Join(epochErr, lsnErr); err != nil {
+		return place{}, fmt.Errorf("outcome %q: %w", line, err)
+	}
+	return place{uint32(epoch), lsn}, nil
+}
+
+func (l *ledger) acknowledge(line string, fields []string) error {
+	at, err := parsePlace(line, fields, 0, 2)
+	if err != nil {
+		return err
+	}
+	if len(fields) < 4 || fields[3] != "persistent" {
 		return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and \"persistent\"", line)
 	}
-	epoch, epochErr := strconv.ParseUint(fields[0], 10, 32)
-	lsn, lsnErr := strconv.ParseUint(fields[2], 10, 64)
-	if err := errors.Join(epochErr, lsnErr); err != nil {
-		return fmt.Errorf("acknowledgement %q: %w", line, err)
-	}
-	at := place{uint32(epoch), lsn}
 	if _, isTwice := l.wanted[at]; isTwice {
 		return fmt.Errorf("acknowledgement %q: this place was acknowledged before", line)
 	}
@@ -92,28 +149,52 @@ func (l *ledger) acknowledge(line string) error {
 	return nil
 }
 
-// feed gives a writer records in batches of 1 to 64, each once the one before is acknowledged, until isEnough says so after a
-// batch or the writer has ended. So what was acknowledged last is known, whenever the writer is killed.
+// acknowledged is how many were, so far.
+func (l *ledger) acknowledged() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+// feed gives a writer records in batches of 1 to 64, each once the outcomes of the one before are known, until isEnough says so after
+// a batch, the writer is fenced or it ends. So what was acknowledged last is known, whenever the writer is killed.
 func (l *ledger) feed(ctx context.Context, b *bed, writer *vm.Process, isEnough func(acknowledged int) bool) error {
 	for l.next < len(l.records.payloads) {
-		count := min(1+b.random.IntN(64), len(l.records.payloads)-l.next)
-		if _, err := writer.Write(l.records.framed(l.next, l.next+count)); err != nil {
+		count := min(1+b.draw(64), len(l.records.payloads)-l.next)
+		if err := l.give(ctx, writer, count); err != nil {
 			return err
-		}
-		for range count {
-			line, err := writer.ReadLine(ctx)
-			if err != nil {
-				return err
-			}
-			if err := l.acknowledge(line); err != nil {
-				return err
-			}
 		}
 		if isEnough(l.next) {
 			return nil
 		}
 	}
 	return fmt.Errorf("all %d records were acknowledged before it was enough", l.next)
+}
+
+// give feeds the next records, and waits for their outcomes.
+func (l *ledger) give(ctx context.Context, writer *vm.Process, count int) error {
+	if _, err := writer.Write(l.records.framed(l.next, l.next+count)); err != nil {
+		return err
+	}
+	return l.listen(ctx, writer, count)
+}
+
+// listen waits for the outcomes of so many records that were fed.
+func (l *ledger) listen(ctx context.Context, writer *vm.Process, count int) error {
+	for count > 0 {
+		line, err := writer.ReadLine(ctx)
+		if err != nil {
+			return err
+		}
+		isDone, err := l.hear(line)
+		if err != nil {
+			return err
+		}
+		if isDone {
+			count--
+		}
+	}
+	return nil
 }
 
 // proof is what was found where acknowledged records should be.
@@ -126,8 +207,10 @@ func (p proof) String() string {
 }
 
 // prove looks up every acknowledged record among those that next gives, until io.EOF. Each must be there once, with its bytes; none may
-// be there that was never fed.
+// be there that was never fed, or that a writer said is not there.
 func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	result := proof{acknowledged: len(l.wanted)}
 	seen := make(map[place]bool, len(l.wanted))
 	for {
@@ -147,6 +230,8 @@ func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
 		switch {
 		case seen[at]:
 			return result, fmt.Errorf("the record at lsn %d of epoch %d is there twice", at.lsn, at.epoch)
+		case l.absent[at]:
+			return result, fmt.Errorf("the record at lsn %d of epoch %d was said not to be there", at.lsn, at.epoch)
 		case !isFed:
 			return result, fmt.Errorf("the record at lsn %d of epoch %d was never fed", at.lsn, at.epoch)
 		case isWanted && wanted != number:

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -19,7 +21,7 @@ func newTestLedger(t *testing.T) *ledger {
 	}
 	l := newLedger(r)
 	for i := range 3 {
-		if err := l.acknowledge(fmt.Sprintf("1 %d %d persistent", i, i*64)); err != nil {
+		if _, err := l.hear(fmt.Sprintf("1 %d %d persistent", i, i*64)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,9 +64,33 @@ func TestProve_TellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAcknowledge_RefusesWhatIsNoAcknowledgement(t *testing.T) {
-	for _, line := range []string{"", "1 0", "1 0 192 visible", "1 0 x persistent", "1 9 64 persistent"} {
-		if err := newTestLedger(t).acknowledge(line); err == nil {
+func TestProve_TakesAWriterAtItsWord(t *testing.T) {
+	l := newTestLedger(t)
+	for _, c := range []struct {
+		line   string
+		isDone bool
+	}{{"unknown 1 192 2000", false}, {"resolved 1 3 192 persistent", true}, {"unknown 1 256 3000000", false}, {"absent 1 256", true}} {
+		if isDone, err := l.hear(c.line); err != nil || isDone != c.isDone {
+			t.Errorf("%q: %v, %v", c.line, isDone, err)
+		}
+	}
+	if _, err := l.hear("fenced 1 70"); !errors.Is(err, errFenced) {
+		t.Errorf("fenced: %v", err)
+	}
+	if l.slowest != 3*time.Second || l.unknown != 2 || l.next != 4 {
+		t.Errorf("slowest %s, %d unknown, next %d", l.slowest, l.unknown, l.next)
+	}
+	if _, err := l.prove(given("0 a", "64 b", "128 c", "192 d")); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.prove(given("0 a", "64 b", "128 c", "192 d", "256 e")); err == nil || !strings.Contains(err.Error(), "said not to be") {
+		t.Errorf("a record that was said to be absent is there: %v", err)
+	}
+}
+
+func TestHear_RefusesWhatIsNoOutcome(t *testing.T) {
+	for _, line := range []string{"", "1 0", "1 0 192 visible", "1 0 x persistent", "1 9 64 persistent", "absent 1", "unknown 1 2 x"} {
+		if _, err := newTestLedger(t).hear(line); err == nil {
 			t.Errorf("%q was taken", line)
 		}
 	}

@@ -70,7 +70,7 @@ func memKilled(ctx context.Context, b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		enough := l.next + 1000 + b.random.IntN(8000)
+		enough := l.next + 1000 + b.draw(8000)
 		if err := l.feed(ctx, b, writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
 			return "", err
 		}
@@ -94,7 +94,7 @@ func killWhileAppending(b *bed, l *ledger, writer *vm.Process, target *vm.Guest)
 	if _, err := writer.Write(l.records.framed(l.next, min(l.next+200, len(l.records.payloads)))); err != nil {
 		return err
 	}
-	time.Sleep(time.Duration(b.random.IntN(20000)) * time.Microsecond)
+	time.Sleep(time.Duration(b.draw(20000)) * time.Microsecond)
 	target.Kill()
 	return nil
 }

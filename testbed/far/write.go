@@ -1,0 +1,126 @@
+//go:build cgo
+
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const resolveDeadline = 500 * time.Millisecond
+
+// runWriter appends what comes on standard input and prints one line for each record, in their order:
+//
+//	EPOCH SEQ LSN LEVEL ACK-US         acknowledged
+//	unknown EPOCH LSN ACK-US           may or may not be there; followed, once that is known, by a line of its own:
+//	resolved EPOCH SEQ LSN LEVEL       it is there;  or  absent EPOCH LSN  and the end
+//	fenced EPOCH ACK-US                was not written; the end
+//	full ACK-US                        was not written
+//
+// ACK-US is how long the call took by this machine's clock.
+func runWriter(uri string, options farlog.WriterOptions, batch int) error {
+	writer, err := farlog.OpenWriter(uri, options)
+	if err != nil {
+		return err
+	}
+	contract := writer.Contract()
+	fmt.Fprintf(os.Stderr, "open %s flush=%s level=%s recovered_tail=%d\n", contract.Kind, contract.FlushMethod, contract.Level,
+		writer.Recovery().TailLSN)
+	out := bufio.NewWriter(os.Stdout)
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	err = writeAll(writer, in, out, batch)
+	return errors.Join(err, out.Flush(), writer.Close())
+}
+
+func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch int) error {
+	positions := make([]farlog.Position, batch)
+	for {
+		entries, err := readEntries(in, batch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := appendOne(writer, entries, positions, out); err != nil {
+			return err
+		}
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readEntries waits for one record and takes what is there beside it.
+func readEntries(in *bufio.Reader, most int) ([]farlog.Entry, error) {
+	var entries []farlog.Entry
+	for len(entries) < most && (len(entries) == 0 || in.Buffered() > 0) {
+		var prefix [4]byte
+		if _, err := io.ReadFull(in, prefix[:]); err != nil {
+			return entries, err
+		}
+		data := make([]byte, binary.LittleEndian.Uint32(prefix[:]))
+		if _, err := io.ReadFull(in, data); err != nil {
+			return entries, err
+		}
+		entries = append(entries, farlog.Entry{Data: data})
+	}
+	return entries, nil
+}
+
+func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer) error {
+	for len(entries) > 0 {
+		began := time.Now()
+		done, submitted, err := writer.AppendBatch(entries, 0, positions[:len(entries)])
+		took := time.Since(began).Microseconds()
+		for _, p := range positions[:done] {
+			fmt.Fprintf(out, "%d %d %d %s %d\n", p.Epoch, p.Seq, p.LSN, p.Level, took)
+		}
+		for _, p := range positions[done:submitted] {
+			fmt.Fprintf(out, "unknown %d %d %d\n", p.Epoch, p.LSN, took)
+			if err := resolve(writer, p, out); err != nil {
+				return err
+			}
+		}
+		entries = entries[submitted:]
+		switch {
+		case err == nil || errors.Is(err, farlog.ErrUnknown):
+		case errors.Is(err, farlog.ErrFull):
+			fmt.Fprintf(out, "full %d\n", took)
+		case errors.Is(err, farlog.ErrFenced):
+			fmt.Fprintf(out, "fenced %d %d\n", writer.Cursors().Epoch, took)
+			return err
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve asks until it is known; a writer that was fenced meanwhile may learn that the record is not there.
+func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer) error {
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	for {
+		found, err := writer.Resolve(p.LSN, resolveDeadline)
+		switch {
+		case err == nil:
+			_, err = fmt.Fprintf(out, "resolved %d %d %d %s\n", found.Epoch, found.Seq, found.LSN, found.Level)
+			return err
+		case errors.Is(err, farlog.ErrUnknown):
+		default:
+			fmt.Fprintf(out, "absent %d %d\n", p.Epoch, p.LSN)
+			return err
+		}
+	}
+}

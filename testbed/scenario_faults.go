@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/farlog/farlog/testbed/vm"
+)
+
+const (
+	appendDeadline = 2 * time.Second
+	// deadlineSlack is what a machine without a processor of its own may add: the emulator's threads wait for the host's.
+	deadlineSlack = time.Second
+)
+
+// verbsBed boots host and target, formats the target's memory and opens a writer to it with epoch 1.
+func (b *bed) verbsBed(ctx context.Context, count int) (*stage, error) {
+	guests, err := b.bootAll(ctx, targetMachine, hostMachine)
+	if err != nil {
+		return nil, err
+	}
+	records, err := newRecords("F", count)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{bed: b, host: guests["host"], machine: guests["target"], ledger: newLedger(records), by: b.newGrant(1)}
+	if s.target, err = b.serveDevdax(ctx, s.machine, true, s.by); err != nil {
+		return nil, err
+	}
+	s.writer, err = b.writeFar(ctx, s.host, s.by, "", "-batch 16 -deadline "+appendDeadline.String())
+	return s, err
+}
+
+// stage is a writer at work on a far ring.
+type stage struct {
+	bed           *bed
+	host, machine *vm.Guest
+	target        *farTarget
+	writer        *vm.Process
+	ledger        *ledger
+	by            grant
+
+	stop    chan struct{}
+	feeding sync.WaitGroup
+	fed     error
+}
+
+// begin feeds the writer, until end is called.
+func (s *stage) begin(ctx context.Context) {
+	s.stop = make(chan struct{})
+	s.feeding.Add(1)
+	go func() {
+		defer s.feeding.Done()
+		s.fed = s.ledger.feed(ctx, s.bed, s.writer, func(int) bool {
+			select {
+			case <-s.stop:
+				return true
+			default:
+				return false
+			}
+		})
+	}()
+}
+
+func (s *stage) end() error {
+	close(s.stop)
+	s.feeding.Wait()
+	return s.fed
+}
+
+// more waits until so many further records were acknowledged, which proves that the writer goes on.
+func (s *stage) more(ctx context.Context, count int, limit time.Duration) error {
+	from := s.ledger.acknowledged()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the writer did not go on within %s", limit))
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for s.ledger.acknowledged() < from+count {
+		select {
+		case <-ticker.C:
+		case <-s.writer.Ended():
+			return fmt.Errorf("the writer ended: %w: %s", s.writer.Wait(ctx), s.writer.Stderr())
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d records were acknowledged, then %d", context.Cause(ctx), from, s.ledger.acknowledged())
+		}
+	}
+	return nil
+}
+
+// conclude ends feeding and the writer, and proves all.
+func (s *stage) conclude(ctx context.Context) (proof, error) {
+	if err := errors.Join(s.end(), finish(ctx, s.writer)); err != nil {
+		return proof{}, err
+	}
+	if most := appendDeadline + deadlineSlack; s.ledger.slowest > most {
+		return proof{}, fmt.Errorf("an append took %s, more than its deadline of %s", s.ledger.slowest, appendDeadline)
+	}
+	return s.ledger.proveMemory(s.bed.targetMemory())
+}
+
+func (s *stage) tell(p proof) string {
+	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s", p, s.ledger.unknown,
+		s.ledger.slowest.Round(time.Millisecond), appendDeadline)
+}
+
+// verbsFaults: a cut of 3 seconds, 5 % loss and 20 ms of delay, one after another, while a writer appends.
+func verbsFaults(ctx context.Context, b *bed) (string, error) {
+	s, err := b.verbsBed(ctx, 60000)
+	if err != nil {
+		return "", err
+	}
+	port, err := b.port("host")
+	if err != nil {
+		return "", err
+	}
+	s.begin(ctx)
+	if err := s.more(ctx, 200, time.Minute); err != nil {
+		return "", err
+	}
+	for _, fault := range []struct {
+		name   string
+		faults vm.Faults
+		lasts  time.Duration
+		during int // records that must be acknowledged while it lasts
+	}{
+		{"cut", vm.Faults{Cut: true}, cutTime, 0},
+		{"loss", vm.Faults{Loss: 0.05}, 0, 500},
+		{"delay", vm.Faults{Delay: 20 * time.Millisecond}, 0, 500},
+		{"cut again", vm.Faults{Cut: true}, cutTime, 0},
+	} {
+		port.SetFaults(fault.faults)
+		if err := s.more(ctx, fault.during, 2*time.Minute); err != nil {
+			return "", fmt.Errorf("%s: %w", fault.name, err)
+		}
+		select {
+		case <-time.After(fault.lasts):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+		port.SetFaults(vm.Faults{})
+		if err := s.more(ctx, 200, time.Minute); err != nil {
+			return "", fmt.Errorf("after %s: %w", fault.name, err)
+		}
+	}
+	if err := s.host.SetLink(ctx, false); err != nil {
+		return "", err
+	}
+	time.Sleep(cutTime)
+	if err := s.host.SetLink(ctx, true); err != nil {
+		return "", err
+	}
+	if err := s.more(ctx, 200, time.Minute); err != nil {
+		return "", fmt.Errorf("after the link was down: %w", err)
+	}
+	proved, err := s.conclude(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.tell(proved), nil
+}
+
+const targetKills = 2
+
+// verbsKilled: the target's whole machine is killed at a random moment while a writer appends from another, and booted again with the
+// same memory. The writer finds it again by itself.
+func verbsKilled(ctx context.Context, b *bed) (string, error) {
+	s, err := b.verbsBed(ctx, 60000)
+	if err != nil {
+		return "", err
+	}
+	s.begin(ctx)
+	for kill := range targetKills {
+		if err := s.more(ctx, 300+b.draw(1500), time.Minute); err != nil {
+			return "", err
+		}
+		time.Sleep(time.Duration(b.draw(50000)) * time.Microsecond)
+		s.machine.Kill()
+		if _, err := s.ledger.proveMemory(b.targetMemory()); err != nil {
+			return "", fmt.Errorf("kill %d, in the memory: %w", kill+1, err)
+		}
+		if s.machine, err = b.boot(ctx, targetMachine); err != nil {
+			return "", err
+		}
+		if s.target, err = b.serveDevdax(ctx, s.machine, false, s.by); err != nil {
+			return "", err
+		}
+		if err := s.more(ctx, 200, 90*time.Second); err != nil {
+			return "", fmt.Errorf("after kill %d: %w", kill+1, err)
+		}
+	}
+	proved, err := s.conclude(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d kills of the target's machine: %s", targetKills, s.tell(proved)), nil
+}
+
+// verbsTakeover: a writer is stopped, its stream is taken over by another on a third machine, then it goes on: nothing of its lands, the
+// target counts it, and it says that it is fenced.
+func verbsTakeover(ctx context.Context, b *bed) (string, error) {
+	second := machine{name: "second", cpus: 2, isOnWire: true}
+	old, err := b.verbsBed(ctx, 20000)
+	if err != nil {
+		return "", err
+	}
+	other, err := b.boot(ctx, second)
+	if err != nil {
+		return "", err
+	}
+	l := old.ledger
+	if err := l.give(ctx, old.writer, 300); err != nil {
+		return "", err
+	}
+	if err := old.writer.Signal(syscall.SIGSTOP); err != nil {
+		return "", err
+	}
+	// It has records to append when it goes on.
+	if _, err := old.writer.Write(l.records.framed(l.next, l.next+50)); err != nil {
+		return "", err
+	}
+	by, err := b.takeover(ctx, old.target, 2)
+	if err != nil {
+		return "", err
+	}
+	writer, err := b.writeFar(ctx, other, by, "", "-batch 16 -deadline 10s")
+	if err != nil {
+		return "", err
+	}
+	if err := l.give(ctx, writer, 300); err != nil {
+		return "", err
+	}
+	if err := old.writer.Signal(syscall.SIGCONT); err != nil {
+		return "", err
+	}
+	line, err := old.lastWord(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the writer that was taken over: %w", err)
+	}
+	if err := l.give(ctx, writer, 300); err != nil {
+		return "", err
+	}
+	counters, err := old.target.count(ctx, "orders")
+	if err != nil {
+		return "", err
+	}
+	if counters["fenced_count"] != 1 {
+		return "", fmt.Errorf("fenced_count is %d, want 1: %v", counters["fenced_count"], counters)
+	}
+	if err := finish(ctx, writer); err != nil {
+		return "", err
+	}
+	proved, err := l.proveMemory(b.targetMemory())
+	if err != nil {
+		return "", err
+	}
+	if proved.others != 0 {
+		return "", fmt.Errorf("%d records are there that nobody was told of: the old writer's landed", proved.others)
+	}
+	return fmt.Sprintf("%s; the old writer: %s; fenced_count 1, refused_count %d", proved, line, counters["refused_count"]), nil
+}
+
+// lastWord is how a writer that was fenced says so: it may not know at first what became of its record, then tells, and ends.
+func (s *stage) lastWord(ctx context.Context) (string, error) {
+	for {
+		line, err := s.writer.ReadLine(ctx)
+		if err != nil {
+			return "", fmt.Errorf("it ended without an outcome: %w: %s", err, s.writer.Stderr())
+		}
+		kind, _, _ := strings.Cut(line, " ")
+		if _, err := s.ledger.hear(line); err != nil && !errors.Is(err, errFenced) {
+			return "", err
+		}
+		switch kind {
+		case "unknown":
+			continue
+		case "fenced", "absent":
+		default:
+			return "", fmt.Errorf("it says %q, want that it is fenced", line)
+		}
+		if err := s.writer.Wait(ctx); err == nil || !strings.Contains(s.writer.Stderr(), "fenced") {
+			return "", fmt.Errorf("it ended with %w: %s", err, s.writer.Stderr())
+		}
+		return line, nil
+	}
+}
