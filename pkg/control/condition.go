@@ -92,7 +92,7 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case !status.IsTargetAlive:
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, clockTime(ring.Observed.AsTime()))
 	case status.Assignment == nil:
-		return api.Condition_CONDITION_DRAIN_GONE, "no drain on the target's host is registered: start farlogd drain"
+		return api.Condition_CONDITION_DRAIN_GONE, drainMissingText(ring)
 	case !status.IsDrainAlive:
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
 	case full >= fullWarn:
@@ -101,6 +101,14 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
+}
+
+// drainMissingText says where a drain would reach the ring from.
+func drainMissingText(ring *api.RingState) string {
+	if len(ring.FarUris) > 0 {
+		return "no drain is registered that reaches the ring: start farlogd drain"
+	}
+	return "no drain on the target's host is registered: start farlogd drain there, or to drain from another host give the target --listen"
 }
 
 // drainGoneText names the store, where only that will do.

@@ -14,6 +14,7 @@ import (
 //	spec/streams/<name>                Stream
 //	spec/rings/<name>                  RingSpec
 //	spec/assignments/<name>            Assignment
+//	spec/admissions/<name>             Admission: who is let into the ring from other hosts; holds secrets
 //	spec/epochs/<name>                 last epoch granted
 //	spec/stream_id                     last stream id given
 //	state/grants/<name>                Grant, the last one
@@ -27,6 +28,7 @@ const (
 	keyStreams     = keyRoot + "spec/streams/"
 	keyRings       = keyRoot + "spec/rings/"
 	keyAssignments = keyRoot + "spec/assignments/"
+	keyAdmissions  = keyRoot + "spec/admissions/"
 	keyEpochs      = keyRoot + "spec/epochs/"
 	keyStreamID    = keyRoot + "spec/stream_id"
 	keyGrants      = keyRoot + "state/grants/"
@@ -52,8 +54,8 @@ func decode(key string, value []byte, message proto.Message) error {
 
 // cutKey splits a key into the prefix it lies under and the name that follows.
 func cutKey(key string) (prefix, name string) {
-	for _, prefix := range []string{keyStreams, keyRings, keyAssignments, keyEpochs, keyGrants, keyTargets, keyDrains,
-		keyLiveTargets, keyLiveDrains} {
+	for _, prefix := range []string{keyStreams, keyRings, keyAssignments, keyAdmissions, keyEpochs, keyGrants, keyTargets,
+		keyDrains, keyLiveTargets, keyLiveDrains} {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			return prefix, name
 		}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"google.golang.org/protobuf/proto"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -90,14 +93,24 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 
 // perform writes one action and waits until the mirror shows it, so that the next plan knows of it.
 func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) error {
-	key, value, err := actionKey(action)
+	key, writes, err := actionWrites(action)
 	if err != nil {
 		return err
 	}
+	guards = slices.Clone(guards)
 	if action.Place != nil {
-		guards = append(guards[:len(guards):len(guards)], clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		guards = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 	}
-	done, err := r.client.Txn(ctx).If(guards...).Then(clientv3.OpPut(key, value)).Commit()
+	if change := admissionOf(action); change != nil {
+		unchanged, write, err := specStore{r.client}.admission(ctx, streamOf(action), change)
+		if err != nil {
+			return err
+		}
+		if write != nil {
+			guards, writes = append(guards, unchanged), append(writes, *write)
+		}
+	}
+	done, err := r.client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
@@ -109,34 +122,75 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 }
 
 func (r *reconciler) logDecision(action reconcile.Action) {
-	if ring := action.Place; ring != nil {
-		r.logger.Info("placed ring", "stream", ring.Stream.Spec.Name, "target", ring.Target)
-		return
+	switch {
+	case action.Place != nil:
+		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target)
+	case action.Bind != nil:
+		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
+	case action.Keep != nil:
+		r.logger.Debug("writer is in", "stream", streamOf(action), "epoch", action.Keep.Epoch)
+	default:
+		to := action.Assign
+		r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
 	}
-	if ring := action.Bind; ring != nil {
-		r.logger.Info("bound stream to its ring", "stream", ring.Stream.Spec.Name, "ring_uuid", fmt.Sprintf("%x", ring.RingUuid))
-		return
-	}
-	to := action.Assign
-	r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "store", to.StoreDir, "generation", to.Generation)
 }
 
-func actionKey(action reconcile.Action) (key, value string, err error) {
-	if action.Place != nil {
-		value, err = encode(action.Place)
-		return keyRings + action.Place.Stream.Spec.Name, value, err
+func streamOf(action reconcile.Action) string {
+	switch {
+	case action.Place != nil:
+		return action.Place.Stream.Spec.Name
+	case action.Bind != nil:
+		return action.Bind.Stream.Spec.Name
+	case action.Keep != nil:
+		return action.Keep.Stream
 	}
-	if action.Bind != nil {
-		value, err = encode(action.Bind)
-		return keyRings + action.Bind.Stream.Spec.Name, value, err
+	return action.Assign.Stream
+}
+
+func actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, err error) {
+	var message proto.Message
+	switch {
+	case action.Place != nil:
+		key, message = keyRings+streamOf(action), action.Place
+	case action.Bind != nil:
+		key, message = keyRings+streamOf(action), action.Bind
+	case action.Keep != nil:
+		return keyAdmissions + streamOf(action), nil, nil
+	default:
+		key, message = keyAssignments+streamOf(action), action.Assign
 	}
-	value, err = encode(action.Assign)
-	return keyAssignments + action.Assign.Stream, value, err
+	value, err := encode(message)
+	return key, []clientv3.Op{clientv3.OpPut(key, value)}, err
+}
+
+// admissionOf is what an action changes at the door of a ring; nil: nothing. A drain that is replaced is shut out with its token.
+func admissionOf(action reconcile.Action) func(*api.Admission) error {
+	if keep := action.Keep; keep != nil {
+		return func(admission *api.Admission) error {
+			keepWriter(admission, keep.Epoch)
+			return nil
+		}
+	}
+	to := action.Assign
+	if to == nil {
+		return nil
+	}
+	return func(admission *api.Admission) error {
+		var token []byte
+		if reconcile.IsFar(to.Uri) {
+			var err error
+			if token, err = newToken(); err != nil {
+				return err
+			}
+		}
+		admitDrain(admission, to.Generation, token)
+		return nil
+	}
 }
 
 func (v *view) world() reconcile.World {
 	return reconcile.World{
-		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments,
+		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
 		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets,
 	}
 }

@@ -26,6 +26,7 @@ type view struct {
 	streams     map[string]*api.Stream
 	rings       map[string]*api.RingSpec
 	assignments map[string]*api.Assignment
+	admissions  map[string]*api.Admission
 	epochs      map[string]uint32
 	grants      map[string]*api.Grant
 	targets     map[string]*api.TargetState
@@ -146,6 +147,7 @@ func newView() *view {
 		streams:     map[string]*api.Stream{},
 		rings:       map[string]*api.RingSpec{},
 		assignments: map[string]*api.Assignment{},
+		admissions:  map[string]*api.Admission{},
 		epochs:      map[string]uint32{},
 		grants:      map[string]*api.Grant{},
 		targets:     map[string]*api.TargetState{},
@@ -161,6 +163,7 @@ func (v *view) clone() *view {
 		streams:     maps.Clone(v.streams),
 		rings:       maps.Clone(v.rings),
 		assignments: maps.Clone(v.assignments),
+		admissions:  maps.Clone(v.admissions),
 		epochs:      maps.Clone(v.epochs),
 		grants:      maps.Clone(v.grants),
 		targets:     maps.Clone(v.targets),
@@ -179,6 +182,8 @@ func (v *view) put(key string, value []byte) error {
 		return putMessage(v.rings, key, name, value, new(api.RingSpec))
 	case keyAssignments:
 		return putMessage(v.assignments, key, name, value, new(api.Assignment))
+	case keyAdmissions:
+		return putMessage(v.admissions, key, name, value, new(api.Admission))
 	case keyGrants:
 		return putMessage(v.grants, key, name, value, new(api.Grant))
 	case keyTargets:
@@ -208,6 +213,8 @@ func (v *view) remove(key string) {
 		delete(v.rings, name)
 	case keyAssignments:
 		delete(v.assignments, name)
+	case keyAdmissions:
+		delete(v.admissions, name)
 	case keyEpochs:
 		delete(v.epochs, name)
 	case keyGrants:

@@ -30,12 +30,19 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 		response := new(api.WatchRingsResponse)
 		for _, name := range sortedKeys(v.rings) {
 			if v.rings[name].Target == request.Agent.Id {
-				response.Rings = append(response.Rings, v.rings[name])
+				response.Rings = append(response.Rings, v.ringSpec(name))
 			}
 		}
 		return response
 	}
 	return watch(s, stream.Context(), wanted, stream.Send)
+}
+
+// ringSpec is what a target is told of a ring.
+func (v *view) ringSpec(name string) *api.RingSpec {
+	spec := proto.Clone(v.rings[name]).(*api.RingSpec)
+	spec.Admission = v.admissions[name]
+	return spec
 }
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
@@ -48,7 +55,9 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 		for _, name := range sortedKeys(v.assignments) {
 			// The id survives a restart with another --store-dir; the right to the stream does not.
 			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) {
-				response.Assignments = append(response.Assignments, v.assignments[name])
+				told := proto.Clone(given).(*api.Assignment)
+				told.Token = v.drainToken(given)
+				response.Assignments = append(response.Assignments, told)
 			}
 		}
 		return response

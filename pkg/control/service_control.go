@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -82,19 +83,71 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 }
 
 // AcquireWriter implements farlog.v1.ControlService. The order matters: the ring must be there, then the epoch is
-// persisted, then it is told.
+// persisted, then for a far ring the writers before are fenced and that is confirmed, then it is told.
 func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
 	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
 	}
-	ring, stream, err := s.waitRing(ctx, request.Stream)
+	now, ring, err := s.waitRing(ctx, request.Stream)
 	if err != nil {
 		return nil, err
 	}
-	grant := &api.Grant{
+	isFar, err := now.isFar(ring, request)
+	if err != nil {
+		return nil, err
+	}
+	token, err := newToken()
+	if err != nil {
+		return nil, err
+	}
+	hadFar := false
+	admit := func(admission *api.Admission, epoch uint32) error {
+		hadFar = slices.ContainsFunc(admission.Grants, isWriter)
+		if isFar {
+			admitWriter(admission, epoch, token, time.Now().Add(grantUnusedMax))
+		} else if hadFar {
+			endWriters(admission, epoch)
+		}
+		return nil
+	}
+	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
+	// The caller may have seen that before the target has.
+	known := max(ring.WriterEpoch, ring.EpochMin)
+	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
+	uri := ring.Uri
+	if isFar {
+		uri = reconcile.FarURI(ring.FarUris, request.Transport)
+	}
+	granted, revision, err := s.specs.nextEpoch(ctx, now.grantOf(ring, uri, request), max(known, seen), admit)
+	if err != nil {
+		return nil, err
+	}
+	if s.config.OnGrant != nil {
+		s.config.OnGrant(request.Stream)
+	}
+	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
+		"is_far", isFar)
+	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+		return nil, err
+	}
+	if isFar || hadFar && now.liveTargets[ring.Target] != nil {
+		if ring, err = s.waitConfirmed(ctx, request.Stream, granted.Epoch, isFar); err != nil {
+			return nil, err
+		}
+	}
+	if isFar {
+		granted.Members[0].Uri, granted.Members[0].Token = reconcile.FarURI(ring.FarUris, request.Transport), token
+	}
+	return &api.AcquireWriterResponse{Grant: granted}, nil
+}
+
+// grantOf is a grant without its epoch and, because it is kept and shown, without a token.
+func (v *view) grantOf(ring *api.RingState, uri string, request *api.AcquireWriterRequest) *api.Grant {
+	stream := v.streams[request.Stream]
+	return &api.Grant{
 		Stream:       request.Stream,
 		StreamId:     stream.StreamId,
-		Members:      []*api.Member{{Uri: ring.Uri, RingUuid: ring.RingUuid, Target: ring.Target}},
+		Members:      []*api.Member{{Uri: uri, RingUuid: ring.RingUuid, Target: ring.Target}},
 		K:            stream.K,
 		Level:        stream.Spec.Level,
 		Policy:       stream.Spec.Policy,
@@ -102,23 +155,10 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		Deadline:     stream.Spec.Deadline,
 		Holder:       request.Holder,
 	}
-	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
-	// The caller may have seen that before the target has.
-	known := max(ring.WriterEpoch, ring.EpochMin)
-	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, err := s.specs.nextEpoch(ctx, grant, max(known, seen))
-	if err != nil {
-		return nil, err
-	}
-	if s.config.OnGrant != nil {
-		s.config.OnGrant(request.Stream)
-	}
-	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid())
-	return &api.AcquireWriterResponse{Grant: granted}, nil
 }
 
 // waitRing waits, within the call's deadline and acquireWaitMax, for a stream's ring to be ready.
-func (s *Server) waitRing(ctx context.Context, name string) (*api.RingState, *api.Stream, error) {
+func (s *Server) waitRing(ctx context.Context, name string) (*view, *api.RingState, error) {
 	if err := s.checkStream(ctx, name); err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +185,7 @@ func (s *Server) waitRing(ctx context.Context, name string) (*api.RingState, *ap
 		_, reason := conditionOf(now.status(name), len(now.liveTargets))
 		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, reason)
 	}
-	return ring, now.streams[name], nil
+	return now, ring, nil
 }
 
 // checkStream asks etcd itself, so that a stream made through another instance a moment ago is known.

@@ -58,36 +58,44 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 }
 
 // nextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
-// written in the same transaction, so that what is known about a holder is never newer or older than its epoch.
-func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32) (*api.Grant, error) {
+// written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
+// makes of the stream's admission with that epoch. It can be seen at the revision.
+func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32, admit func(*api.Admission, uint32) error) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
 		got, err := s.client.Get(ctx, key)
 		if err != nil {
-			return nil, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
+			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
 		last, guard, err := counter(key, got.Kvs)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if last = max(last, least); last == math.MaxUint32 {
-			return nil, fmt.Errorf("stream %q: epochs are used up (%d)", grant.Stream, last)
+			return nil, 0, fmt.Errorf("stream %q: epochs are used up (%d)", grant.Stream, last)
 		}
-		granted := proto.Clone(grant).(*api.Grant)
+		granted = proto.Clone(grant).(*api.Grant)
 		granted.Epoch = last + 1
 		granted.Granted = timestamppb.New(time.Now())
 		value, err := encode(granted)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		put, err := s.client.Txn(ctx).If(guard).
-			Then(clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10)), clientv3.OpPut(keyGrants+grant.Stream, value)).
-			Commit()
+		guards := []clientv3.Cmp{guard}
+		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10)), clientv3.OpPut(keyGrants+grant.Stream, value)}
+		unchanged, write, err := s.admission(ctx, grant.Stream, func(admission *api.Admission) error { return admit(admission, granted.Epoch) })
 		if err != nil {
-			return nil, fmt.Errorf("persist epoch %d of stream %q: %w", granted.Epoch, grant.Stream, err)
+			return nil, 0, err
+		}
+		if write != nil {
+			guards, writes = append(guards, unchanged), append(writes, *write)
+		}
+		put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+		if err != nil {
+			return nil, 0, fmt.Errorf("persist epoch %d of stream %q: %w", granted.Epoch, grant.Stream, err)
 		}
 		if put.Succeeded {
-			return granted, nil
+			return granted, put.Header.Revision, nil
 		}
 	}
 }

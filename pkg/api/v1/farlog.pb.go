@@ -141,6 +141,56 @@ func (Policy) EnumDescriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{1}
 }
 
+// What a grant of a far ring lets its holder do.
+type GrantRole int32
+
+const (
+	GrantRole_GRANT_ROLE_UNSPECIFIED GrantRole = 0
+	GrantRole_GRANT_ROLE_WRITER      GrantRole = 1
+	GrantRole_GRANT_ROLE_DRAIN       GrantRole = 2
+)
+
+// Enum value maps for GrantRole.
+var (
+	GrantRole_name = map[int32]string{
+		0: "GRANT_ROLE_UNSPECIFIED",
+		1: "GRANT_ROLE_WRITER",
+		2: "GRANT_ROLE_DRAIN",
+	}
+	GrantRole_value = map[string]int32{
+		"GRANT_ROLE_UNSPECIFIED": 0,
+		"GRANT_ROLE_WRITER":      1,
+		"GRANT_ROLE_DRAIN":       2,
+	}
+)
+
+func (x GrantRole) Enum() *GrantRole {
+	p := new(GrantRole)
+	*p = x
+	return p
+}
+
+func (x GrantRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GrantRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_farlog_proto_enumTypes[2].Descriptor()
+}
+
+func (GrantRole) Type() protoreflect.EnumType {
+	return &file_farlog_proto_enumTypes[2]
+}
+
+func (x GrantRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GrantRole.Descriptor instead.
+func (GrantRole) EnumDescriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
 // How a stream is, worst first wins. The text of StreamStatus.reason says why.
 type Condition int32
 
@@ -193,11 +243,11 @@ func (x Condition) String() string {
 }
 
 func (Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[2].Descriptor()
+	return file_farlog_proto_enumTypes[3].Descriptor()
 }
 
 func (Condition) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[2]
+	return &file_farlog_proto_enumTypes[3]
 }
 
 func (x Condition) Number() protoreflect.EnumNumber {
@@ -206,7 +256,7 @@ func (x Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition.Descriptor instead.
 func (Condition) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
 // StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every
@@ -496,7 +546,9 @@ type RingSpec struct {
 	Stream *Stream                `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// Of the ring that the target once provided; empty before. From then on no other ring will do: one that is missing
 	// may hold acknowledged records, so that it is an error and never made again.
-	RingUuid      []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
+	RingUuid []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
+	// Who is let in from other hosts. Whatever a target had granted before and is not here, it need not know any more.
+	Admission     *Admission `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +604,145 @@ func (x *RingSpec) GetRingUuid() []byte {
 	return nil
 }
 
+func (x *RingSpec) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
+// FarGrant lets one client on another host into a ring. The token is a secret: it goes to the target and to the holder, and into
+// no status, log or error.
+type FarGrant struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Token      []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // 16 random bytes
+	Role       GrantRole              `protobuf:"varint,2,opt,name=role,proto3,enum=farlog.v1.GrantRole" json:"role,omitempty"`
+	Epoch      uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`           // of a writer
+	Generation uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of a drain: that of its assignment
+	// Admission ends then, a connection does not; absent: never. A writer that has opened its epoch is let in again without end.
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FarGrant) Reset() {
+	*x = FarGrant{}
+	mi := &file_farlog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FarGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FarGrant) ProtoMessage() {}
+
+func (x *FarGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
+func (*FarGrant) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *FarGrant) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *FarGrant) GetRole() GrantRole {
+	if x != nil {
+		return x.Role
+	}
+	return GrantRole_GRANT_ROLE_UNSPECIFIED
+}
+
+func (x *FarGrant) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *FarGrant) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *FarGrant) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// Admission is what is wanted of one ring's door.
+type Admission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	EpochMin      uint32                 `protobuf:"varint,1,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"` // the fence: writers of lower epochs end; 0 = none
+	Grants        []*FarGrant            `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_farlog_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Admission) GetEpochMin() uint32 {
+	if x != nil {
+		return x.EpochMin
+	}
+	return 0
+}
+
+func (x *Admission) GetGrants() []*FarGrant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
 // RingState is what a target saw of one ring. error says why there is no ring, in one line with its cure.
 type RingState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -580,14 +771,21 @@ type RingState struct {
 	LagAge        *durationpb.Duration   `protobuf:"bytes,23,opt,name=lag_age,json=lagAge,proto3" json:"lag_age,omitempty"`               // of the oldest undrained record; absent: nothing undrained
 	TimeToFull    *durationpb.Duration   `protobuf:"bytes,24,opt,name=time_to_full,json=timeToFull,proto3" json:"time_to_full,omitempty"` // at the present rates; absent: not filling
 	// From the writer's shared counters; absent when it exports none on the target's machine.
-	Counters      *WriterCounters `protobuf:"bytes,25,opt,name=counters,proto3" json:"counters,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Counters *WriterCounters `protobuf:"bytes,25,opt,name=counters,proto3" json:"counters,omitempty"`
+	// How other hosts reach the ring, one URI a listener of the target; empty: they do not.
+	FarUris []string `protobuf:"bytes,26,rep,name=far_uris,json=farUris,proto3" json:"far_uris,omitempty"`
+	// Confirmed by every listener of this target since it started: no writer below epoch_fenced can write, the writer with epoch_admitted
+	// is let in, and so is the drain with drain_generation.
+	EpochFenced     uint32 `protobuf:"varint,27,opt,name=epoch_fenced,json=epochFenced,proto3" json:"epoch_fenced,omitempty"`
+	EpochAdmitted   uint32 `protobuf:"varint,28,opt,name=epoch_admitted,json=epochAdmitted,proto3" json:"epoch_admitted,omitempty"`
+	DrainGeneration uint64 `protobuf:"varint,29,opt,name=drain_generation,json=drainGeneration,proto3" json:"drain_generation,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +797,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +810,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RingState) GetStream() string {
@@ -790,6 +988,34 @@ func (x *RingState) GetCounters() *WriterCounters {
 	return nil
 }
 
+func (x *RingState) GetFarUris() []string {
+	if x != nil {
+		return x.FarUris
+	}
+	return nil
+}
+
+func (x *RingState) GetEpochFenced() uint32 {
+	if x != nil {
+		return x.EpochFenced
+	}
+	return 0
+}
+
+func (x *RingState) GetEpochAdmitted() uint32 {
+	if x != nil {
+		return x.EpochAdmitted
+	}
+	return 0
+}
+
+func (x *RingState) GetDrainGeneration() uint64 {
+	if x != nil {
+		return x.DrainGeneration
+	}
+	return 0
+}
+
 type WriterCounters struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Records           uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
@@ -814,7 +1040,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1052,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1065,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -962,15 +1188,17 @@ type Agent struct {
 	Pid            uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	MetricsAddress string                 `protobuf:"bytes,4,opt,name=metrics_address,json=metricsAddress,proto3" json:"metrics_address,omitempty"`
 	// Of a drain: the store that it writes.
-	StoreUuid     []byte `protobuf:"bytes,5,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
-	StoreDir      string `protobuf:"bytes,6,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	StoreUuid []byte `protobuf:"bytes,5,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	StoreDir  string `protobuf:"bytes,6,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	// Of a drain: the transport by which it reaches other hosts, verbs or ofi; empty: the fastest that the target offers.
+	Transport     string `protobuf:"bytes,7,opt,name=transport,proto3" json:"transport,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1210,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1223,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{6}
+	return file_farlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Agent) GetId() string {
@@ -1040,6 +1268,13 @@ func (x *Agent) GetStoreDir() string {
 	return ""
 }
 
+func (x *Agent) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
 type TargetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -1051,7 +1286,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1298,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1311,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -1112,7 +1347,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1359,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1372,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -1186,7 +1421,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1433,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1446,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -1289,13 +1524,14 @@ type Assignment struct {
 	// The store of the drain. Once the stream has had a writer only drains of this store are given it.
 	StoreUuid     []byte `protobuf:"bytes,7,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
 	StoreDir      string `protobuf:"bytes,8,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // where that was when the stream was given; for people
+	Token         []byte `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`                       // of a far ring, and only in what the drain itself is told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1543,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1556,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Assignment) GetStream() string {
@@ -1379,6 +1615,13 @@ func (x *Assignment) GetStoreDir() string {
 	return ""
 }
 
+func (x *Assignment) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
@@ -1390,7 +1633,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1645,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1658,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Holder) GetHost() string {
@@ -1444,13 +1687,14 @@ type Member struct {
 	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	RingUuid      []byte                 `protobuf:"bytes,2,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Token         []byte                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"` // of a far ring, and only in what its holder is told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1706,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1719,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Member) GetUri() string {
@@ -1499,6 +1743,13 @@ func (x *Member) GetTarget() string {
 	return ""
 }
 
+func (x *Member) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
 // Grant is the right to open a stream's rings with an epoch that nobody else was or will be given.
 type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1519,7 +1770,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1782,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1795,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Grant) GetStream() string {
@@ -1644,7 +1895,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1907,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1920,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -1758,7 +2009,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +2021,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +2034,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -1803,7 +2054,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +2066,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2079,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -1853,7 +2104,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2116,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2129,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 type ListStreamsResponse struct {
@@ -1890,7 +2141,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2153,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2166,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -1934,7 +2185,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2197,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2210,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -1978,7 +2229,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2241,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2254,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -2018,14 +2269,16 @@ type AcquireWriterRequest struct {
 	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
 	Holder *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	// The highest epoch that the caller found in the ring, when that refused an earlier grant; the new epoch is higher.
-	EpochSeen     uint32 `protobuf:"varint,3,opt,name=epoch_seen,json=epochSeen,proto3" json:"epoch_seen,omitempty"`
+	EpochSeen uint32 `protobuf:"varint,3,opt,name=epoch_seen,json=epochSeen,proto3" json:"epoch_seen,omitempty"`
+	// How to reach the ring: mem, verbs or ofi. Empty: mem on the target's own host, else the fastest that the target offers.
+	Transport     string `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2290,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2303,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -2074,6 +2327,13 @@ func (x *AcquireWriterRequest) GetEpochSeen() uint32 {
 	return 0
 }
 
+func (x *AcquireWriterRequest) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
 type AcquireWriterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
@@ -2083,7 +2343,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2355,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2368,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -2126,7 +2386,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2398,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2411,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 type ListAgentsResponse struct {
@@ -2166,7 +2426,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2438,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2451,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -2231,7 +2491,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2503,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2516,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -2275,7 +2535,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2547,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2560,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -2319,7 +2579,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2591,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2604,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -2363,7 +2623,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2635,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2648,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -2408,7 +2668,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2680,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2693,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -2459,7 +2719,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2731,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2744,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -2503,7 +2763,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2775,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2788,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -2547,7 +2807,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2819,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2832,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -2613,11 +2873,23 @@ const file_farlog_proto_rawDesc = "" +
 	"isReadBack\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
-	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\"j\n" +
+	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\"\x9e\x01\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
-	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\"\x94\a\n" +
+	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x122\n" +
+	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\"\xb6\x01\n" +
+	"\bFarGrant\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\rR\x05epoch\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x04R\n" +
+	"generation\x124\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"U\n" +
+	"\tAdmission\x12\x1b\n" +
+	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
+	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xa4\b\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -2649,7 +2921,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\alag_age\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x06lagAge\x12;\n" +
 	"\ftime_to_full\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"timeToFull\x125\n" +
-	"\bcounters\x18\x19 \x01(\v2\x19.farlog.v1.WriterCountersR\bcounters\"\x83\x05\n" +
+	"\bcounters\x18\x19 \x01(\v2\x19.farlog.v1.WriterCountersR\bcounters\x12\x19\n" +
+	"\bfar_uris\x18\x1a \x03(\tR\afarUris\x12!\n" +
+	"\fepoch_fenced\x18\x1b \x01(\rR\vepochFenced\x12%\n" +
+	"\x0eepoch_admitted\x18\x1c \x01(\rR\repochAdmitted\x12)\n" +
+	"\x10drain_generation\x18\x1d \x01(\x04R\x0fdrainGeneration\"\x83\x05\n" +
 	"\x0eWriterCounters\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12#\n" +
 	"\rpayload_bytes\x18\x02 \x01(\x04R\fpayloadBytes\x12\x18\n" +
@@ -2670,7 +2946,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xa2\x01\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xc0\x01\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -2678,7 +2954,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0fmetrics_address\x18\x04 \x01(\tR\x0emetricsAddress\x12\x1d\n" +
 	"\n" +
 	"store_uuid\x18\x05 \x01(\fR\tstoreUuid\x12\x1b\n" +
-	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\"\x99\x01\n" +
+	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\x12\x1c\n" +
+	"\ttransport\x18\a \x01(\tR\ttransport\"\x99\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
@@ -2702,7 +2979,7 @@ const file_farlog_proto_rawDesc = "" +
 	"duplicates\x18\b \x01(\x04R\n" +
 	"duplicates\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\t \x01(\tR\tlastError\"\xdd\x01\n" +
+	"last_error\x18\t \x01(\tR\tlastError\"\xf3\x01\n" +
 	"\n" +
 	"Assignment\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
@@ -2715,15 +2992,17 @@ const file_farlog_proto_rawDesc = "" +
 	"generation\x12\x1d\n" +
 	"\n" +
 	"store_uuid\x18\a \x01(\fR\tstoreUuid\x12\x1b\n" +
-	"\tstore_dir\x18\b \x01(\tR\bstoreDir\"B\n" +
+	"\tstore_dir\x18\b \x01(\tR\bstoreDir\x12\x14\n" +
+	"\x05token\x18\t \x01(\fR\x05token\"B\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"O\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"e\n" +
 	"\x06Member\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\tR\x06target\"\x9e\x03\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\x9e\x03\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -2765,12 +3044,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
-	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"x\n" +
+	"\x06stream\x18\x01 \x01(\v2\x17.farlog.v1.StreamStatusR\x06stream\"\x96\x01\n" +
 	"\x14AcquireWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1d\n" +
 	"\n" +
-	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\"?\n" +
+	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
+	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x13\n" +
 	"\x11ListAgentsRequest\"\xbd\x01\n" +
@@ -2806,7 +3086,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06Policy\x12\x16\n" +
 	"\x12POLICY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPOLICY_BLOCK\x10\x01\x12\x11\n" +
-	"\rPOLICY_REJECT\x10\x02*\xdd\x01\n" +
+	"\rPOLICY_REJECT\x10\x02*T\n" +
+	"\tGrantRole\x12\x1a\n" +
+	"\x16GRANT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11GRANT_ROLE_WRITER\x10\x01\x12\x14\n" +
+	"\x10GRANT_ROLE_DRAIN\x10\x02*\xdd\x01\n" +
 	"\tCondition\x12\x19\n" +
 	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCONDITION_OK\x10\x01\x12\x12\n" +
@@ -2844,126 +3128,133 @@ func file_farlog_proto_rawDescGZIP() []byte {
 	return file_farlog_proto_rawDescData
 }
 
-var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
-	(Condition)(0),                   // 2: farlog.v1.Condition
-	(*StreamSpec)(nil),               // 3: farlog.v1.StreamSpec
-	(*Stream)(nil),                   // 4: farlog.v1.Stream
-	(*Contract)(nil),                 // 5: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 6: farlog.v1.RingSpec
-	(*RingState)(nil),                // 7: farlog.v1.RingState
-	(*WriterCounters)(nil),           // 8: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 9: farlog.v1.Agent
-	(*TargetState)(nil),              // 10: farlog.v1.TargetState
-	(*DrainState)(nil),               // 11: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 12: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 13: farlog.v1.Assignment
-	(*Holder)(nil),                   // 14: farlog.v1.Holder
-	(*Member)(nil),                   // 15: farlog.v1.Member
-	(*Grant)(nil),                    // 16: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 17: farlog.v1.StreamStatus
-	(*CreateStreamRequest)(nil),      // 18: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 19: farlog.v1.CreateStreamResponse
-	(*ListStreamsRequest)(nil),       // 20: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 21: farlog.v1.ListStreamsResponse
-	(*GetStreamRequest)(nil),         // 22: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 23: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 24: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 25: farlog.v1.AcquireWriterResponse
-	(*ListAgentsRequest)(nil),        // 26: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 27: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 28: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 29: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 30: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 31: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 32: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 33: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 34: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 35: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 37: google.protobuf.Timestamp
+	(GrantRole)(0),                   // 2: farlog.v1.GrantRole
+	(Condition)(0),                   // 3: farlog.v1.Condition
+	(*StreamSpec)(nil),               // 4: farlog.v1.StreamSpec
+	(*Stream)(nil),                   // 5: farlog.v1.Stream
+	(*Contract)(nil),                 // 6: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 7: farlog.v1.RingSpec
+	(*FarGrant)(nil),                 // 8: farlog.v1.FarGrant
+	(*Admission)(nil),                // 9: farlog.v1.Admission
+	(*RingState)(nil),                // 10: farlog.v1.RingState
+	(*WriterCounters)(nil),           // 11: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 12: farlog.v1.Agent
+	(*TargetState)(nil),              // 13: farlog.v1.TargetState
+	(*DrainState)(nil),               // 14: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 15: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 16: farlog.v1.Assignment
+	(*Holder)(nil),                   // 17: farlog.v1.Holder
+	(*Member)(nil),                   // 18: farlog.v1.Member
+	(*Grant)(nil),                    // 19: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 20: farlog.v1.StreamStatus
+	(*CreateStreamRequest)(nil),      // 21: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 22: farlog.v1.CreateStreamResponse
+	(*ListStreamsRequest)(nil),       // 23: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 24: farlog.v1.ListStreamsResponse
+	(*GetStreamRequest)(nil),         // 25: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 26: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 27: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 28: farlog.v1.AcquireWriterResponse
+	(*ListAgentsRequest)(nil),        // 29: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 30: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 31: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 32: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 33: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 34: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 35: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 36: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 37: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 38: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	36, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	3,  // 3: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	37, // 4: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	39, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	4,  // 3: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	40, // 4: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,  // 5: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	36, // 6: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	4,  // 7: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	5,  // 8: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	37, // 9: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	37, // 10: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	36, // 11: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	36, // 12: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	8,  // 13: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	0,  // 14: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	36, // 15: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	36, // 16: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	36, // 17: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	36, // 18: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	9,  // 19: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	7,  // 20: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	37, // 21: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	9,  // 22: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	12, // 23: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	37, // 24: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	15, // 25: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,  // 26: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,  // 27: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	36, // 28: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	14, // 29: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	37, // 30: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	4,  // 31: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	16, // 32: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	6,  // 33: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	7,  // 34: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	13, // 35: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	12, // 36: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	2,  // 37: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	3,  // 38: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	4,  // 39: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	17, // 40: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17, // 41: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	14, // 42: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	16, // 43: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	10, // 44: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	11, // 45: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	9,  // 46: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	6,  // 47: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	10, // 48: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	36, // 49: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	9,  // 50: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	13, // 51: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	11, // 52: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	36, // 53: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	18, // 54: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	20, // 55: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	22, // 56: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	24, // 57: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	26, // 58: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	28, // 59: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	30, // 60: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	32, // 61: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	34, // 62: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	19, // 63: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	21, // 64: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	23, // 65: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	25, // 66: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	27, // 67: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	29, // 68: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	31, // 69: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	33, // 70: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	35, // 71: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	63, // [63:72] is the sub-list for method output_type
-	54, // [54:63] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	39, // 6: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	5,  // 7: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	9,  // 8: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	2,  // 9: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	40, // 10: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	8,  // 11: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	6,  // 12: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	40, // 13: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	40, // 14: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	39, // 15: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	39, // 16: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	11, // 17: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	0,  // 18: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	39, // 19: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	39, // 20: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	39, // 21: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	39, // 22: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	12, // 23: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	10, // 24: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	40, // 25: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	12, // 26: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	15, // 27: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	40, // 28: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	18, // 29: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,  // 30: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,  // 31: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	39, // 32: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	17, // 33: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	40, // 34: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	5,  // 35: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	19, // 36: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	7,  // 37: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	10, // 38: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	16, // 39: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	15, // 40: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	3,  // 41: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	4,  // 42: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	5,  // 43: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	20, // 44: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	20, // 45: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	17, // 46: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	19, // 47: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	13, // 48: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	14, // 49: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	12, // 50: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	7,  // 51: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	13, // 52: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	39, // 53: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	12, // 54: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	16, // 55: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	14, // 56: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	39, // 57: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	21, // 58: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	23, // 59: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	25, // 60: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	27, // 61: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	29, // 62: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	31, // 63: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	33, // 64: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	35, // 65: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	37, // 66: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	22, // 67: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	24, // 68: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	26, // 69: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	28, // 70: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	30, // 71: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	32, // 72: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	34, // 73: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	36, // 74: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	38, // 75: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	67, // [67:76] is the sub-list for method output_type
+	58, // [58:67] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -2976,8 +3267,8 @@ func file_farlog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   33,
+			NumEnums:      4,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -48,7 +48,8 @@ type ControlServiceClient interface {
 	GetStream(ctx context.Context, in *GetStreamRequest, opts ...grpc.CallOption) (*GetStreamResponse, error)
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
-	// UNAVAILABLE says why there is none.
+	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
+	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 }
@@ -124,7 +125,8 @@ type ControlServiceServer interface {
 	GetStream(context.Context, *GetStreamRequest) (*GetStreamResponse, error)
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
-	// UNAVAILABLE says why there is none.
+	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
+	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	mustEmbedUnimplementedControlServiceServer()

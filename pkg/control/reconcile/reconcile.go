@@ -16,6 +16,7 @@ type World struct {
 	Epochs      map[string]uint32           // the last one granted of each stream
 	Rings       map[string]*api.RingSpec    // where each stream's ring is wanted
 	Assignments map[string]*api.Assignment  // who is to drain it
+	Admissions  map[string]*api.Admission   // who is let in from other hosts
 	LiveTargets map[string]*api.Agent       // under a lease
 	LiveDrains  map[string]*api.Agent       // under a lease
 	Targets     map[string]*api.TargetState // as last reported, living or not
@@ -26,6 +27,13 @@ type Action struct {
 	Place  *api.RingSpec   // want this ring
 	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
+	Keep   *Writer         // this writer is in: its grant no longer expires
+}
+
+// Writer is one generation of a stream's writers.
+type Writer struct {
+	Stream string
+	Epoch  uint32
 }
 
 // Plan returns the actions that bring the wanted state in line, in stream order. Applied to the world, they leave
@@ -49,6 +57,9 @@ func Plan(world World) []Action {
 			ring = action.Bind
 		}
 		if action, ok := assign(world, ring, name, loads); ok {
+			actions = append(actions, action)
+		}
+		if action, ok := keep(world, ring, name); ok {
 			actions = append(actions, action)
 		}
 	}
@@ -114,13 +125,14 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 	if !IsBoundRing(ring, seen) {
 		return Action{}, false
 	}
-	wanted := &api.Assignment{Stream: name, Target: ring.Target, Uri: seen.Uri, RingUuid: seen.RingUuid, Generation: 1}
+	wanted := &api.Assignment{Stream: name, Target: ring.Target, RingUuid: seen.RingUuid, Generation: 1}
 	current := world.Assignments[name]
 	if current != nil {
 		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
 		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) {
 			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
-			return Action{Assign: wanted}, !isSameRing(current, wanted)
+			wanted.Uri = way(world, ring.Target, seen, drain)
+			return Action{Assign: wanted}, wanted.Uri != "" && !isSameRing(current, wanted)
 		}
 	}
 	drain, ok := leastLoaded(candidates(world, ring, seen, current), loads)
@@ -132,28 +144,43 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 	}
 	loads[drain]++
 	wanted.Drain, wanted.StoreUuid, wanted.StoreDir = drain, world.LiveDrains[drain].StoreUuid, world.LiveDrains[drain].StoreDir
+	wanted.Uri = way(world, ring.Target, seen, world.LiveDrains[drain])
 	return Action{Assign: wanted}, true
 }
 
-// candidates lists the living drains that may take a stream over.
-func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *api.Assignment) []string {
-	names := reaching(world, ring.Target)
-	if current == nil || !IsStoreBound(world.Epochs[ring.Stream.Spec.Name], seen) {
-		return names
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !WritesStore(world.LiveDrains[name], current) })
-}
-
-// reaching lists the living drains on the target's host: a mem: region is only reached from there.
-func reaching(world World, target string) []string {
-	host := world.Targets[target].GetAgent().GetHost()
-	var names []string
-	for _, name := range sortedNames(world.LiveDrains) {
-		if world.LiveDrains[name].Host == host {
-			names = append(names, name)
+// keep finds the writer that came in with a grant which ends for who has not come in.
+func keep(world World, ring *api.RingSpec, name string) (Action, bool) {
+	seen := SeenRing(world.Targets, ring)
+	for _, grant := range world.Admissions[name].GetGrants() {
+		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.Expires != nil && seen.GetWriterEpoch() == grant.Epoch {
+			return Action{Keep: &Writer{Stream: name, Epoch: grant.Epoch}}, true
 		}
 	}
-	return names
+	return Action{}, false
+}
+
+// candidates lists the living drains that may take a stream over: those beside the ring if there are any, else those that reach it
+// from other hosts.
+func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *api.Assignment) []string {
+	isBound := current != nil && IsStoreBound(world.Epochs[ring.Stream.Spec.Name], seen)
+	var near, far []string
+	for _, name := range sortedNames(world.LiveDrains) {
+		drain := world.LiveDrains[name]
+		if isBound && !WritesStore(drain, current) {
+			continue
+		}
+		switch uri := way(world, ring.Target, seen, drain); {
+		case uri == "":
+		case IsFar(uri):
+			far = append(far, name)
+		default:
+			near = append(near, name)
+		}
+	}
+	if len(near) > 0 {
+		return near
+	}
+	return far
 }
 
 func isSameRing(a, b *api.Assignment) bool {

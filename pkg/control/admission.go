@@ -1,0 +1,158 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+const (
+	tokenLen = 16 // FARLOG_TOKEN_LEN
+
+	// grantUnusedMax is how long a writer may take from its grant to the opening of its epoch.
+	grantUnusedMax = 10 * time.Minute
+
+	confirmWaitMax = 8 * time.Second        // for a target to fence and to admit
+	answerReserve  = 200 * time.Millisecond // of the caller's deadline, to tell it why not
+)
+
+// newToken draws a grant's secret.
+func newToken() ([]byte, error) {
+	token := make([]byte, tokenLen)
+	if _, err := rand.Read(token); err != nil {
+		return nil, fmt.Errorf("draw token: %w", err)
+	}
+	return token, nil
+}
+
+// admission reads a stream's admission, lets change change it, and gives the condition that nobody else has meanwhile and the write.
+// The write is nil when there is nothing to change.
+func (s specStore) admission(ctx context.Context, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+	key := keyAdmissions + name
+	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
+	got, err := s.client.Get(ctx, key)
+	if err != nil {
+		return unchanged, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
+	}
+	before := new(api.Admission)
+	if len(got.Kvs) > 0 {
+		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", got.Kvs[0].ModRevision)
+		if err := decode(key, got.Kvs[0].Value, before); err != nil {
+			return unchanged, nil, err
+		}
+	}
+	after := proto.Clone(before).(*api.Admission)
+	if err := change(after); err != nil || proto.Equal(before, after) {
+		return unchanged, nil, err
+	}
+	value, err := encode(after)
+	if err != nil {
+		return unchanged, nil, err
+	}
+	write := clientv3.OpPut(key, value)
+	return unchanged, &write, nil
+}
+
+// admitWriter fences every writer below the epoch and lets the one with this token in.
+func admitWriter(admission *api.Admission, epoch uint32, token []byte, expires time.Time) {
+	endWriters(admission, epoch)
+	admission.Grants = append(admission.Grants, &api.FarGrant{
+		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires),
+	})
+}
+
+// endWriters fences every writer below the epoch. Where there never was a far one, the ring's lock is enough.
+func endWriters(admission *api.Admission, epoch uint32) {
+	admission.EpochMin = epoch
+	admission.Grants = slices.DeleteFunc(admission.Grants, isWriter)
+}
+
+// admitDrain lets in the drain with this token and no other; nil: none at all.
+func admitDrain(admission *api.Admission, generation uint64, token []byte) {
+	admission.Grants = slices.DeleteFunc(admission.Grants, isDrain)
+	if token != nil {
+		admission.Grants = append(admission.Grants, &api.FarGrant{Token: token, Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation})
+	}
+}
+
+// keepWriter takes the time limit off the grant of a writer that has opened its epoch: it must come in again after a restart of the target.
+func keepWriter(admission *api.Admission, epoch uint32) {
+	for _, grant := range admission.Grants {
+		if isWriter(grant) && grant.Epoch == epoch {
+			grant.Expires = nil
+		}
+	}
+}
+
+func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
+func isDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
+
+// drainToken is the token of an assignment; nil: it needs none.
+func (v *view) drainToken(assignment *api.Assignment) []byte {
+	for _, grant := range v.admissions[assignment.Stream].GetGrants() {
+		if isDrain(grant) && grant.Generation == assignment.Generation {
+			return grant.Token
+		}
+	}
+	return nil
+}
+
+// isFar decides whether a holder gets the ring's far URI.
+func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bool, error) {
+	switch request.Transport {
+	case reconcile.TransportMem:
+		return false, nil
+	case reconcile.TransportVerbs, reconcile.TransportOFI:
+		if reconcile.FarURI(ring.FarUris, request.Transport) == "" {
+			return false, status.Errorf(codes.FailedPrecondition, "stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
+				request.Stream, ring.Target, request.Transport, ring.FarUris)
+		}
+		return true, nil
+	case "":
+		host := request.Holder.GetHost()
+		return len(ring.FarUris) > 0 && host != "" && host != v.targets[ring.Target].GetAgent().GetHost(), nil
+	}
+	return false, status.Errorf(codes.InvalidArgument, "transport %q: expected mem, verbs or ofi", request.Transport)
+}
+
+// waitConfirmed waits until the target has said that nobody below the epoch can write any more and, if the holder is a far one, that it is let in.
+// The result is the ring as it was seen then. A fence above the epoch ends the wait: the grant is somebody else's already, as its holder will find.
+func (s *Server) waitConfirmed(ctx context.Context, name string, epoch uint32, isFar bool) (*api.RingState, error) {
+	limit := confirmWaitMax
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)-answerReserve)
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	now, err := s.mirror.wait(waiting, func(v *view) bool {
+		ring := reconcile.SeenRing(v.targets, v.rings[name])
+		return ring.GetEpochFenced() > epoch || ring.GetEpochFenced() == epoch && (!isFar || ring.GetEpochAdmitted() >= epoch)
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ring := reconcile.SeenRing(now.targets, now.rings[name])
+	if err == nil {
+		return ring, nil
+	}
+	target, reason := now.rings[name].GetTarget(), ring.GetError()
+	if now.liveTargets[target] == nil {
+		reason = "it does not report"
+	}
+	if reason == "" {
+		reason = "it is still at it"
+	}
+	return nil, status.Errorf(codes.Unavailable, "stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
+		name, target, limit.Round(time.Millisecond), epoch, reason)
+}
