@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,6 +40,10 @@ type settings struct {
 	hostName      string
 	readyFile     string
 	logLevel      string
+
+	targetListen    []string
+	targetAdvertise string
+	drainTransport  string
 
 	etcdEndpoints []string
 	lease         time.Duration
@@ -74,6 +79,13 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	if has(roleTarget) {
 		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
 	}
+	if role == roleTarget {
+		declareListen(s, set, flags)
+	}
+	if role == roleDrain {
+		set.String(&s.drainTransport, "drain.transport", "", "`transport` to rings on other hosts: verbs or ofi (default: the fastest that the target offers)",
+			config.OneOf("", "verbs", "ofi"))
+	}
 	if has(roleDrain) {
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
 		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
@@ -83,6 +95,20 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	}
 	file := flags.String("config", os.Getenv("FARLOG_CONFIG"), "YAML `file` of settings (FARLOG_CONFIG)")
 	return s, set, file
+}
+
+// declareListen makes the settings of a target for other hosts. --listen and --advertise are short for --target-listen and --target-advertise.
+func declareListen(s *settings, set *config.Set, flags *pflag.FlagSet) {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "listen" || name == "advertise" {
+			name = roleTarget + "-" + name
+		}
+		return pflag.NormalizedName(name)
+	})
+	set.Strings(&s.targetListen, "target.listen", nil,
+		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be repeated (also: --listen)", eachListenURI)
+	set.String(&s.targetAdvertise, "target.advertise", "",
+		"`host` that those dial, when --listen is at all addresses (default: --host-name) (also: --advertise)")
 }
 
 // complete fills in what depends on other settings or on the host. It opens nothing.
@@ -103,6 +129,9 @@ func (s *settings) complete() error {
 			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
 		}
 	}
+	if s.targetAdvertise == "" {
+		s.targetAdvertise = s.hostName
+	}
 	return nil
 }
 
@@ -111,6 +140,22 @@ func (s *settings) has(role string) bool { return slices.Contains(s.roles, role)
 // agentID is the same over restarts, and another one for another directory on the same host.
 func (s *settings) agentID(dir string) string {
 	return fmt.Sprintf("%s-%08x", s.hostName, crc32.ChecksumIEEE([]byte(dir)))
+}
+
+// eachListenURI checks scheme and address; whether the device and its library are there is found out at the start.
+func eachListenURI(list []string) error {
+	for _, uri := range list {
+		scheme, address, ok := strings.Cut(uri, "//")
+		address, _, _ = strings.Cut(address, "?")
+		provider, isOFI := strings.CutPrefix(scheme, "ofi:")
+		if !ok || scheme != "verbs:" && (!isOFI || len(provider) < 2) {
+			return fmt.Errorf("%q: expected ofi:tcp://host:port or verbs://host:port", uri)
+		}
+		if err := config.Address(address); err != nil {
+			return fmt.Errorf("%q: %w", uri, err)
+		}
+	}
+	return nil
 }
 
 func eachAddress(list []string) error {

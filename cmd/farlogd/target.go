@@ -19,12 +19,14 @@ func (d *daemon) openTarget(context.Context) error {
 	dir := d.dir("rings")
 	one, err := target.New(target.Config{
 		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
+		Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 	})
 	if err != nil {
 		conn.Close()
 		return err
 	}
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
+	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -41,6 +43,18 @@ func ringSamples(rings []target.Ring) []metrics.RingSample {
 	samples := make([]metrics.RingSample, 0, len(rings))
 	for _, ring := range rings {
 		samples = append(samples, ringSample(ring))
+	}
+	return samples
+}
+
+func doorSamples(doors []target.Door) []metrics.DoorSample {
+	samples := make([]metrics.DoorSample, 0, len(doors))
+	for _, door := range doors {
+		sample := metrics.DoorSample{Stream: door.Stream, Transport: door.Transport}
+		for _, counter := range door.Counters {
+			sample.Counters = append(sample.Counters, metrics.DoorCounter{Name: counter.Name, Help: counter.Help, IsGauge: counter.Kind == "gauge", Value: counter.Value})
+		}
+		samples = append(samples, sample)
 	}
 	return samples
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,8 @@ type Config struct {
 	Logger      *slog.Logger
 	CountersDir string        // of the writers on this host; "" = the C core's default
 	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
+	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
+	Advertise   string        // the host that those dial when Listen names none that they could
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -48,6 +51,7 @@ type Target struct {
 	lock   *os.File
 	client api.TargetServiceClient
 	look   chan struct{} // asks for a look before its time, because something new is wanted
+	doors  *doors
 
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
@@ -75,14 +79,28 @@ func New(config Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
-		provided: make(map[string]bool)}, nil
+	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
+		provided: make(map[string]bool)}
+	if t.doors, err = openDoors(config.Listen, config.Advertise, t.askLook); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// askLook makes the next look come at once, and be reported.
+func (t *Target) askLook() {
+	select {
+	case t.look <- struct{}{}:
+	default: // one is asked for already
+	}
 }
 
 // Run works until ctx is done. It returns no error of the control plane or of a ring: those are reported and tried
 // again.
 func (t *Target) Run(ctx context.Context) error {
 	defer t.lock.Close()
+	defer t.doors.close()
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { t.followSpecs(ctx) })
@@ -122,10 +140,7 @@ func (t *Target) followSpecs(ctx context.Context) {
 		t.mutex.Lock()
 		t.wanted = message.Rings
 		t.mutex.Unlock()
-		select {
-		case t.look <- struct{}{}:
-		default: // a look is already asked for
-		}
+		t.askLook()
 	}, func(err error) {
 		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
 	})
@@ -142,7 +157,12 @@ func (t *Target) observe() {
 	for _, spec := range wanted {
 		path := t.ringPath(spec.Stream.Spec.Name)
 		known[path] = true
-		seen = append(seen, t.lookAt(spec.Stream.Spec.Name, path, t.ensure(path, spec), before))
+		ring := t.lookAt(spec.Stream.Spec.Name, path, t.ensure(path, spec), before)
+		if len(ring.State.RingUuid) > 0 {
+			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
+		}
+		t.doors.describe(ring.State)
+		seen = append(seen, ring)
 	}
 	for _, path := range t.found() {
 		if name, ok := streamOf(path); ok && !known[path] {
@@ -169,7 +189,8 @@ func isNews(before, after []Ring) bool {
 		old, now := before[i].State, after[i].State
 		if old.Uri != now.Uri || old.Error != now.Error || !bytes.Equal(old.RingUuid, now.RingUuid) ||
 			old.WriterEpoch != now.WriterEpoch || old.IsWriterHeld != now.IsWriterHeld || old.IsDrainHeld != now.IsDrainHeld ||
-			(old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
+			!slices.Equal(old.FarUris, now.FarUris) || old.EpochFenced != now.EpochFenced || old.EpochAdmitted != now.EpochAdmitted ||
+			old.DrainGeneration != now.DrainGeneration || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
 			return true
 		}
 	}

@@ -1,0 +1,49 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DoorSample is one ring at one listener for other hosts.
+type DoorSample struct {
+	Stream, Transport string
+	Counters          []DoorCounter
+}
+
+// DoorCounter is one number of the C core's table of a target's counters.
+type DoorCounter struct {
+	Name, Help string // Name ends in _count
+	IsGauge    bool
+	Value      uint64
+}
+
+// NewDoors registers what a target counts of connections from other hosts. The names come from the C core's table: admitted_count is
+// farlog_target_admitted_total, the gauge writer_count is farlog_target_writers.
+func NewDoors(registry prometheus.Registerer, target string, samples func() []DoorSample) {
+	registry.MustRegister(doorCollector{target, samples})
+}
+
+type doorCollector struct {
+	target  string
+	samples func() []DoorSample
+}
+
+// Describe gives nothing: what there is depends on the core's table.
+func (c doorCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c doorCollector) Collect(metrics chan<- prometheus.Metric) {
+	for _, sample := range c.samples() {
+		for _, counter := range sample.Counters {
+			name, kind := strings.TrimSuffix(counter.Name, "_count"), prometheus.CounterValue
+			if counter.IsGauge {
+				name, kind = name+"s", prometheus.GaugeValue
+			} else {
+				name += "_total"
+			}
+			metrics <- prometheus.MustNewConstMetric(desc("target", name, counter.Help, "stream", "target", "transport"), kind,
+				float64(counter.Value), sample.Stream, c.target, sample.Transport)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is done by a goroutine of
+// its own: tearing down a connection and flushing a medium take their time, and no ring waits for another.
+type doors struct {
+	listeners []*farlog.Target
+	uris      []string // of the listeners, as clients dial them
+	moved     func()   // something was done that is worth a look
+
+	workers sync.WaitGroup
+	mutex   sync.Mutex
+	rings   map[string]*door // by stream
+}
+
+// door is one ring as the listeners know it. Fields are of the doors' mutex; those from served on belong to the goroutine while isBusy.
+type door struct {
+	wanted *api.RingSpec
+	region string
+	uuid   []byte
+	isBusy bool
+	isNew  bool // wanted has changed since the goroutine looked
+
+	served     []byte // uuid of the ring that the listeners serve; nil: none
+	granted    map[string]bool
+	fenced     uint32
+	admitted   uint32
+	generation uint64
+	failure    string
+}
+
+// openDoors listens. Without addresses nobody comes from other hosts.
+func openDoors(addresses []string, advertise string, moved func()) (*doors, error) {
+	d := &doors{moved: moved, rings: make(map[string]*door)}
+	for _, address := range addresses {
+		listener, err := farlog.OpenTarget(address)
+		if err != nil {
+			d.close()
+			return nil, fmt.Errorf("target.listen %q: %w", address, err)
+		}
+		d.listeners = append(d.listeners, listener)
+		uri, err := advertised(listener.URI(), advertise)
+		if err != nil {
+			d.close()
+			return nil, fmt.Errorf("target.listen %q: %w", address, err)
+		}
+		d.uris = append(d.uris, uri)
+	}
+	return d, nil
+}
+
+// advertised puts the host that clients dial in place of the one that is listened at, unless that is a definite one.
+func advertised(uri, host string) (string, error) {
+	scheme, address, ok := strings.Cut(uri, "//")
+	if !ok {
+		return "", fmt.Errorf("uri %q: expected scheme://host:port", uri)
+	}
+	listened, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(listened); host == "" || ip != nil && !ip.IsUnspecified() {
+		host = listened
+	}
+	return scheme + "//" + net.JoinHostPort(host, port), nil
+}
+
+func (d *doors) close() {
+	d.workers.Wait()
+	for _, listener := range d.listeners {
+		listener.Close()
+	}
+}
+
+// want takes the control plane's word on a ring that is there.
+func (d *doors) want(spec *api.RingSpec, region string, uuid []byte) {
+	if len(d.listeners) == 0 {
+		return
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	stream := spec.Stream.Spec.Name
+	one := d.rings[stream]
+	if one == nil {
+		one = &door{granted: make(map[string]bool)}
+		d.rings[stream] = one
+	}
+	one.wanted, one.region, one.uuid = spec, region, uuid
+	if one.isBusy {
+		one.isNew = true
+		return
+	}
+	if one.isDone() {
+		return
+	}
+	one.isBusy = true
+	d.workers.Go(func() { d.work(stream, one) })
+}
+
+// isDone tells whether the listeners have done all that is wanted.
+func (o *door) isDone() bool {
+	if o.failure != "" || !bytes.Equal(o.served, o.uuid) || o.fenced < o.wanted.GetAdmission().GetEpochMin() {
+		return false
+	}
+	for _, grant := range o.wanted.GetAdmission().GetGrants() {
+		if !o.granted[string(grant.Token)] {
+			return false
+		}
+	}
+	return !o.hasStrangeDrain()
+}
+
+// hasStrangeDrain tells whether a drain was let in that is no longer wanted.
+func (o *door) hasStrangeDrain() bool {
+	var wanted uint64
+	for _, grant := range o.wanted.GetAdmission().GetGrants() {
+		if grant.Role == api.GrantRole_GRANT_ROLE_DRAIN {
+			wanted = grant.Generation
+		}
+	}
+	return o.generation != 0 && o.generation != wanted
+}
+
+// work does what is wanted, again while that changes. What fails is tried again at the next look at the rings.
+func (d *doors) work(stream string, one *door) {
+	for {
+		d.mutex.Lock()
+		attempt := *one
+		one.isNew = false
+		d.mutex.Unlock()
+		err := d.perform(stream, &attempt)
+		d.mutex.Lock()
+		attempt.failure = ""
+		if err != nil {
+			attempt.failure = oneLine(err)
+		}
+		isNews := err == nil || attempt.failure != one.failure // the same failure again is no reason to look, and to try, at once
+		attempt.wanted, attempt.region, attempt.uuid, attempt.isNew = one.wanted, one.region, one.uuid, one.isNew
+		attempt.isBusy = attempt.isNew && err == nil
+		*one = attempt
+		isBusy := one.isBusy
+		d.mutex.Unlock()
+		if isNews {
+			d.moved()
+		}
+		if !isBusy {
+			return
+		}
+	}
+}
+
+// perform brings the listeners to what is wanted, in this order: the ring, the fence, those who are let in.
+func (d *doors) perform(stream string, one *door) error {
+	if err := d.serve(stream, one); err != nil {
+		return err
+	}
+	admission := one.wanted.GetAdmission()
+	if epoch := admission.GetEpochMin(); one.fenced < epoch {
+		for _, listener := range d.listeners {
+			if _, err := listener.Fence(stream, epoch); err != nil {
+				return fmt.Errorf("fence writers below epoch %d: %w", epoch, err)
+			}
+		}
+		one.fenced = epoch
+	}
+	for _, grant := range admission.GetGrants() {
+		if err := d.grant(stream, one, grant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve begins to serve the ring, from the start when it is another one than before or a drain has to go: then all connections are torn
+// down, and those who are still wanted come again by themselves.
+func (d *doors) serve(stream string, one *door) error {
+	if bytes.Equal(one.served, one.uuid) && !one.hasStrangeDrain() {
+		return nil
+	}
+	for _, listener := range d.listeners {
+		if err := listener.Forget(stream); err != nil && !errors.Is(err, farlog.ErrNotFound) {
+			return fmt.Errorf("end far connections: %w", err)
+		}
+	}
+	one.served, one.fenced, one.admitted, one.generation, one.granted = nil, 0, 0, 0, make(map[string]bool)
+	for _, listener := range d.listeners {
+		if err := listener.Serve(stream, one.region, tenantOf(stream)); err != nil {
+			return fmt.Errorf("serve ring to other hosts at %s: %w", listener.URI(), err)
+		}
+	}
+	one.served = one.uuid
+	return nil
+}
+
+func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
+	if one.granted[string(wanted.Token)] {
+		return nil
+	}
+	grant := farlog.TargetGrant{Role: farlog.GrantDrain, Epoch: wanted.Epoch}
+	if wanted.Role == api.GrantRole_GRANT_ROLE_WRITER {
+		grant.Role = farlog.GrantWriter
+	}
+	if len(wanted.Token) != len(grant.Token) {
+		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token), len(grant.Token))
+	}
+	copy(grant.Token[:], wanted.Token)
+	if wanted.Expires != nil {
+		grant.Expires = wanted.Expires.AsTime()
+	}
+	for _, listener := range d.listeners {
+		// An epoch below the floor is not let in, and its holder learns that at the door.
+		if err := listener.Grant(stream, grant); err != nil && !errors.Is(err, farlog.ErrFenced) {
+			return fmt.Errorf("let in a client from another host: %w", err)
+		}
+	}
+	one.granted[string(wanted.Token)] = true
+	if grant.Role == farlog.GrantWriter {
+		one.admitted = max(one.admitted, wanted.Epoch)
+	} else {
+		one.generation = wanted.Generation
+	}
+	return nil
+}
+
+// describe adds to a ring's state what other hosts need to know of it.
+func (d *doors) describe(state *api.RingState) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	one := d.rings[state.Stream]
+	if one == nil {
+		return
+	}
+	state.EpochFenced, state.EpochAdmitted, state.DrainGeneration = one.fenced, one.admitted, one.generation
+	if one.failure != "" && state.Error == "" {
+		state.Error = one.failure
+	}
+	if bytes.Equal(one.served, state.RingUuid) && len(state.RingUuid) > 0 {
+		for _, uri := range d.uris {
+			state.FarUris = append(state.FarUris, uri+"/"+state.Stream)
+		}
+	}
+}
+
+// Door is one ring at one listener, for metrics.
+type Door struct {
+	Stream, Transport string
+	Counters          []farlog.Counter
+}
+
+// Doors gives the counters of the listeners.
+func (t *Target) Doors() []Door {
+	d := t.doors
+	d.mutex.Lock()
+	streams := make([]string, 0, len(d.rings))
+	for stream := range d.rings {
+		streams = append(streams, stream)
+	}
+	d.mutex.Unlock()
+	var list []Door
+	for _, listener := range d.listeners {
+		transport, _, _ := strings.Cut(listener.URI(), ":")
+		for _, stream := range streams {
+			if counters, err := listener.Counters(stream); err == nil {
+				list = append(list, Door{Stream: stream, Transport: transport, Counters: counters.All()})
+			}
+		}
+	}
+	return list
+}
+
+// tenantOf is the part of a stream's name before the first slash: desk7/orders belongs to desk7.
+func tenantOf(stream string) string {
+	tenant, _, _ := strings.Cut(stream, "/")
+	return tenant
+}
