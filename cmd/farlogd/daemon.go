@@ -196,9 +196,14 @@ func (d *daemon) announce() error {
 }
 
 // writeWhole lets a reader see the old file or the new one, never a part.
-func writeWhole(path string, content []byte) error {
+func writeWhole(path string, content []byte) error { return replaceFile(path, content, 0o644) }
+
+// writeSecret is writeWhole for the daemon's own user alone.
+func writeSecret(path string, content []byte) error { return replaceFile(path, content, 0o600) }
+
+func replaceFile(path string, content []byte, mode os.FileMode) error {
 	part := path + ".part"
-	if err := os.WriteFile(part, content, 0o644); err != nil {
+	if err := errors.Join(os.WriteFile(part, content, mode), os.Chmod(part, mode)); err != nil {
 		return err
 	}
 	return os.Rename(part, path)

@@ -21,6 +21,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/drain"
+	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/metrics"
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -47,7 +48,9 @@ type drainRole struct {
 
 	isConnected atomic.Bool
 	mutex       sync.Mutex
-	workers     map[string]*drainWorker // by ring: stream, uri and uuid
+	workers     map[string]*drainWorker    // by ring: stream, uri, uuid and token
+	ending      map[string]<-chan struct{} // closed when the last worker of a stream that was stopped has ended
+	running     sync.WaitGroup
 }
 
 // drainWorker drains one ring, again and again until it is stopped.
@@ -71,10 +74,11 @@ func (d *daemon) openDrain(context.Context) error {
 		return err
 	}
 	agent, uuid := d.agent(d.settings.dataDir), opened.UUID()
-	agent.StoreUuid, agent.StoreDir = uuid[:], opened.Dir()
+	agent.StoreUuid, agent.StoreDir, agent.Transport = uuid[:], opened.Dir(), d.settings.drainTransport
 	role := &drainRole{
 		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened,
 		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
+		ending: make(map[string]<-chan struct{}),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
@@ -94,6 +98,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	workers.Go(func() { r.report(ctx) })
 	workers.Wait()
 	r.apply(ctx, nil)
+	r.running.Wait()
 	return nil
 }
 
@@ -111,8 +116,8 @@ func (r *drainRole) follow(ctx context.Context) {
 	})
 }
 
-// apply starts and stops workers until they are those of the list. It waits for the ones it stops: they have synced
-// the store and moved the head, or will not.
+// apply starts and stops workers until they are those of the list. A new worker of a stream begins when the one before it has ended: that has
+// synced the store and moved the head, or will not. Other streams do not wait for it.
 func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
 	wanted := make(map[string]*api.Assignment, len(assignments))
 	for _, assignment := range assignments {
@@ -124,34 +129,32 @@ func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
 		wanted[ringKey(assignment)] = assignment
 	}
 	r.mutex.Lock()
-	var stopped []*drainWorker
+	defer r.mutex.Unlock()
 	for key, worker := range r.workers {
 		if wanted[key] == nil {
 			worker.stop()
-			stopped = append(stopped, worker)
+			r.ending[worker.assignment.Stream] = worker.done
 			delete(r.workers, key)
 		}
 	}
-	r.mutex.Unlock()
-	for _, worker := range stopped {
-		<-worker.done
-	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
 	for key, assignment := range wanted {
 		if r.workers[key] == nil {
-			r.workers[key] = r.start(ctx, assignment)
+			r.workers[key] = r.start(ctx, assignment, r.ending[assignment.Stream])
 		}
 	}
 }
 
-func (r *drainRole) start(ctx context.Context, assignment *api.Assignment) *drainWorker {
+// start begins a worker when the one before it, if any, has ended.
+func (r *drainRole) start(ctx context.Context, assignment *api.Assignment, before <-chan struct{}) *drainWorker {
 	ctx, stop := context.WithCancel(ctx)
 	worker := &drainWorker{assignment: assignment, stop: stop, done: make(chan struct{})}
-	go func() {
+	r.running.Go(func() {
 		defer close(worker.done)
+		if before != nil {
+			<-before
+		}
 		r.supervise(ctx, worker)
-	}()
+	})
 	return worker
 }
 
@@ -203,6 +206,9 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 		},
 	}
 	copy(config.RingUUID[:], worker.assignment.RingUuid)
+	if token := worker.assignment.Token; len(token) == farlog.TokenLen {
+		config.Token = (*[farlog.TokenLen]byte)(token)
+	}
 	return config
 }
 
@@ -274,7 +280,7 @@ func (r *drainRole) remember(message *api.WatchAssignmentsResponse) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(r.path, raw)
+	return writeSecret(r.path, raw) // tokens are in it
 }
 
 func (r *drainRole) recall() ([]*api.Assignment, error) {
@@ -311,7 +317,7 @@ func (w *drainWorker) look() (drain.Progress, string) {
 }
 
 func ringKey(a *api.Assignment) string {
-	return a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid)
+	return a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid) + "\x00" + string(a.Token)
 }
 
 func compareStreams(a, b *api.Assignment) int {

@@ -3,7 +3,7 @@
 // There is one order, and the guarantee rests on it: append to the store, sync the store, then release the ring's
 // head. While a batch goes that way the next one is only read and checked. A drain may die between any two steps: the next one reads the same records again and the store drops those it has,
 // by (stream, epoch, lsn). A full disk stops the drain and nothing else: the ring fills, its writer gets FULL, and all goes on
-// when there is space again.
+// when there is space again. So does a ring on another host that cannot be reached.
 package drain
 
 import (
@@ -30,7 +30,8 @@ var ErrStoreBehind = errors.New("store has less than the ring released")
 // Config says what one drain drains, and where to.
 type Config struct {
 	RingURI  string
-	RingUUID [16]byte // refuse any other ring; zero = take what is there
+	RingUUID [16]byte               // refuse any other ring; zero = take what is there
+	Token    *[farlog.TokenLen]byte // of a drain's grant, for a ring on another host
 	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
 	Stream string
 	Store  *store.Store
@@ -66,12 +67,12 @@ type Progress struct {
 
 	BatchBytes   int           // of the last batch
 	SyncDuration time.Duration // of the last batch: append and sync
-	Retries      uint64        // attempts that failed for want of space
+	Retries      uint64        // attempts that failed for want of space, or of an answer from the ring's host
 	LastError    string        // why the drain is stuck; "" when it is not
 }
 
 // Run drains one ring into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
-// full disk is retried for ever. The ring's drain lock and the stream's lock are held meanwhile.
+// full disk is retried for ever, a ring on another host that does not answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
 // Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, farlog.ErrCorrupt (the text names ring and lsn).
 func Run(ctx context.Context, config Config) error {
@@ -110,7 +111,7 @@ func (c Config) withDefaults() Config {
 
 // openReader takes the ring's drain lock and learns whose ring it is.
 func openReader(config Config) (*farlog.Reader, store.Source, error) {
-	options := farlog.ReaderOptions{Drain: true}
+	options := farlog.ReaderOptions{Drain: true, Token: config.Token}
 	if config.RingUUID != [16]byte{} {
 		options.RingUUID = &config.RingUUID
 	}

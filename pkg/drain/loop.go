@@ -155,6 +155,9 @@ func (d *drainer) loop(ctx context.Context) error {
 // this one is released.
 func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	batch, err := d.next()
+	if d.isAway(err) {
+		batch, err = d.readWhenBack(ctx, err)
+	}
 	if errors.Is(err, farlog.ErrNotYet) {
 		d.idle()
 		return true, nil
@@ -170,7 +173,7 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	if err != nil || d.isUndone(batch) {
 		return false, err
 	}
-	if err := d.reader.Release(batch.NextLSN, batch.NextSeq, batch.LastEpoch); err != nil {
+	if err := d.release(ctx, batch); err != nil {
 		return false, fmt.Errorf("release ring %q up to lsn %d: %w", d.config.RingURI, batch.NextLSN, err)
 	}
 	d.account(batch)
@@ -277,7 +280,9 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 		if !isBroken && !errors.Is(err, store.ErrNoSpace) {
 			return err
 		}
-		d.stuck(err)
+		d.stuck("drain is stuck, will go on by itself when there is space", err)
+		d.look(time.Now())
+		d.report()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -287,15 +292,13 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 	}
 }
 
-func (d *drainer) stuck(err error) {
+// stuck says so once, and keeps the reason for whoever asks.
+func (d *drainer) stuck(text string, err error) {
 	if d.progress.LastError == "" {
-		d.config.Logger.Error("drain is stuck, will go on by itself when there is space", "stream", d.source.StreamName,
-			"store", d.config.Store.Dir(), "error", err)
+		d.config.Logger.Error(text, "stream", d.source.StreamName, "ring", d.config.RingURI, "store", d.config.Store.Dir(), "error", err)
 	}
 	d.progress.LastError = err.Error()
 	d.progress.Retries++
-	d.look(time.Now())
-	d.report()
 }
 
 func (d *drainer) recovered() {
