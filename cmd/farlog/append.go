@@ -25,6 +25,8 @@ const (
 
 type appendOptions struct {
 	stream, ring   string
+	transport      string // of --stream
+	tokenFile      string // of --ring
 	format, ack    string
 	level, policy  string
 	name           string
@@ -49,7 +51,10 @@ Each record is a line, or 4 bytes of little-endian length and as many bytes (--f
 when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level.
 
 --window N puts up to N records under one flush. A window never waits for input: what is there is committed.
-When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject).`,
+When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject).
+
+A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from the file that farlog
+stream grant wrote. A writer that is granted the stream after this one fences it.`,
 		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
   tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
 		Args: exactArgs(0),
@@ -62,7 +67,9 @@ When the ring is full, append waits for the drain (policy block) or refuses the 
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
-	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane")
+	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
+	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
+	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
@@ -82,11 +89,15 @@ func (o *appendOptions) validate() error {
 	if (o.stream == "") == (o.ring == "") {
 		return usageErrorf("append: expected either --stream NAME or --ring URI")
 	}
+	if err := o.validateWay(); err != nil {
+		return err
+	}
 	for _, choice := range []struct{ flag, value, expected string }{
 		{"format", o.format, "lines length-prefixed"},
 		{"ack", o.ack, "none text json"},
 		{"level", o.level, " posted visible persistent"},
 		{"policy", o.policy, " block reject"},
+		{"transport", o.transport, " mem verbs ofi"},
 	} {
 		if !isOneOf(choice.value, strings.Split(choice.expected, " ")) {
 			return usageErrorf("--%s %q: expected %s", choice.flag, choice.value,
@@ -115,24 +126,17 @@ func isOneOf(value string, choices []string) bool {
 	return false
 }
 
-// writerPlace is which ring to open and how: from a grant, or from the command line alone.
-type writerPlace struct {
-	uri     string
-	options farlog.WriterOptions
-}
-
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {
 	place, err := locateWriter(ctx, env, options)
 	if err != nil {
 		return err
 	}
-	status, err := farlog.Inspect(place.uri)
-	if err != nil {
+	if err := place.look(); err != nil {
 		return asUsage(err)
 	}
 	talk := newAppendTalk(env.stderr)
 	f := &feed{
-		input:    newRecordInput(env.stdin, options.format, int(status.RecordLenMax)-record.OverheadLen),
+		input:    newRecordInput(env.stdin, options.format, int(place.recordLenMax)-record.OverheadLen),
 		output:   newAcknowledgements(options.ack, env.stdout),
 		talk:     talk,
 		window:   options.window,
@@ -152,13 +156,16 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	}
 	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	err = f.run(ctx)
-	return finishAppend(f, status.RingUUID, err)
+	return finishAppend(f, place.options.RingUUID, err)
 }
 
 // finishAppend prints what was acknowledged also when the feed failed.
-func finishAppend(f *feed, ringUUID [16]byte, err error) error {
+func finishAppend(f *feed, ringUUID *[16]byte, err error) error {
 	err = errors.Join(err, f.output.flush())
-	counters, _ := farlog.ReadCounters("", ringUUID) // none: the summary goes without latencies
+	var counters *farlog.Counters
+	if ringUUID != nil {
+		counters, _ = farlog.ReadCounters("", *ringUUID) // none: the summary goes without latencies
+	}
 	f.talk.summary(&f.count, f.writer.Contract(), counters)
 	if closeErr := f.writer.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("close ring: %w", closeErr)
@@ -167,72 +174,4 @@ func finishAppend(f *feed, ringUUID [16]byte, err error) error {
 		err = fmt.Errorf("%d records were refused because the ring was full (policy reject)", f.count.refused)
 	}
 	return err
-}
-
-// openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by somebody
-// granted later: a new grant above that is asked for.
-func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
-	for until := time.Now().Add(options.acquireTimeout); ; {
-		writer, err := openWhenThereIsSpace(ctx, place, talk)
-		if !errors.Is(err, farlog.ErrFenced) || options.stream == "" || ctx.Err() != nil || time.Now().After(until) {
-			return writer, place, err
-		}
-		status, inspectErr := farlog.Inspect(place.uri)
-		if inspectErr != nil {
-			return nil, place, inspectErr
-		}
-		options.epochSeen = max(status.WriterEpoch, status.EpochMin)
-		if place, err = locateWriter(ctx, env, options); err != nil {
-			return nil, place, err
-		}
-	}
-}
-
-// openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
-// makes room; that is waited for, unless the policy is to reject.
-func openWhenThereIsSpace(ctx context.Context, place writerPlace, talk *appendTalk) (*farlog.Writer, error) {
-	for {
-		writer, err := farlog.OpenWriter(place.uri, place.options)
-		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject {
-			return writer, err
-		}
-		if talk.isDue() {
-			talk.printf("ring is full, its new epoch finds no room: waiting for the drain")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(openRetryInterval):
-		}
-	}
-}
-
-// locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open it.
-func locateWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
-	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{Level: farlog.LevelPersistent, Name: options.name}}
-	if options.stream != "" {
-		granted, err := acquireWriter(ctx, env, options)
-		if err != nil {
-			return place, err
-		}
-		place = granted
-	}
-	if options.level != "" {
-		level, err := farlog.ParseLevel(options.level)
-		if err != nil {
-			return place, &usageError{text: err.Error()}
-		}
-		place.options.Level = level
-	}
-	if options.policy != "" {
-		policy, err := farlog.ParsePolicy(options.policy)
-		if err != nil {
-			return place, &usageError{text: err.Error()}
-		}
-		place.options.Policy = policy
-	}
-	if options.deadline != 0 {
-		place.options.Deadline = options.deadline
-	}
-	return place, nil
 }

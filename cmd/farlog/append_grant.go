@@ -46,7 +46,7 @@ func acquireWriter(ctx context.Context, env *environment, options appendOptions)
 	host, _ := os.Hostname() // empty is allowed: it is shown to people only
 	request := &apiv1.AcquireWriterRequest{
 		Stream: options.stream, EpochSeen: options.epochSeen,
-		Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: options.name},
+		Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: options.name}, Transport: options.transport,
 	}
 	var grant *apiv1.Grant
 	err := withControl(ctx, env, options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
@@ -82,7 +82,10 @@ func placeOf(grant *apiv1.Grant) (writerPlace, error) {
 	if err != nil {
 		return writerPlace{}, fmt.Errorf("grant for stream %q: %w", grant.GetStream(), err)
 	}
-	place.options.RingUUID = &uuid
+	place.options.RingUUID, place.recordLenMax = &uuid, grant.GetRecordLenMax()
+	if token := member.GetToken(); len(token) == farlog.TokenLen {
+		place.options.Token = (*[farlog.TokenLen]byte)(token)
+	}
 	return place, nil
 }
 

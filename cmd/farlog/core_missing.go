@@ -24,6 +24,10 @@ func newAppendCommand(*environment) *cobra.Command {
 	return newCoreMissingCommand("append", "Append records from standard input to a stream or a ring")
 }
 
+func newStreamGrantCommand(*environment) *cobra.Command {
+	return newCoreMissingCommand("grant", "Get the right to write a stream from another host, for a writer that cannot ask for it")
+}
+
 func newTailCommand(*environment) *cobra.Command {
 	return newCoreMissingCommand("tail", "Print the undrained records of a ring, and follow it")
 }

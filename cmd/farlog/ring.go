@@ -139,7 +139,7 @@ func fenceRing(env *environment, uri string, epochMin uint32, isGiven bool) erro
 // asUsage makes a mistake in the command line of an argument that the core refuses: a URI, an option of it, a size. What a
 // region holds is none: those errors begin with the region.
 func asUsage(err error) error {
-	if errors.Is(err, farlog.ErrInvalid) && !strings.HasPrefix(err.Error(), "region ") {
+	if errors.Is(err, farlog.ErrInvalid) && !strings.HasPrefix(err.Error(), "region ") && !strings.HasPrefix(err.Error(), "target ") {
 		return &usageError{text: err.Error()}
 	}
 	return err

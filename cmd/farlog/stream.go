@@ -23,7 +23,7 @@ const (
 
 func newStreamCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "stream", Short: "Create and list streams", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env))
+	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env))
 	return group
 }
 
@@ -244,6 +244,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("drain", "%s", drainText(status))
 	for _, ring := range status.Rings {
 		line("ring", "%s", ring.Uri)
+		for _, uri := range ring.FarUris {
+			line("far ring", "%s", uri)
+		}
 		line("ring uuid", "%x", ring.RingUuid)
 		if contract := ring.Contract; contract != nil {
 			line("contract", "%s by %s on %s: %s", shortName(contract.Level.String()), contract.FlushMethod, contract.Kind, contract.Probe)

@@ -97,6 +97,14 @@ func ringOfStream(ctx context.Context, env *environment, name string) (string, e
 	return uri, err
 }
 
+// explainMissing tells that the ring of a stream is on the target's host.
+func explainMissing(err error, stream string) error {
+	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
+		return fmt.Errorf("%w: the ring of stream %q is on its target's host: run farlog tail there; what was drained is in the store (farlog dump, farlog replay)", err, stream)
+	}
+	return err
+}
+
 // tailer prints one ring.
 type tailer struct {
 	uri     string
@@ -116,6 +124,9 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 		}
 		uri = found
 	}
+	if isFarURI(uri) {
+		return usageErrorf("--ring %q is on another host, and what lies in it is only read there: run farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", uri)
+	}
 	start := farlog.StartHead
 	if options.from == fromEnd {
 		start = farlog.StartTail
@@ -126,7 +137,7 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 		printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)},
 	}
 	if err := t.open(start); err != nil {
-		return err
+		return explainMissing(err, options.stream)
 	}
 	defer func() { t.reader.Close() }()
 	for ctx.Err() == nil {

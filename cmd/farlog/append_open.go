@@ -1,0 +1,162 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// farRecordLenMax is taken for the longest record of a ring on another host of which nothing else is known; the ring itself refuses longer ones.
+const farRecordLenMax = 1 << 20
+
+// writerPlace is which ring to open and how: from a grant, or from the command line alone.
+type writerPlace struct {
+	uri          string
+	options      farlog.WriterOptions
+	recordLenMax uint32
+}
+
+// isFarURI tells a ring on another host.
+func isFarURI(uri string) bool {
+	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
+}
+
+func (o *appendOptions) validateWay() error {
+	switch {
+	case o.transport != "" && o.stream == "":
+		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream", o.transport)
+	case o.tokenFile != "" && !isFarURI(o.ring):
+		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:", o.tokenFile)
+	case isFarURI(o.ring) && o.tokenFile == "":
+		return usageErrorf("--ring %q is on another host, which lets in nobody without a grant: give --token-file (farlog stream grant writes one), or --stream", o.ring)
+	}
+	return nil
+}
+
+// look finds out what a record may be, and which ring it is. A ring on another host is only known from its grant.
+func (p *writerPlace) look() error {
+	if isFarURI(p.uri) {
+		if p.recordLenMax == 0 {
+			p.recordLenMax = farRecordLenMax
+		}
+		return nil
+	}
+	status, err := farlog.Inspect(p.uri)
+	if err != nil {
+		return err
+	}
+	p.recordLenMax = status.RecordLenMax
+	if p.options.RingUUID == nil {
+		p.options.RingUUID = &status.RingUUID
+	}
+	return nil
+}
+
+// openWriter opens the ring. One that has seen a higher epoch than was granted was written by its URI alone, or by somebody
+// granted later: a new grant above that is asked for. A grant of a ring on another host is good for one opening; whatever passes there (a
+// target that is just starting, a writer that is just being torn down) is tried again with a new one.
+func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
+	for until := time.Now().Add(options.acquireTimeout); ; {
+		writer, err := openWhenThereIsSpace(ctx, place, talk)
+		isFar := isFarURI(place.uri)
+		isFull := isFar && errors.Is(err, farlog.ErrFull) && place.options.Policy != farlog.PolicyReject
+		if isFull {
+			sayFull(talk)
+			until = time.Now().Add(options.acquireTimeout)
+		}
+		isPassing := errors.Is(err, farlog.ErrFenced) || isFull || isFar && isPassing(err)
+		if !isPassing || options.stream == "" || ctx.Err() != nil || time.Now().After(until) {
+			return writer, place, err
+		}
+		if !isFar {
+			status, inspectErr := farlog.Inspect(place.uri)
+			if inspectErr != nil {
+				return nil, place, inspectErr
+			}
+			options.epochSeen = max(status.WriterEpoch, status.EpochMin)
+		} else if !errors.Is(err, farlog.ErrFenced) {
+			pause(ctx, openRetryInterval)
+		}
+		if place, err = locateWriter(ctx, env, options); err == nil {
+			err = place.look()
+		}
+		if err != nil {
+			return nil, place, err
+		}
+	}
+}
+
+// isPassing tells why a ring on another host may not be opened now and yet be a moment later: no answer, a token that the target has not heard
+// of yet or that an opening which failed has used up, a role that is still taken.
+func isPassing(err error) bool {
+	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrHeld) || errors.Is(err, farlog.ErrInvalid)
+}
+
+// openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
+// makes room; that is waited for, unless the policy is to reject.
+func openWhenThereIsSpace(ctx context.Context, place writerPlace, talk *appendTalk) (*farlog.Writer, error) {
+	for {
+		writer, err := farlog.OpenWriter(place.uri, place.options)
+		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject || isFarURI(place.uri) {
+			return writer, err
+		}
+		sayFull(talk)
+		if !pause(ctx, openRetryInterval) {
+			return nil, err
+		}
+	}
+}
+
+func sayFull(talk *appendTalk) {
+	if talk.isDue() {
+		talk.printf("ring is full, its new epoch finds no room: waiting for the drain")
+	}
+}
+
+// pause is false when ctx ended it.
+func pause(ctx context.Context, length time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(length):
+		return true
+	}
+}
+
+// locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open it.
+func locateWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
+	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{Level: farlog.LevelPersistent, Name: options.name}}
+	var err error
+	switch {
+	case options.stream != "":
+		place, err = acquireWriter(ctx, env, options)
+	case options.tokenFile != "":
+		err = place.takeToken(options.tokenFile)
+	}
+	if err != nil {
+		return place, err
+	}
+	if options.level != "" {
+		level, err := farlog.ParseLevel(options.level)
+		if err != nil {
+			return place, &usageError{text: err.Error()}
+		}
+		place.options.Level = level
+	}
+	if options.policy != "" {
+		policy, err := farlog.ParsePolicy(options.policy)
+		if err != nil {
+			return place, &usageError{text: err.Error()}
+		}
+		place.options.Policy = policy
+	}
+	if options.deadline != 0 {
+		place.options.Deadline = options.deadline
+	}
+	return place, nil
+}

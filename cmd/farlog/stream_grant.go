@@ -1,0 +1,50 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newStreamGrantCommand(env *environment) *cobra.Command {
+	options := appendOptions{acquireTimeout: acquireTimeoutDefault, name: "farlog stream grant"}
+	command := &cobra.Command{
+		Use:   "grant NAME --token-file FILE",
+		Short: "Get the right to write a stream from another host, for a writer that cannot ask for it",
+		Long: `Asks the control plane for a grant and writes it to a file that only its owner can read. Writers before it are fenced. The grant is good for
+one writer, which has to come within ten minutes: farlog append --ring URI --token-file FILE.`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.stream = args[0]
+			return grantStream(cmd.Context(), env, options)
+		},
+	}
+	command.Flags().StringVar(&options.tokenFile, "token-file", "", "`file` to write the grant to; it must not be there yet")
+	command.Flags().StringVar(&options.transport, "transport", "", "`way` to the ring: verbs or ofi (default: the fastest that the target offers)")
+	return command
+}
+
+func grantStream(ctx context.Context, env *environment, options appendOptions) error {
+	if options.tokenFile == "" {
+		return usageErrorf("stream grant: expected --token-file FILE")
+	}
+	if !isOneOf(options.transport, []string{"", "verbs", "ofi"}) {
+		return usageErrorf("--transport %q: expected verbs or ofi", options.transport)
+	}
+	place, err := acquireWriter(ctx, env, options)
+	if err != nil {
+		return err
+	}
+	if place.options.Token == nil {
+		return fmt.Errorf("stream %q is granted at %s on this host, which needs no token: farlog append --stream %s; to reach it as from another host give --transport",
+			options.stream, place.uri, options.stream)
+	}
+	if err := writeTokenFile(options.tokenFile, place); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, "%s\n", place.uri)
+	return nil
+}

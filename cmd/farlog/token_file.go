@@ -1,0 +1,69 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// tokenFile is a grant of a ring on another host, for a writer that has no control plane. It is good for one opening.
+type tokenFile struct {
+	Ring         string `json:"ring"`
+	RingUUID     string `json:"ring_uuid,omitempty"`
+	Epoch        uint32 `json:"epoch"`
+	Token        string `json:"token"`
+	RecordLenMax uint32 `json:"record_len_max,omitempty"`
+}
+
+// writeTokenFile makes a file that only its owner can read.
+func writeTokenFile(path string, place writerPlace) error {
+	content := tokenFile{Ring: place.uri, RingUUID: hex.EncodeToString(place.options.RingUUID[:]), Epoch: place.options.Epoch,
+		Token: hex.EncodeToString(place.options.Token[:]), RecordLenMax: place.recordLenMax}
+	raw, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("token file %q is there already: remove it, or give another name", path)
+	}
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	_, err = file.Write(append(raw, '\n'))
+	return errors.Join(err, file.Close())
+}
+
+// takeToken reads the grant. What is wrong with the file is told without what is in it.
+func (p *writerPlace) takeToken(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("token file %q can be read by others than its owner: chmod 600 %s", path, path)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	var content tokenFile
+	if json.Unmarshal(raw, &content) != nil {
+		return fmt.Errorf("token file %q: expected what farlog stream grant writes: JSON with ring, epoch and token", path)
+	}
+	token, err := hex.DecodeString(content.Token)
+	if err != nil || len(token) != farlog.TokenLen || content.Epoch == 0 {
+		return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path, 2*farlog.TokenLen)
+	}
+	if uuid, err := hex.DecodeString(content.RingUUID); err == nil && len(uuid) == 16 {
+		p.options.RingUUID = (*[16]byte)(uuid)
+	}
+	p.options.Token, p.options.Epoch, p.recordLenMax = (*[farlog.TokenLen]byte)(token), content.Epoch, content.RecordLenMax
+	return nil
+}
