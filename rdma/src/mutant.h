@@ -16,6 +16,8 @@ enum farlog_mutant {
 	MUTANT_EPOCH_ORDER_UNCHECKED = 7,
 	MUTANT_RECOVERY_NO_FLUSH = 8,
 	MUTANT_HEAD_FLUSHED_EARLY = 9, /* an opening writer believes a head that nobody has flushed yet */
+	MUTANT_ANSWERED_EARLY = 10,    /* a target says that it has flushed, and has not */
+	MUTANT_NOT_SENT_AGAIN = 11,    /* a far region leaves out what a broken link had under way */
 };
 
 #ifdef FARLOG_FAULT

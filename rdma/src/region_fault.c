@@ -11,8 +11,8 @@
 #include "err.h"
 #include "mutant.h"
 
-#define ROLE_COUNT 3
 #define SPAN_COUNT_MAX 2
+#define LOCK_COUNT_MAX 32
 
 int farlog_mutant;
 
@@ -21,6 +21,15 @@ struct pending_store {
 	uint64_t word;
 	uint64_t value;
 	uint64_t order;
+};
+
+struct region_fault;
+
+/* A role of the ring that begins at `off`. */
+struct fault_lock {
+	const struct region_fault *holder; /* NULL = free */
+	uint64_t off;
+	enum region_role role;
 };
 
 struct fault_memory {
@@ -41,19 +50,20 @@ struct fault_memory {
 	void *call_context;
 	uint64_t random;
 	bool is_dead;
-	bool is_locked[ROLE_COUNT];
+	bool is_exposed; /* a device stores into `visible` */
+	struct fault_lock locks[LOCK_COUNT_MAX];
 };
 
 struct region_fault {
 	struct region region;
 	struct fault_memory *memory;
+	uint64_t off; /* of what is shown of the memory */
 	uint64_t generation;
 	uint64_t tag_asked;
 	uint64_t tag_done;
 	uint64_t order_asked;
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
-	bool is_locked[ROLE_COUNT];
 };
 
 /* Readers, writers and the crash come from several threads in the tests of the drain. */
@@ -137,7 +147,7 @@ static void store(struct region *region, uint64_t off, const void *src, uint64_t
 	if (!is_gone(fault)) {
 		if (strike(fault->memory))
 			word_count = draw(fault->memory) % (word_count + 1);
-		put_words(fault->memory, off, src, word_count);
+		put_words(fault->memory, fault->off + off, src, word_count);
 	}
 	finish(fault->memory);
 }
@@ -194,7 +204,8 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
-		memcpy(fault->spans, spans, span_count * sizeof(spans[0]));
+		for (unsigned i = 0; i < span_count; i++)
+			fault->spans[i] = (struct region_span){fault->off + spans[i].off, spans[i].len};
 		fault->span_count = span_count;
 		fault->order_asked = fault->memory->order;
 		fault->tag_asked = tag;
@@ -226,12 +237,14 @@ static int fault_poll(struct region *region, uint64_t *tag)
 static int fault_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_fault *fault = fault_of(region);
-	struct region_span span = {off, len};
+	struct region_span span = {fault->off + off, len};
 	int result = FARLOG_IO;
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
 		make_durable(fault->memory, &span, 1, UINT64_MAX);
+		if (fault->memory->is_exposed)
+			memcpy((uint8_t *)fault->memory->durable + off, (uint8_t *)fault->memory->visible + off, len);
 		result = FARLOG_OK;
 	}
 	finish(fault->memory);
@@ -260,19 +273,46 @@ static void fault_forget(struct region *region, uint64_t off, uint64_t len)
 	(void)len;
 }
 
+static void fault_narrow(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_fault *fault = fault_of(region);
+
+	fault->off = off;
+	region->base = (const uint8_t *)fault->memory->visible + off;
+	region->contract.size_bytes = len;
+}
+
+/* find_lock -- the lock of this ring and role, or NULL when nobody holds it. */
+static struct fault_lock *find_lock(const struct region_fault *fault, enum region_role role)
+{
+	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++) {
+		struct fault_lock *lock = &fault->memory->locks[i];
+
+		if (lock->holder != NULL && lock->off == fault->off && lock->role == role)
+			return lock;
+	}
+	return NULL;
+}
+
+static int take_lock(struct region_fault *fault, enum region_role role)
+{
+	if (find_lock(fault, role) != NULL)
+		return FARLOG_HELD;
+	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++)
+		if (fault->memory->locks[i].holder == NULL) {
+			fault->memory->locks[i] = (struct fault_lock){fault, fault->off, role};
+			return FARLOG_OK;
+		}
+	abort();
+}
+
 static int fault_lock(struct region *region, enum region_role role)
 {
 	struct region_fault *fault = fault_of(region);
-	int result = FARLOG_HELD;
+	int result;
 
 	pthread_mutex_lock(&mutex);
-	if (is_gone(fault))
-		result = FARLOG_IO;
-	else if (!fault->memory->is_locked[role]) {
-		fault->memory->is_locked[role] = true;
-		fault->is_locked[role] = true;
-		result = FARLOG_OK;
-	}
+	result = is_gone(fault) ? FARLOG_IO : take_lock(fault, role);
 	pthread_mutex_unlock(&mutex);
 	return result;
 }
@@ -280,17 +320,23 @@ static int fault_lock(struct region *region, enum region_role role)
 static void fault_unlock(struct region *region, enum region_role role)
 {
 	struct region_fault *fault = fault_of(region);
+	struct fault_lock *lock;
 
 	pthread_mutex_lock(&mutex);
-	if (fault->is_locked[role] && fault->generation == fault->memory->generation)
-		fault->memory->is_locked[role] = false;
-	fault->is_locked[role] = false;
+	lock = find_lock(fault, role);
+	if (lock != NULL && lock->holder == fault)
+		lock->holder = NULL;
 	pthread_mutex_unlock(&mutex);
 }
 
 static int fault_is_locked(struct region *region, enum region_role role)
 {
-	return fault_of(region)->memory->is_locked[role];
+	int is_locked;
+
+	pthread_mutex_lock(&mutex);
+	is_locked = find_lock(fault_of(region), role) != NULL;
+	pthread_mutex_unlock(&mutex);
+	return is_locked;
 }
 
 static void fault_close(struct region *region)
@@ -298,16 +344,16 @@ static void fault_close(struct region *region)
 	struct region_fault *fault = fault_of(region);
 
 	pthread_mutex_lock(&mutex);
-	for (int role = 0; role < ROLE_COUNT; role++)
-		if (fault->is_locked[role] && fault->generation == fault->memory->generation)
-			fault->memory->is_locked[role] = false;
+	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++)
+		if (fault->memory->locks[i].holder == fault)
+			fault->memory->locks[i].holder = NULL;
 	pthread_mutex_unlock(&mutex);
 	free(fault);
 }
 
 static const struct region_ops fault_ops = {
 	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
-	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .lock = fault_lock,
+	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .narrow = fault_narrow, .lock = fault_lock,
 	.unlock = fault_unlock, .is_locked = fault_is_locked, .close = fault_close,
 };
 
@@ -435,7 +481,7 @@ static void revive(struct fault_memory *memory)
 	memory->generation++;
 	memory->is_dead = false;
 	memory->armed = UINT64_MAX;
-	memset(memory->is_locked, 0, sizeof(memory->is_locked));
+	memset(memory->locks, 0, sizeof(memory->locks));
 }
 
 /* lose -- keep, of the stores to each word, a prefix of random length. How much survives in all differs from crash to crash, from
@@ -454,6 +500,10 @@ static void lose(struct fault_memory *memory)
 	}
 	for (uint64_t i = 0; i < memory->pending_count; i++)
 		memory->is_stopped[memory->pending[i].word] = 0;
+	/* A word that a device has stored since, or instead: its last value, or none. */
+	for (uint64_t word = 0; memory->is_exposed && word < memory->size_bytes / 8; word++)
+		if (memory->visible[word] != memory->durable[word] && draw(memory) % 256 < keep_of_256)
+			memory->durable[word] = memory->visible[word];
 	memory->pending_count = 0;
 	memcpy(memory->visible, memory->durable, memory->size_bytes);
 }
@@ -479,6 +529,17 @@ void farlog_fault_kill(const char *name)
 	memory = find(name);
 	if (memory != NULL)
 		revive(memory);
+	pthread_mutex_unlock(&mutex);
+}
+
+void farlog_fault_expose(const char *name)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&mutex);
+	memory = find(name);
+	if (memory != NULL)
+		memory->is_exposed = true;
 	pthread_mutex_unlock(&mutex);
 }
 

@@ -32,6 +32,10 @@ FARLOG_API void farlog_fault_crash(const char *name);
 /* farlog_fault_kill -- the death of the processes alone: handles die and locks are freed, stores stay visible and pending. */
 FARLOG_API void farlog_fault_kill(const char *name);
 
+/* farlog_fault_expose -- bytes of this memory are stored by a device, past region_ops: what differs from the media is then pending, too. Each
+ * flush and crash looks at all of it, so that it is for small memories. */
+FARLOG_API void farlog_fault_expose(const char *name);
+
 /* farlog_fault_set_mutant -- break the protocol in one way (mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "mutant.h"
 #include "superblock.h"
 
 #define CREDIT_REPEAT_NS 100000000u /* a credit is sent again that often: a client that fetched its header may have lost a newer word */
@@ -93,7 +94,8 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refuse(*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
 	if ((*grant)->grant.role != hello->role)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
-	if ((*grant)->client_id != 0 && (*grant)->client_id != hello->client_id)
+	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */
+	if ((*grant)->client_id != 0 && (*grant)->client_id != hello->client_id && hello->role == REGION_ROLE_WRITER)
 		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
 	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id == 0 && utc_now_ns() >= (*grant)->grant.expires_ns)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
@@ -221,16 +223,16 @@ void target_leave(struct farlog_target *target, struct target_conn *conn)
 	struct target_conn **link;
 
 	pthread_mutex_lock(&target->mutex);
-	link = &ring->conns;
-	while (*link != NULL && *link != conn)
-		link = &(*link)->next;
-	if (*link != NULL)
-		*link = conn->next;
 	if (!conn->is_revoked)
 		ring->counters.lost_count += conn->is_broken;
 	conn->is_revoked = true;
+	conn->is_gone = true;
 	while (conn->pin_count > 0)
 		pthread_cond_wait(&target->moved, &target->mutex);
+	link = &ring->conns; /* only now: a ring without connections may be freed */
+	while (*link != conn)
+		link = &(*link)->next;
+	*link = conn->next;
 	if (conn->role != REGION_ROLE_READER && !has_role(ring, conn->role) && ring->is_locked[conn->role]) {
 		ring->region->ops->unlock(ring->region, (enum region_role)conn->role);
 		ring->is_locked[conn->role] = false;
@@ -257,7 +259,7 @@ static uint32_t flush_spans(struct target_ring *ring, const struct far_request *
 {
 	int result = FARLOG_OK;
 
-	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK; i++)
+	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK && !MUTANT(ANSWERED_EARLY); i++)
 		result = ring->region->ops->flush(ring->region, request->spans[i].off, request->spans[i].len);
 	atomic_bump(&ring->counters.flush_count, 1);
 	return (uint32_t)-result;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit conformance crash mutants asan tsan fuzz cxx examples install. Without an argument all of them.
-# CRASHES=n crashes in the full run (100000)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
+# Parts: unit conformance crash mutants far asan tsan fuzz cxx examples install. Without an argument all of them.
+# CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed"; the exit code is 1 when anything failed.
 set -u
@@ -86,6 +86,13 @@ part_crash() {
 part_mutants() {
 	release || { fail mutants; return; }
 	run mutants "$build/release/test/crash" --mutants
+}
+
+# part_far -- rings of a target in other hands, over libfabric on the loopback.
+part_far() {
+	release || { fail far; return; }
+	CRASHES=${FAR_CRASHES:-400} run far-crash "$build/release/test/far-crash"
+	run far-mutants "$build/release/test/far-crash" --mutants
 }
 
 part_asan() {
@@ -196,12 +203,12 @@ part_install() {
 	fi
 }
 
-parts=${*:-unit conformance crash mutants asan tsan fuzz cxx examples install}
+parts=${*:-unit conformance crash mutants far asan tsan fuzz cxx examples install}
 for part in $parts; do
 	case $part in
-	unit | conformance | crash | mutants | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	unit | conformance | crash | mutants | far | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, asan, tsan, fuzz, cxx, examples or install" >&2
+		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, far, asan, tsan, fuzz, cxx, examples or install" >&2
 		exit 2
 		;;
 	esac

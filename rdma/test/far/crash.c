@@ -1,0 +1,333 @@
+/* crash.c -- power cuts of a target while a far writer is at work, on adversarial memory.
+ *
+ * usage: far-crash [--mutants]        SEED=n reproduces the choices, not the threads' timing   CRASHES=n (500)
+ *
+ * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in a memory that keeps
+ * every store pending until the target has flushed it, and that loses any subset of the pending words at a power cut. The writer goes
+ * on by itself when the target is back. Then: every acknowledged record is in the ring or was drained, once, in order and with its own
+ * bytes. With --mutants the protocol is broken, one way at a time, and this must be found. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "far_wire.h"
+#include "mutant.h"
+#include "region_fault.h"
+
+#define MEMORY "far-crash"
+#define URI "fault:" MEMORY
+#define RING "desk7/orders"
+#define SIZE (LAYOUT_DATA_OFF + (64u << 10))
+#define PAYLOAD_MAX 900u
+#define RECORDS_MAX 200000u
+#define CRASHES_A_LIFE 50u
+#define EPOCH 1u
+#define TRIES_MAX 100u
+#define MUTANT_CRASHES_MAX 4000u
+
+static const uint8_t writer_token[FARLOG_TOKEN_LEN] = "writer's token!";
+
+/* What is known of each record, by the number in its payload. */
+static uint8_t is_acknowledged[RECORDS_MAX];
+static uint64_t seen_lsn[RECORDS_MAX]; /* plus 1; 0 = not seen */
+
+static struct {
+	farlog_target *target;
+	char uri[64];
+	uint64_t random;     /* of the writer's thread */
+	uint64_t cut_random; /* of the thread that cuts the power */
+	bool is_over;
+	unsigned crashes;
+	unsigned crashes_wanted;
+} world;
+
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545F4914F6CDD1Dull;
+}
+
+static void die(const char *what, const struct farlog_error *error)
+{
+	printf("far-crash: %s: %s\n", what, error != NULL ? error->text : "");
+	exit(1);
+}
+
+/* power_on -- the target's host comes up: the same address, the same ring, the grants as the control plane has them. */
+static void power_on(void)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = EPOCH};
+	struct farlog_error error = {0};
+
+	memcpy(grant.token, writer_token, sizeof(grant.token));
+	if (farlog_target_open(world.uri, &world.target, &error) != FARLOG_OK ||
+		farlog_target_serve(world.target, RING, URI, NULL, &error) != FARLOG_OK ||
+		farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
+		die("power on", &error);
+	snprintf(world.uri, sizeof(world.uri), "%s", farlog_target_uri(world.target));
+}
+
+static void power_off(void)
+{
+	farlog_target_close(world.target);
+	farlog_fault_crash(MEMORY);
+}
+
+static void *cut_power(void *context)
+{
+	(void)context;
+	while (!__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE)) {
+		struct timespec pause = {0, (long)(draw(&world.cut_random) % 20000000)};
+
+		nanosleep(&pause, NULL);
+		power_off();
+		power_on();
+		if (++world.crashes >= world.crashes_wanted)
+			__atomic_store_n(&world.is_over, true, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static uint8_t byte_of(uint64_t number)
+{
+	return (uint8_t)(number * 167 + 13);
+}
+
+static struct farlog_entry entry_of(uint64_t number, uint8_t *payload)
+{
+	uint32_t len = 8 + (uint32_t)(number * 37 % (PAYLOAD_MAX - 8));
+
+	memcpy(payload, &number, 8);
+	memset(payload + 8, byte_of(number), len - 8);
+	return (struct farlog_entry){.data = payload, .len = len};
+}
+
+static const char *violation(const char *what, uint64_t number)
+{
+	static char text[96];
+
+	snprintf(text, sizeof(text), "record %lu %s", number, what);
+	return text;
+}
+
+/* check_payload -- a record may be read again at its place when the power cut has taken back a release, as a store knows it by (epoch, lsn). */
+static const char *check_payload(const uint8_t *payload, uint32_t len, uint64_t lsn)
+{
+	uint64_t number;
+
+	memcpy(&number, payload, 8);
+	if (number >= RECORDS_MAX || (seen_lsn[number] != 0 && seen_lsn[number] != lsn + 1))
+		return violation("is there twice, or was never appended", number);
+	if (number > 0 && seen_lsn[number - 1] == 0)
+		return violation("comes before the one before it", number);
+	seen_lsn[number] = lsn + 1;
+	for (uint32_t i = 8; i < len; i++)
+		if (payload[i] != byte_of(number))
+			return violation("has bytes of another", number);
+	return NULL;
+}
+
+/* drain -- all there is, by a reader on the target's host. A release that fails met a power cut. The header's fields: docs/format.md section 2. */
+static const char *drain(farlog_reader *reader)
+{
+	static uint8_t buf[SIZE];
+	struct farlog_batch batch;
+
+	while (farlog_reader_read(reader, buf, sizeof(buf), &batch) == FARLOG_OK) {
+		for (uint64_t at = 0; at < batch.len;) {
+			uint16_t flags;
+			uint32_t len;
+			uint64_t lsn;
+			const char *found = NULL;
+
+			memcpy(&flags, buf + at + 6, 2);
+			memcpy(&lsn, buf + at + 8, 8);
+			memcpy(&len, buf + at + 20, 4);
+			if (flags == 0)
+				found = check_payload(buf + at + 56, len, lsn);
+			if (found != NULL)
+				return found;
+			at += flags & 1 ? 64 : (56u + len + 8 + 63) / 64 * 64;
+		}
+		if (farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch) != FARLOG_OK)
+			break;
+	}
+	return NULL;
+}
+
+/* The power is off now and then, and a reader's handle dies with it: it is opened anew. */
+static const char *drain_some(void)
+{
+	struct farlog_reader_config config = {.is_drain = 1};
+	farlog_reader *reader;
+	const char *found;
+
+	if (farlog_reader_open(URI, &config, &reader, NULL) != FARLOG_OK)
+		return NULL;
+	found = drain(reader);
+	farlog_reader_close(reader);
+	return found;
+}
+
+/* settle -- after an append whose outcome is not known: the writer comes back to its target, and knows. */
+static int settle(farlog_writer *writer, uint64_t lsn)
+{
+	struct farlog_position position;
+	int result = FARLOG_UNKNOWN;
+
+	for (unsigned i = 0; i < TRIES_MAX && result == FARLOG_UNKNOWN; i++)
+		result = farlog_resolve(writer, lsn, 100000000, &position);
+	return result;
+}
+
+/* append_one -- singly, or to be flushed with a later one. NULL: well, or the ring is full and *is_full. */
+static const char *append_one(farlog_writer *writer, uint64_t *number, bool *is_full)
+{
+	static uint8_t payload[PAYLOAD_MAX];
+	struct farlog_position position = {0};
+	struct farlog_entry entry = entry_of(*number, payload);
+	bool is_single = draw(&world.random) % 2 == 0;
+	int result = is_single ? farlog_append(writer, &entry, 20000000, &position) : farlog_submit(writer, &entry, &position);
+
+	*is_full = result == FARLOG_FULL;
+	if (*is_full)
+		return NULL;
+	if (result == FARLOG_UNKNOWN)
+		result = settle(writer, position.lsn);
+	if (result != FARLOG_OK)
+		return violation(farlog_result_name(result), *number);
+	for (uint64_t n = *number + 1; is_single && n > 0 && !is_acknowledged[n - 1]; n--)
+		is_acknowledged[n - 1] = 1; /* one flush covers all before it */
+	(*number)++;
+	return NULL;
+}
+
+static const char *append_some(farlog_writer *writer, uint64_t *number)
+{
+	unsigned count = 1 + (unsigned)(draw(&world.random) % 30);
+	const char *found = NULL;
+	bool is_full = false;
+
+	while (count-- > 0 && *number < RECORDS_MAX && found == NULL && !is_full)
+		found = append_one(writer, number, &is_full);
+	return found == NULL && is_full ? drain_some() : found;
+}
+
+static const char *check_all(uint64_t count)
+{
+	for (uint64_t number = 0; number < count; number++)
+		if (is_acknowledged[number] && seen_lsn[number] == 0)
+			return violation("was acknowledged and is not there", number);
+	return NULL;
+}
+
+static void begin(uint64_t seed, unsigned crashes)
+{
+	struct farlog_ring_config ring = {.size_bytes = SIZE, .record_len_max = 1024, .stream_name = RING};
+	struct farlog_error error = {0};
+
+	memset(is_acknowledged, 0, sizeof(is_acknowledged));
+	memset(seen_lsn, 0, sizeof(seen_lsn));
+	memset(&world, 0, sizeof(world));
+	snprintf(world.uri, sizeof(world.uri), "ofi:tcp://127.0.0.1:0");
+	world.random = seed * 2 + 1;
+	world.cut_random = seed * 3 + 1;
+	world.crashes_wanted = crashes;
+	farlog_fault_drop(MEMORY);
+	if (farlog_ring_format(URI, &ring, &error) != FARLOG_OK)
+		die("format", &error);
+	farlog_fault_expose(MEMORY);
+	farlog_fault_reseed(MEMORY, seed);
+	power_on();
+}
+
+/* live -- one writer's life through many power cuts. NULL: all is well. */
+static const char *live(uint64_t seed, unsigned crashes, uint64_t *number)
+{
+	struct farlog_writer_config config = {.epoch = EPOCH, .grant_token = writer_token, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_error error = {0};
+	const char *found = NULL;
+	char uri[96];
+	farlog_writer *writer;
+	pthread_t power;
+
+	begin(seed, crashes);
+	*number = 0;
+	snprintf(uri, sizeof(uri), "%s/%s", world.uri, RING);
+	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK)
+		die("open writer", &error);
+	if (pthread_create(&power, NULL, cut_power, NULL) != 0)
+		die("start thread", NULL);
+	while (found == NULL && *number < RECORDS_MAX && !__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE))
+		found = append_some(writer, number);
+	__atomic_store_n(&world.is_over, true, __ATOMIC_RELEASE);
+	pthread_join(power, NULL);
+	power_off(); /* before the writer can say goodbye; what lay in a cache alone is gone, too */
+	farlog_writer_close(writer);
+	if (found == NULL)
+		found = drain_some();
+	return found != NULL ? found : check_all(*number);
+}
+
+static bool play(uint64_t seed, unsigned crashes_wanted, unsigned *crashes, uint64_t *records)
+{
+	*crashes = 0;
+	*records = 0;
+	for (uint64_t life = 0; *crashes < crashes_wanted; life++) {
+		uint64_t number;
+		const char *found = live(seed * 0x2545F4914F6CDD1Dull + life, CRASHES_A_LIFE, &number);
+
+		*crashes += world.crashes;
+		*records += number;
+		if (found == NULL)
+			continue;
+		printf("far-crash: SEED=%lu life %lu: %s\n", seed, life, found);
+		return false;
+	}
+	return true;
+}
+
+static int run_mutants(uint64_t seed)
+{
+	static const struct {
+		const char *name;
+		int mutant;
+	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN}};
+	unsigned caught = 0;
+	unsigned count = sizeof(mutants) / sizeof(mutants[0]);
+
+	for (unsigned i = 0; i < count; i++) {
+		unsigned crashes;
+		uint64_t records;
+		bool is_caught;
+
+		farlog_fault_set_mutant(mutants[i].mutant);
+		is_caught = !play(seed, MUTANT_CRASHES_MAX, &crashes, &records);
+		farlog_fault_set_mutant(MUTANT_NONE);
+		printf("far-mutants: %s: %s after %u crashes\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", crashes);
+		caught += is_caught;
+	}
+	printf("far-mutants: %u passed, %u failed\n", caught, count - caught);
+	return caught == count ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = getenv("SEED") != NULL ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL);
+	unsigned wanted = getenv("CRASHES") != NULL ? (unsigned)strtoul(getenv("CRASHES"), NULL, 10) : 500;
+	unsigned crashes;
+	uint64_t records;
+	bool is_well;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
+		return run_mutants(seed);
+	is_well = play(seed, wanted, &crashes, &records);
+	printf("far-crash: SEED=%lu, %u power cuts, %lu records\n", seed, crashes, records);
+	printf("far-crash: %d passed, %d failed\n", is_well, !is_well);
+	return is_well ? 0 : 1;
+}
