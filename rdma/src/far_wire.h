@@ -19,6 +19,7 @@
 #define FAR_HEADER_LEN 0x2140u
 #define FAR_ANSWER_OFF 0x2180u
 #define FAR_FLUSHED_OFF 0x2188u
+#define FAR_ALIVE_OFF 0x2190u /* written now and then by a target whose transport would not notice otherwise that the client's host is gone */
 
 /* Tags with this bit are those of a link that flushes by the target's processor. Their answers have a word of their own: the answer to another
  * request that was on its way beside must not take the place of one that has not been seen. */

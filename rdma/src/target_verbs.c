@@ -200,6 +200,8 @@ static void *serve_loop(void *context)
 		if (listener->conns != NULL && now_ns - tick_at_ns >= TICK_NS) {
 			tick_at_ns = now_ns;
 			target_tick(listener->target);
+			for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
+				verbs_conn_ask_alive(conn, now_ns);
 		}
 		is_look_due = now_ns - busy_at_ns >= SPIN_NS && (!listener->is_spinning || listener->conns == NULL);
 		if (is_look_due)

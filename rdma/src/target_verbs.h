@@ -72,6 +72,8 @@ struct verbs_conn {
 	bool is_denied;   /* counted */
 	bool is_goodbye;  /* the client went; it waits until its role is free */
 	bool has_header;
+	uint64_t posted_seen; /* by verbs_conn_ask_alive */
+	uint64_t asked_at_ns;
 	uint64_t header_addr;
 	uint32_t header_key;
 	unsigned word_count;
@@ -92,6 +94,10 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 
 /* verbs_conn_turn -- take what has come. True: something had. */
 bool verbs_conn_turn(struct verbs_conn *conn);
+
+/* verbs_conn_ask_alive -- write a word to a client to whom nothing was written for a second: when its host is gone, the retries of that write run
+ * out and the connection ends, which frees its role. */
+void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns);
 
 /* verbs_conn_arm -- have the next completion make an event; look once more after this. */
 void verbs_conn_arm(struct verbs_conn *conn);

@@ -15,6 +15,7 @@
 
 #define SEND_LEN 64u
 #define BIND_NS 100000000u      /* our own device has no peer to wait for */
+#define ALIVE_NS 1000000000u
 #define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
 static int refuse(struct far_refusal *refusal, int result, const char *text)
@@ -218,6 +219,16 @@ static void send_words(struct verbs_conn *conn)
 {
 	while (conn->word_count > 0 && send_word(conn, conn->words[0].off, conn->words[0].value))
 		memmove(&conn->words[0], &conn->words[1], --conn->word_count * sizeof(conn->words[0]));
+}
+
+void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns)
+{
+	if (conn->queue.posted != conn->posted_seen) {
+		conn->posted_seen = conn->queue.posted;
+		conn->asked_at_ns = now_ns;
+	} else if (now_ns - conn->asked_at_ns >= ALIVE_NS) {
+		write_word(&conn->conn, FAR_ALIVE_OFF, now_ns);
+	}
 }
 
 static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word};

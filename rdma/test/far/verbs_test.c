@@ -497,6 +497,25 @@ static void connection_is_cut(const char *options)
 	farlog_reader_close(reader);
 }
 
+/* A host that is gone says nothing: a queue pair in error is as silent. The target asks, and frees the role. */
+static void silent_client_loses_its_role(void)
+{
+	struct farlog_grant granted = grant("costs", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link = open_link("costs", &granted, FARLOG_FLUSH_RDMA_READ);
+	uint64_t lost_before = counters("costs").lost_count;
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	condition = "silent client";
+	CHECK(counters("costs").drain_count == 1);
+	verbs_queue_stop(&((struct verbs_link *)link)->queue);
+	while (counters("costs").drain_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(counters("costs").drain_count == 0);
+	CHECK(counters("costs").lost_count == lost_before + 1);
+	CHECK(counters("costs").denied_count == 0);
+	close_link(link);
+}
+
 /* A client that is killed says no goodbye; its kernel does, and its role is free for the next. */
 static void killed_client_leaves(void)
 {
@@ -663,6 +682,7 @@ int main(int argc, char **argv)
 	connection_is_cut("flush=rdma-flush");
 	connection_is_cut("flush=rdma-read&wait=block");
 	connection_is_cut("flush=target-cpu");
+	silent_client_loses_its_role();
 	killed_client_leaves();
 	texts_say_what_to_do();
 	memlock_is_named();
