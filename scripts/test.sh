@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh -- all that needs no virtual machine. Two lanes side by side: the C core's tests while Go compiles its packages. Each
-# stage leaves its whole output in build/test/STAGE.log and one line here.
+# test.sh -- all that needs no virtual machine, two stages at a time: whoever is done takes the next one. Each stage leaves its whole
+# output in build/test/STAGE.log and one line here.
 #   scripts/test.sh            everything
 #   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core java
 set -euo pipefail
@@ -64,24 +64,18 @@ run_stage() {
 	return "$result"
 }
 
-# run_lane STAGE... -- one after another; a failure does not hide what comes after it.
-run_lane() {
-	local failed=0 stage
+# The long ones first, so that no worker is left alone at the end; the C core's beside Go's first compilation.
+stages=(tidy go core java e2e race fault examples vet fuzz pure)
+
+if [ $# -gt 0 ]; then
+	failed=0
 	for stage in "$@"; do
 		run_stage "$stage" || failed=1
 	done
-	return "$failed"
-}
-
-if [ $# -gt 0 ]; then
-	run_lane "$@"
-	exit
+	exit "$failed"
 fi
 scripts/setup.sh build ctest shm java
 failed=0
-run_lane core race examples java &
-first=$!
-run_lane tidy vet pure go fault e2e fuzz || failed=1
-wait "$first" || failed=1
+printf '%s\n' "${stages[@]}" | xargs -P 2 -n 1 scripts/test.sh || failed=1
 echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
 exit "$failed"
