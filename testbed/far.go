@@ -72,6 +72,14 @@ func (t *farTarget) count(ctx context.Context, ring string) (map[string]int, err
 	return counters, nil
 }
 
+// stop ends the target in order.
+func (t *farTarget) stop(ctx context.Context) error {
+	if err := t.process.CloseInput(); err != nil {
+		return err
+	}
+	return t.process.Wait(ctx)
+}
+
 // grant is who may write.
 type grant struct {
 	token string
@@ -112,8 +120,7 @@ func (b *bed) serveDevdax(ctx context.Context, g *vm.Guest, isNew bool, grants .
 
 // writeFar starts a writer in a guest to ring "orders" of the target guest, and returns once it is open. options follow the URI: "?flush=...".
 func (b *bed) writeFar(ctx context.Context, g *vm.Guest, by grant, options, flags string) (*vm.Process, error) {
-	// A machine that has just come up first learns where the other is, which the opening of a ring does not wait for.
-	if _, err := g.Run(ctx, "wait-for ping -c 1 -W 1 "+addresses["target"]); err != nil {
+	if err := meetTarget(ctx, g); err != nil {
 		return nil, err
 	}
 	uri := fmt.Sprintf("verbs://%s:%d/orders%s", addresses["target"], farPort, options)
@@ -122,6 +129,13 @@ func (b *bed) writeFar(ctx context.Context, g *vm.Guest, by grant, options, flag
 		return nil, err
 	}
 	return p, p.WaitText(ctx, "recovered_tail=")
+}
+
+// meetTarget lets a machine that has just come up learn where the target is: on a machine that is emulated, the two seconds that opening
+// a ring takes for that are not always enough.
+func meetTarget(ctx context.Context, g *vm.Guest) error {
+	_, err := g.Run(ctx, "wait-for ping -c 1 -W 1 "+addresses["target"])
+	return err
 }
 
 func (b *bed) targetMemory() string { return filepath.Join(b.dir, "target.nvdimm") }

@@ -71,6 +71,7 @@ type ledger struct {
 	wanted   map[place]int
 	absent   map[place]bool // said not to be there
 	next     int            // number of the first record that no writer acknowledged
+	lastLSN  uint64         // of the last acknowledged record
 	unknown  int            // outcomes that had to be resolved
 	slowest  time.Duration  // of all calls of append
 	refusals []string       // "fenced" or "absent" lines
@@ -146,6 +147,7 @@ func (l *ledger) acknowledge(line string, fields []string) error {
 	}
 	l.wanted[at] = l.next
 	l.next++
+	l.lastLSN = at.lsn
 	return nil
 }
 

@@ -13,4 +13,5 @@ var scenarios = []scenario{
 	{"verbs-killed", "the target's machine killed at random moments and booted again on its memory, while a far writer appends", 6 * time.Minute, verbsKilled},
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told", 4 * time.Minute, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 3 * time.Minute, verbsContract},
+	{"trading", "trading host to target by native FLUSH, 100,000 real records; drained by RDMA READ from a central host, and again locally", 10 * time.Minute, trading},
 }

@@ -6,7 +6,7 @@
 //
 //	far target URI                                 commands on standard input, see target.go
 //	far write -token HEX -epoch N URI              length-prefixed records on standard input, see write.go
-//	far drain -store DIR URI                       until SIGTERM
+//	far drain [-token HEX] -store DIR URI          until SIGTERM
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return runWriter(uri, farlog.WriterOptions{Epoch: uint32(*epoch), Deadline: *deadline, Token: parsed, Name: "far write"}, *batch)
 	case "drain":
-		return runDrain(ctx, uri, *storeDir)
+		return runDrain(ctx, uri, *token, *storeDir)
 	}
 	return fmt.Errorf("%s: expected target, write or drain", args[0])
 }
@@ -78,8 +78,8 @@ func parseToken(text string) (*[farlog.TokenLen]byte, error) {
 	return (*[farlog.TokenLen]byte)(raw), nil
 }
 
-// runDrain prints how far it is whenever that changes: stored LSN, appended LSN.
-func runDrain(ctx context.Context, uri, dir string) error {
+// runDrain prints how far it is whenever that changes: head LSN, appended LSN, duplicates.
+func runDrain(ctx context.Context, uri, token, dir string) error {
 	opened, err := store.Open(dir, store.Options{Create: true})
 	if err != nil {
 		return err
@@ -94,5 +94,8 @@ func runDrain(ctx context.Context, uri, dir string) error {
 		last, lastAt = p, time.Now()
 		fmt.Printf("%d %d %d\n", p.HeadLSN, p.AppendedLSN, p.Duplicates)
 	}}
+	if config.Token, err = parseToken(token); err != nil {
+		return err
+	}
 	return drain.Run(ctx, config)
 }
