@@ -431,8 +431,11 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		return result;
 	if (config->ring_uuid != NULL && memcmp(config->ring_uuid, reader->superblock.ring_uuid, 16) != 0)
 		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds another ring than the one asked for", uri);
-	if (config->is_drain && reader->region->ops->lock(reader->region, REGION_ROLE_DRAIN) != FARLOG_OK)
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is already being drained by a living process", uri);
+	if (config->is_drain)
+		result = region_lock(reader->region, REGION_ROLE_DRAIN);
+	if (result != FARLOG_OK)
+		return error_set(error, result == FARLOG_NOT_FOUND ? result : FARLOG_HELD, 0, "ring \"%s\" %s", uri,
+			result == FARLOG_NOT_FOUND ? "has just been removed from its region" : "is already being drained by a living process");
 	/* A head that a dead drain stored may still lie in a cache: make it durable before anything is built on it. */
 	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) &&
 		reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)

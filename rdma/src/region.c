@@ -5,6 +5,7 @@
 
 #include "err.h"
 #include "clock.h"
+#include "directory.h"
 #include "region_far.h"
 #include "region_fault.h"
 #include "region_mem.h"
@@ -15,22 +16,47 @@ static int unknown_scheme(const char *text, const struct uri *uri, struct farlog
 	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
+static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
+{
+	if (strcmp(uri->scheme, "mem") == 0)
+		return region_mem_open(text, uri, ask, region, error);
+	if (uri_is_far(uri))
+		return region_far_open(text, uri, ask, region, error);
+#ifdef FARLOG_FAULT
+	if (strcmp(uri->scheme, "fault") == 0)
+		return region_fault_open(text, uri, ask, region, error);
+#endif
+	return unknown_scheme(text, uri, error);
+}
+
 int region_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
 {
 	struct uri uri;
 	int result = uri_parse(text, &uri, error);
 
-	if (result != FARLOG_OK)
+	if (result == FARLOG_OK)
+		result = open_by_scheme(text, &uri, ask, region, error);
+	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || ask->is_whole)
 		return result;
-	if (strcmp(uri.scheme, "mem") == 0)
-		return region_mem_open(text, &uri, ask, region, error);
-	if (uri_is_far(&uri))
-		return region_far_open(text, &uri, ask, region, error);
-#ifdef FARLOG_FAULT
-	if (strcmp(uri.scheme, "fault") == 0)
-		return region_fault_open(text, &uri, ask, region, error);
-#endif
-	return unknown_scheme(text, &uri, error);
+	result = directory_open(*region, text, uri.ring, ask->access != REGION_READ, error);
+	if (result != FARLOG_OK) {
+		(*region)->ops->close(*region);
+		*region = NULL;
+	}
+	return result;
+}
+
+int region_lock(struct region *region, enum region_role role)
+{
+	int result = region->ops->lock(region, role);
+
+	/* Who removes a ring holds its locks: once we have one, its entry stays. */
+	if (result == FARLOG_OK && region->directory != NULL && !directory_has(region)) {
+		region->ops->unlock(region, role);
+		return FARLOG_NOT_FOUND;
+	}
+	return result;
 }
 
 int farlog_region_probe(const char *text, struct farlog_contract *contract, struct farlog_error *error)

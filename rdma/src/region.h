@@ -53,7 +53,10 @@ struct region_ops {
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
-	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. */
+	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very first byte; multiples of
+	 * a block; before anything else is asked of it. NULL: it is one ring. */
+	void (*narrow)(struct region *region, uint64_t off, uint64_t len);
+	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken by region_lock. */
 	int (*lock)(struct region *region, enum region_role role);
 	void (*unlock)(struct region *region, enum region_role role);
 	int (*is_locked)(struct region *region, enum region_role role);
@@ -71,6 +74,9 @@ struct region {
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
 	uint64_t fence_lsn;   /* with is_far: where the log ended when this writer was fenced; UINT64_MAX = not fenced, or not known */
+	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
+	uint64_t directory_off;   /* where in it this ring lies */
+	uint64_t directory_generation; /* of its entry */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };
 
@@ -84,6 +90,7 @@ enum region_access {
 struct region_ask {
 	enum region_access access;
 	enum region_role role;
+	bool is_whole;        /* all of the region, although the URI names a ring in it */
 	uint64_t size_bytes;  /* only for REGION_CREATE */
 	const uint8_t *token; /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
 	uint32_t epoch;       /* of the grant; 0 = none */
@@ -94,6 +101,9 @@ int region_open(const char *uri, const struct region_ask *ask, struct region **r
 
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);
+
+/* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened. */
+int region_lock(struct region *region, enum region_role role);
 
 /* region_fetch -- for those that read through base: nothing to do where base is the region. OK or IO. */
 static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)

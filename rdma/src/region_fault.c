@@ -244,7 +244,7 @@ static int fault_flush(struct region *region, uint64_t off, uint64_t len)
 	if (!is_gone(fault) && !strike(fault->memory)) {
 		make_durable(fault->memory, &span, 1, UINT64_MAX);
 		if (fault->memory->is_exposed)
-			memcpy((uint8_t *)fault->memory->durable + off, (uint8_t *)fault->memory->visible + off, len);
+			memcpy((uint8_t *)fault->memory->durable + span.off, (uint8_t *)fault->memory->visible + span.off, len);
 		result = FARLOG_OK;
 	}
 	finish(fault->memory);

@@ -22,6 +22,7 @@
 #include "stream.h"
 
 #define SPAN_COUNT_MAX 2
+#define LOCKS_LEN 16 /* bytes of lock names that a ring has */
 #define PAGE_LEN 4096u
 #define DEVDAX_ALIGN (2u << 20) /* the usual alignment of a DAX device's mapping */
 
@@ -44,6 +45,7 @@ struct region_mem {
 	struct region region;
 	uint8_t *map;
 	uint64_t map_len;
+	uint8_t *bytes; /* what is shown of it: where a ring in a directory begins, else map */
 	int fd;
 	persist_copy_fn copy;
 	persist_gather_fn gather;
@@ -73,7 +75,7 @@ static int msync_span(struct region_mem *mem, uint64_t off, uint64_t len)
 {
 	uint64_t start = off & ~(uint64_t)(PAGE_LEN - 1);
 
-	return msync(mem->map + start, off + len - start, MS_SYNC);
+	return msync(mem->bytes + start, off + len - start, MS_SYNC);
 }
 
 static void *msync_loop(void *context)
@@ -103,14 +105,14 @@ static void mem_write(struct region *region, uint64_t off, const void *src, size
 {
 	struct region_mem *mem = mem_of(region);
 
-	mem->copy(mem->map + off, src, len);
+	mem->copy(mem->bytes + off, src, len);
 }
 
 static void mem_gather(struct region *region, uint64_t off, struct gather *gather)
 {
 	struct region_mem *mem = mem_of(region);
 
-	mem->gather(mem->map + off, gather);
+	mem->gather(mem->bytes + off, gather);
 }
 
 static int mem_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
@@ -177,7 +179,7 @@ static int mem_flush(struct region *region, uint64_t off, uint64_t len)
 	struct region_mem *mem = mem_of(region);
 
 	if (region->contract.flush_method != FARLOG_FLUSH_NONE)
-		persist_range(mem->map + off, len);
+		persist_range(mem->bytes + off, len);
 	if (mem->region.contract.is_read_back)
 		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
 	return FARLOG_OK;
@@ -190,7 +192,7 @@ static int msync_flush(struct region *region, uint64_t off, uint64_t len)
 	struct region_mem *mem = mem_of(region);
 
 	for (uint64_t page = off & ~(uint64_t)(PAGE_LEN - 1); page < off + len; page += PAGE_LEN)
-		__atomic_fetch_or((uint64_t *)(mem->map + page), 0, __ATOMIC_RELAXED);
+		__atomic_fetch_or((uint64_t *)(mem->bytes + page), 0, __ATOMIC_RELAXED);
 	return msync_span(mem, off, len) == 0 ? FARLOG_OK : FARLOG_IO;
 }
 
@@ -203,12 +205,12 @@ static void mem_seal(struct region *region)
 
 static void mem_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
-	memcpy(dst, mem_of(region)->map + off, len);
+	memcpy(dst, mem_of(region)->bytes + off, len);
 }
 
 static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
 {
-	atomic_store_release((uint64_t *)(mem_of(region)->map + off), value);
+	atomic_store_release((uint64_t *)(mem_of(region)->bytes + off), value);
 }
 
 static void mem_populate(struct region *region)
@@ -217,7 +219,7 @@ static void mem_populate(struct region *region)
 	/* A write fault would make every page of a file dirty, and the next write-back as long as the ring. */
 	int advice = region->contract.kind == FARLOG_REGION_FILE ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
 
-	madvise(mem->map, mem->map_len, advice);
+	madvise(mem->bytes, region->contract.size_bytes, advice);
 }
 
 static void mem_forget(struct region *region, uint64_t off, uint64_t len)
@@ -227,29 +229,55 @@ static void mem_forget(struct region *region, uint64_t off, uint64_t len)
 
 	/* The mapping is shared: dropping its pages from this process loses no byte. */
 	if (start < end && region->contract.kind != FARLOG_REGION_BAR && region->contract.kind != FARLOG_REGION_DEVDAX)
-		madvise(mem_of(region)->map + start, end - start, MADV_DONTNEED);
+		madvise(mem_of(region)->bytes + start, end - start, MADV_DONTNEED);
 }
 
-static struct flock lock_of(enum region_role role)
+static void mem_narrow(struct region *region, uint64_t off, uint64_t len)
 {
-	/* Locks lie far beyond the end of any region: they are names, not bytes. */
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - 16 + (off_t)role, .l_len = 1};
+	struct region_mem *mem = mem_of(region);
+
+	mem->bytes = mem->map + off;
+	region->base = mem->bytes;
+	region->contract.size_bytes = len;
+	if (region->streamed != NULL)
+		region->streamed = mem->bytes;
+}
+
+/* lock_of -- locks lie far beyond the end of any region: they are names, not bytes. The whole region's are the last; those of a ring in it lie as far
+ * below as the ring lies in. */
+static struct flock lock_of(const struct region_mem *mem, enum region_role role)
+{
+	off_t block = (mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - LOCKS_LEN * (block + 1) + (off_t)role, .l_len = 1};
 
 	return lock;
 }
 
+/* is_part_locked -- somebody holds a lock of a ring in this region. */
+static bool is_part_locked(const struct region_mem *mem)
+{
+	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN + 1),
+		.l_len = LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN)};
+
+	return fcntl(mem->fd, F_OFD_GETLK, &parts) != 0 || parts.l_type != F_UNLCK;
+}
+
 static int mem_lock(struct region *region, enum region_role role)
 {
-	struct flock lock = lock_of(role);
+	struct region_mem *mem = mem_of(region);
+	struct flock lock = lock_of(mem, role);
 
-	if (fcntl(mem_of(region)->fd, F_OFD_SETLK, &lock) == 0)
+	if (fcntl(mem->fd, F_OFD_SETLK, &lock) != 0)
+		return errno == EAGAIN || errno == EACCES ? FARLOG_HELD : FARLOG_IO;
+	if (role != REGION_ROLE_WRITER || mem->bytes != mem->map || !is_part_locked(mem))
 		return FARLOG_OK;
-	return errno == EAGAIN || errno == EACCES ? FARLOG_HELD : FARLOG_IO;
+	region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
+	return FARLOG_HELD;
 }
 
 static void mem_unlock(struct region *region, enum region_role role)
 {
-	struct flock lock = lock_of(role);
+	struct flock lock = lock_of(mem_of(region), role);
 
 	lock.l_type = F_UNLCK;
 	fcntl(mem_of(region)->fd, F_OFD_SETLK, &lock);
@@ -257,7 +285,7 @@ static void mem_unlock(struct region *region, enum region_role role)
 
 static int mem_is_locked(struct region *region, enum region_role role)
 {
-	struct flock lock = lock_of(role);
+	struct flock lock = lock_of(mem_of(region), role);
 
 	if (fcntl(mem_of(region)->fd, F_OFD_GETLK, &lock) != 0)
 		return FARLOG_IO;
@@ -284,7 +312,7 @@ static void mem_close(struct region *region)
 	{                                                                                                 \
 		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
 		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
-		.populate = mem_populate, .forget = mem_forget,                                               \
+		.populate = mem_populate, .forget = mem_forget, .narrow = mem_narrow,                         \
 		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .close = mem_close                              \
 	}
 
@@ -359,6 +387,7 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	}
 	mem->map_len = size;
 	contract->size_bytes = size;
+	mem->bytes = mem->map;
 	mem->region.base = mem->map;
 	mem->region.is_load_slow = contract->is_read_back;
 	return FARLOG_OK;

@@ -5,8 +5,10 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "directory.h"
 #include "err.h"
 #include "recover.h"
+#include "ring_admin.h"
 #include "superblock.h"
 
 #include <time.h>
@@ -24,7 +26,7 @@ static uint64_t utc_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int check_config(const char *uri, const struct farlog_ring_config *config, uint64_t size, struct farlog_error *error)
+int ring_check_config(const char *uri, const struct farlog_ring_config *config, uint64_t size, struct farlog_error *error)
 {
 	uint32_t align = config->align != 0 ? config->align : ALIGN_DEFAULT;
 
@@ -45,24 +47,37 @@ static int check_config(const char *uri, const struct farlog_ring_config *config
 	return FARLOG_OK;
 }
 
-static bool is_blank(const struct region *region)
+/* check_rings -- nobody is in the region, and nobody may come: not to a ring in it, either. */
+static int check_rings(struct region *region, const char *uri, struct farlog_error *error)
 {
-	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off += 8)
-		if (region_load_word(region, off) != 0)
-			return false;
-	return true;
+	struct directory *directory;
+	uint32_t ring_count = 0;
+
+	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
+		if (region_lock(region, (enum region_role)role) != FARLOG_OK)
+			return error_set(error, FARLOG_HELD, 0, "region \"%s\" is in use by a writer, a drain or whoever formats; stop it first", uri);
+	if (region->directory != NULL)
+		return FARLOG_OK;
+	directory = malloc(sizeof(*directory));
+	if (directory == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "format region \"%s\": out of memory", uri);
+	if (directory_load(region, uri, directory, NULL) == FARLOG_OK)
+		ring_count = directory->header.entry_count;
+	free(directory);
+	if (ring_count > 0)
+		return error_set(error, FARLOG_EXISTS, 0,
+			"region \"%s\" has a directory with %u rings; remove them first, or name one of them by ring= to format it alone", uri, ring_count);
+	return FARLOG_OK;
 }
 
 static int check_present(struct region *region, const char *uri, const struct farlog_ring_config *config,
 	struct farlog_error *error)
 {
 	struct superblock present;
+	int result = check_rings(region, uri, error);
 
-	if (region->ops->lock(region, REGION_ROLE_WRITER) != FARLOG_OK ||
-		region->ops->lock(region, REGION_ROLE_DRAIN) != FARLOG_OK)
-		return error_set(error, FARLOG_HELD, 0, "region \"%s\" is in use by a writer or a drain; stop it first", uri);
-	if (config->is_forced || is_blank(region))
-		return FARLOG_OK;
+	if (result != FARLOG_OK || config->is_forced || superblock_is_blank(region))
+		return result;
 	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
 			"region \"%s\" already holds a ring of stream \"%.*s\" (epoch %u); formatting destroys it; add --force (is_forced) if that is meant", uri,
@@ -126,45 +141,51 @@ static int make_superblock(const struct farlog_ring_config *config, uint64_t siz
 	return fill_random(superblock->ring_uuid, sizeof(superblock->ring_uuid));
 }
 
-static int format_region(struct region *region, const char *uri, const struct farlog_ring_config *config,
-	struct farlog_error *error)
+int ring_write_new(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct superblock superblock;
 	struct head_slot head = {0};
-	int result = check_config(uri, config, region->contract.size_bytes, error);
 
-	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)
-		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" has %lu bytes, not the %lu asked for", uri,
-			region->contract.size_bytes, config->size_bytes);
-	if (result == FARLOG_OK)
-		result = check_present(region, uri, config, error);
-	if (result != FARLOG_OK)
-		return result;
 	if (wipe(region) != FARLOG_OK || make_superblock(config, region->contract.size_bytes, &superblock) != FARLOG_OK ||
 		head_store(region, &superblock, &head) != FARLOG_OK || superblock_store(region, &superblock, true) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "write new ring to region \"%s\"", uri);
 	return FARLOG_OK;
 }
 
-int farlog_ring_format(const char *uri, const struct farlog_ring_config *asked, struct farlog_error *error)
+int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	int result = ring_check_config(uri, config, region->contract.size_bytes, error);
+
+	if (result == FARLOG_OK)
+		result = check_present(region, uri, config, error);
+	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)
+		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" has %lu bytes, not the %lu asked for", uri,
+			region->contract.size_bytes, config->size_bytes);
+	return result == FARLOG_OK ? ring_write_new(region, uri, config, error) : result;
+}
+
+int farlog_ring_format(const char *text, const struct farlog_ring_config *asked, struct farlog_error *error)
 {
 	static const struct farlog_ring_config defaults;
 	const struct farlog_ring_config *config = asked != NULL ? asked : &defaults;
 	struct region_ask ask = {.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = config->size_bytes};
 	struct farlog_contract contract;
 	struct region *region;
-	int result = FARLOG_OK;
+	struct uri uri;
+	int result = uri_parse(text, &uri, error);
 
+	if (result == FARLOG_OK && uri.ring[0] != '\0' && !uri_is_far(&uri))
+		return directory_format(text, &uri, config, error);
 	/* Everything is checked before a file is made. */
-	if (config->size_bytes != 0)
-		result = check_config(uri, config, config->size_bytes, error);
-	else if (farlog_region_probe(uri, &contract, error) == FARLOG_OK && contract.size_bytes == 0)
-		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", uri);
+	if (result == FARLOG_OK && config->size_bytes != 0)
+		result = ring_check_config(text, config, config->size_bytes, error);
+	else if (result == FARLOG_OK && farlog_region_probe(text, &contract, error) == FARLOG_OK && contract.size_bytes == 0)
+		result = error_set(error, FARLOG_INVALID, 0, "region \"%s\" does not exist yet; expected a size to make it with", text);
 	if (result == FARLOG_OK)
-		result = region_open(uri, &ask, &region, error);
+		result = region_open(text, &ask, &region, error);
 	if (result != FARLOG_OK)
 		return result;
-	result = format_region(region, uri, config, error);
+	result = ring_format_region(region, text, config, error);
 	region->ops->close(region);
 	return result;
 }
@@ -180,8 +201,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (epoch_min > (uint64_t)superblock.writer_epoch + FENCE_STEP_MAX)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": fence at epoch %u is more than %u above its last epoch %u", uri,
 			epoch_min, FENCE_STEP_MAX, superblock.writer_epoch);
-	if (region->ops->lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing it; try again", uri);
+	if (region_lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
+		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
 	if (epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return FARLOG_OK; /* as fenced as that already */
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);

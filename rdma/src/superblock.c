@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "directory.h"
 #include "err.h"
 
 #define SUPERBLOCK_CRC_LEN offsetof(struct superblock, crc32c)
@@ -37,6 +38,9 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 {
 	bool is_blank = seen[0].magic == 0 && seen[1].magic == 0;
 
+	if (seen[0].magic == DIRECTORY_MAGIC)
+		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds a directory of many rings; expected the name of one: %s%cring=NAME", uri,
+			uri, strchr(uri, '?') != NULL ? '&' : '?');
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
@@ -72,6 +76,14 @@ int superblock_load(const struct region *region, const char *uri, struct superbl
 		return refuse(region, uri, seen, error);
 	*superblock = *best;
 	return FARLOG_OK;
+}
+
+bool superblock_is_blank(const struct region *region)
+{
+	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off += 8)
+		if (region_load_word(region, off) != 0)
+			return false;
+	return true;
 }
 
 bool superblock_marks(const struct region *region, uint32_t marks[2])

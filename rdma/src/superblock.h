@@ -11,6 +11,9 @@
 int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
 	struct farlog_error *error);
 
+/* superblock_is_blank -- everything before the data is zero. */
+bool superblock_is_blank(const struct region *region);
+
 /* superblock_marks -- the checksum of each place, 0 of a blank one. False: one of them is torn or half written. */
 bool superblock_marks(const struct region *region, uint32_t marks[2]);
 

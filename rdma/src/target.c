@@ -140,11 +140,16 @@ static bool has_role(const struct target_ring *ring, uint8_t role)
 /* take_role -- the region's own lock: a writer or drain on this host excludes a far one, and the other way round. */
 static int take_role(struct target_ring *ring, uint8_t role, struct far_refusal *refusal)
 {
+	int result;
+
 	if (role == REGION_ROLE_READER)
 		return FARLOG_OK;
 	if (has_role(ring, role))
 		return refuse(ring, refusal, FARLOG_HELD, "another client holds this role; it is fenced by a higher epoch, or leaves");
-	if (!ring->is_locked[role] && ring->region->ops->lock(ring->region, (enum region_role)role) != FARLOG_OK)
+	result = ring->is_locked[role] ? FARLOG_OK : region_lock(ring->region, (enum region_role)role);
+	if (result == FARLOG_NOT_FOUND)
+		return refuse(ring, refusal, FARLOG_NOT_A_RING, "the ring has been removed from its region");
+	if (result != FARLOG_OK)
 		return refuse(ring, refusal, FARLOG_HELD, "a process on the target's host holds this role; stop it first");
 	ring->is_locked[role] = true;
 	return FARLOG_OK;

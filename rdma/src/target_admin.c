@@ -199,6 +199,17 @@ static struct target_conn *next_writer(struct target_ring *ring, uint32_t epoch_
 	return conn;
 }
 
+/* hold_ring -- a ring of a directory must not be removed, and its space become another's, while its fence word is being stored. */
+static int hold_ring(struct target_ring *ring, struct farlog_error *error)
+{
+	int result = ring->region->directory != NULL ? region_lock(ring->region, REGION_ROLE_FORMAT) : FARLOG_OK;
+
+	if (result == FARLOG_OK)
+		return FARLOG_OK;
+	return error_set(error, result, 0, "fence ring \"%s\": %s", ring->name,
+		result == FARLOG_NOT_FOUND ? "it has been removed from its region" : "another process is fencing or formatting it; try again");
+}
+
 /* persist_floor -- after the last write of the old epoch: what it stored is made durable and counted as the log's end, then the floor. */
 static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
 {
@@ -258,7 +269,12 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 	if (result == FARLOG_OK) {
 		ring->pin_count++; /* farlog_target_forget waits */
 		pthread_mutex_unlock(&target->mutex);
-		result = persist_floor(ring, epoch_min, &tail, error);
+		result = hold_ring(ring, error);
+		if (result == FARLOG_OK) {
+			result = persist_floor(ring, epoch_min, &tail, error);
+			if (ring->region->directory != NULL)
+				ring->region->ops->unlock(ring->region, REGION_ROLE_FORMAT);
+		}
 		pthread_mutex_lock(&target->mutex);
 		ring->pin_count--;
 		pthread_cond_broadcast(&target->moved);

@@ -90,6 +90,12 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->flush, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "ring") == 0) {
+		if (uri_is_far(uri) || *value == '\0')
+			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s", text,
+				uri_is_far(uri) ? "ring= is for mem:; a far ring is named behind the port" : "ring= names no ring");
+		return copy_text(text, "ring name", value, strlen(value), uri->ring, sizeof(uri->ring), error);
+	}
 	if (strcmp(option, "wait") == 0) {
 		if (strcmp(value, "spin") != 0 && strcmp(value, "block") != 0)
 			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": wait=\"%s\"; expected spin or block", text, value);
@@ -100,7 +106,7 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush, ring, size or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

@@ -12,11 +12,11 @@ struct uri {
 	char provider[16];     /* of ofi:, "" otherwise */
 	char host[256];        /* of a far region; an IPv6 address without its brackets */
 	char port[8];
-	char ring[FARLOG_STREAM_NAME_LEN]; /* "" = not given, as in a target's own URI */
+	char ring[FARLOG_STREAM_NAME_LEN]; /* of a far region, or of ?ring=; "" = not given, as in a target's own URI */
 	char flush[16];        /* of ?flush=, "" = not given */
 	char wait[8];          /* of ?wait=, "spin", "block" or "" */
 	uint64_t seed;         /* of ?seed=, for fault: */
-	uint64_t size_bytes;   /* of ?size=, for fault: */
+	uint64_t size_bytes;   /* of ?size=: of a region that is made for many rings */
 };
 
 /* uri_parse -- 0 or FARLOG_INVALID with a text that names the URI and what was expected. */

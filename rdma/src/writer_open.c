@@ -38,6 +38,8 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 	if (result == FARLOG_HELD)
 		return error_set(error, result, 0, "ring \"%s\" has a living writer: epoch %u, %.*s; stop it first", uri,
 			writer->superblock.writer_epoch, FARLOG_WRITER_ID_LEN, holder[0] != '\0' ? holder : "which has not yet opened its epoch");
+	if (result == FARLOG_NOT_FOUND)
+		return error_set(error, result, 0, "ring \"%s\" has just been removed from its region", uri);
 	return error_set(error, result, errno, "lock ring \"%s\"", uri);
 }
 
@@ -255,7 +257,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	result = check_uuid(writer, uri, config->ring_uuid, error);
 	if (result != FARLOG_OK)
 		return result;
-	locked = writer->region->ops->lock(writer->region, REGION_ROLE_WRITER);
+	locked = region_lock(writer->region, REGION_ROLE_WRITER);
 	if (locked != FARLOG_OK)
 		return check_held(writer, uri, locked, error);
 	result = settle_media(writer, uri, error);

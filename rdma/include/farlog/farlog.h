@@ -128,7 +128,7 @@ struct farlog_contract {
 
 /* farlog_region_probe -- read a region's contract without touching its bytes.
  * uri: "mem:/path[?flush=auto|clwb|clflushopt|nt|msync]". flush= overrides the method (auto: the fastest here,
- * by measurement); it never raises the level. Blocks for file system calls. */
+ * by measurement); it never raises the level. With ring= the size is that of the whole region. Blocks for file system calls. */
 FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *contract, struct farlog_error *error);
 
 /* ---------------------------------------------------------------- rings */
@@ -192,6 +192,47 @@ FARLOG_API int farlog_ring_inspect(const char *uri, struct farlog_ring_status *s
  * because it holds the ring's lock until it closes or dies. Never lowers the fence. Errors: INVALID (more than 65536 above
  * the ring's last epoch), HELD (another fence is under way), NOT_FOUND, NOT_A_RING, IO. */
 FARLOG_API int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error);
+
+/* A region may hold many rings, behind a directory at its start: "mem:/dev/dax0.0?ring=desk7/orders". farlog_ring_format makes the ring where the first
+ * room for config->size_bytes is, and the directory where the region is blank; a file that is missing is made with ?size= bytes. Its own errors:
+ * FULL (no room: the text says how much is free), EXISTS and NOT_A_RING (the region holds one ring, or foreign bytes). A ring of a directory is
+ * opened, drained, inspected, fenced and served like any other, and has locks of its own. A name has 1 to 63 bytes without '&'. */
+
+enum farlog_ring_state {
+	FARLOG_RING_READY = 1,
+	FARLOG_RING_BLANK = 2,   /* formatting it anew was cut short: format it again */
+	FARLOG_RING_DAMAGED = 3, /* both superblocks or both head slots fail their check */
+};
+
+struct farlog_region_ring {
+	uint64_t offset_bytes; /* of the ring in its region */
+	uint64_t size_bytes;
+	uint64_t generation;   /* of the directory when the ring was made: no two rings of a region have the same */
+	uint64_t created_ns;
+	uint32_t state;        /* enum farlog_ring_state */
+	uint32_t reserved;
+	char name[FARLOG_STREAM_NAME_LEN];
+};
+
+struct farlog_region_status {
+	uint8_t region_uuid[16];
+	uint64_t generation;         /* of the directory: +1 for every ring made or removed */
+	uint64_t size_bytes;
+	uint64_t free_bytes;
+	uint64_t largest_free_bytes; /* the largest ring that can be made */
+	uint32_t ring_count;
+	uint32_t ring_count_max;
+};
+
+/* farlog_region_list -- the rings of a region with a directory, in the order of their places: at most `room` of them; status->ring_count says how many
+ * there are. Read only, beside whoever uses them. Errors: NOT_FOUND (no such region, or a blank one), EXISTS (it is one ring), NOT_A_RING, CORRUPT,
+ * UNSUPPORTED, IO. */
+FARLOG_API int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
+	struct farlog_error *error);
+
+/* farlog_ring_remove -- take the ring of ?ring= out of its region's directory; its space may then hold another. Errors: NOT_FOUND, HELD (a writer or
+ * drain lives), EXISTS (records are not drained, is_forced is 0), CORRUPT, IO. Blocks for the media. */
+FARLOG_API int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *error);
 
 /* ---------------------------------------------------------------- writer */
 

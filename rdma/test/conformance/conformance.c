@@ -1,7 +1,7 @@
 /* conformance.c -- one program, every kind of region: what a ring promises is the same, whatever lies below it.
  *
  * usage: conformance            every kind that can exist on this machine
- *        conformance KIND       tmpfs, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
+ *        conformance KIND       tmpfs, packed, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
  *
  * Kinds that need hardware take a path from FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR. What lies there is
  * destroyed. Each kind is run with every flush method that this processor has. SEED=n repeats after how many records writers are killed. */
@@ -16,6 +16,7 @@
 
 #include "atomics.h"
 #include "clock.h"
+#include "directory.h"
 #include "farlog/farlog.h"
 #include "layout.h"
 #include "persist.h"
@@ -25,6 +26,7 @@
 #define SIZE (0x3000u + (256u << 10))
 #define RECORD_LEN_MAX 8192u
 #define EXIT_SKIP 77
+#define PACKED_LEN (DIRECTORY_LEN + 5ull * SIZE)
 
 static char uri[400];
 static uint8_t buffer[SIZE];
@@ -317,7 +319,7 @@ static unsigned run_methods(const char *path, const char *const *methods)
 
 		if (!persist_method_named(*methods, &method) || !persist_is_supported(method))
 			continue;
-		snprintf(uri, sizeof(uri), "mem:%s?flush=%s", path, *methods);
+		snprintf(uri, sizeof(uri), "mem:%s%cflush=%s", path, strchr(path, '?') != NULL ? '&' : '?', *methods);
 		run();
 		count++;
 	}
@@ -340,6 +342,114 @@ static int run_tmpfs(void)
 	snprintf(path, sizeof(path), "/dev/shm/farlog-conformance-%ld", (long)getpid());
 	run_methods(path, methods);
 	unlink(path);
+	return 0;
+}
+
+/* What the other rings of a packed region are made of, and what is in use of them. */
+struct neighbour {
+	char uri[400];
+	uint64_t count; /* records appended and drained again, by a process of its own */
+	uint64_t is_wrong;
+	uint64_t is_stopping;
+};
+
+/* use_neighbour -- append and drain in a ring of the same region until told to stop: every record is the one that was appended. */
+static void use_neighbour(struct neighbour *neighbour)
+{
+	struct farlog_writer_config writer_config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .deadline_ns = 30000000000ull};
+	farlog_writer *writer = NULL;
+	farlog_reader *drain = NULL;
+	uint64_t next_seq = 0;
+
+	if (farlog_writer_open(neighbour->uri, &writer_config, &writer, NULL) != FARLOG_OK ||
+		farlog_reader_open(neighbour->uri, &(struct farlog_reader_config){.is_drain = 1}, &drain, NULL) != FARLOG_OK)
+		neighbour->is_wrong = 1;
+	while (!neighbour->is_wrong && !atomic_load_acquire(&neighbour->is_stopping)) {
+		unsigned before = failed;
+
+		for (unsigned i = 0; i < 20; i++) {
+			struct farlog_cursors cursors;
+			struct farlog_entry entry;
+			struct farlog_position position;
+
+			farlog_writer_cursors(writer, &cursors);
+			entry = killed_entry(cursors.next_seq);
+			neighbour->is_wrong |= farlog_append(writer, &entry, 0, &position) != FARLOG_OK;
+		}
+		drain_killed(drain, &next_seq);
+		neighbour->is_wrong |= failed != before;
+		atomic_store_release(&neighbour->count, neighbour->count + 20);
+		sched_yield();
+	}
+	farlog_writer_close(writer);
+	farlog_reader_close(drain);
+}
+
+/* make_packed -- "still", "ring", "busy", and room behind them that is filled with a pattern. */
+static void make_packed(const char *path, struct neighbour *busy)
+{
+	static const char *const names[] = {"still", "ring", "busy"};
+	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = RECORD_LEN_MAX, .stream_name = "conformance"};
+	FILE *file;
+
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(busy->uri, sizeof(busy->uri), "mem:%s?ring=%s&size=%llu", path, names[i], PACKED_LEN);
+		CHECK(farlog_ring_format(busy->uri, &config, NULL) == FARLOG_OK);
+	}
+	snprintf(uri, sizeof(uri), "mem:%s?ring=still", path);
+	level = FARLOG_LEVEL_VISIBLE;
+	check_laps();
+	file = fopen(path, "r+");
+	CHECK(file != NULL && fseek(file, DIRECTORY_LEN + 3 * SIZE, SEEK_SET) == 0);
+	for (unsigned i = 0; file != NULL && i < 2 * SIZE; i++)
+		fputc((int)(i % 251), file);
+	CHECK(file != NULL && fclose(file) == 0);
+}
+
+static uint8_t *load_file(const char *path)
+{
+	uint8_t *bytes = malloc(PACKED_LEN);
+	FILE *file = fopen(path, "r");
+
+	CHECK(bytes != NULL && file != NULL && fread(bytes, 1, PACKED_LEN, file) == PACKED_LEN);
+	fclose(file);
+	return bytes;
+}
+
+/* A ring conforms while another one of its region is in use, and no byte outside of the two changes. */
+static int run_packed(void)
+{
+	static const char *const methods[] = {"none", "clwb", "clflushopt", "nt", "cvap", NULL};
+	struct neighbour *busy = mmap(NULL, sizeof(*busy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char path[100];
+	char named[130];
+	uint8_t *before;
+	uint8_t *after;
+	pid_t pid;
+	int status;
+
+	snprintf(path, sizeof(path), "/dev/shm/farlog-packed-%ld", (long)getpid());
+	make_packed(path, busy);
+	before = load_file(path);
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		use_neighbour(busy);
+		_exit(busy->is_wrong != 0);
+	}
+	snprintf(named, sizeof(named), "%s?ring=ring", path);
+	run_methods(named, methods);
+	atomic_store_release(&busy->is_stopping, 1);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0 && busy->count > 0);
+	printf("conformance: packed: the ring beside it took %lu records meanwhile\n", busy->count);
+	after = load_file(path);
+	CHECK(memcmp(before, after, DIRECTORY_LEN + SIZE) == 0);
+	CHECK(memcmp(before + DIRECTORY_LEN + SIZE, after + DIRECTORY_LEN + SIZE, SIZE) != 0);
+	CHECK(memcmp(before + DIRECTORY_LEN + 3 * SIZE, after + DIRECTORY_LEN + 3 * SIZE, 2 * SIZE) == 0);
+	free(before);
+	free(after);
+	unlink(path);
+	munmap(busy, sizeof(*busy));
 	return 0;
 }
 
@@ -399,7 +509,7 @@ static int run_bar(void)
 static const struct {
 	const char *kind;
 	int (*run)(void);
-} kinds[] = {{"tmpfs", run_tmpfs}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax}, {"bar", run_bar}};
+} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_packed}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax}, {"bar", run_bar}};
 
 int main(int argc, char **argv)
 {

@@ -1,0 +1,78 @@
+/* directory.h -- many rings in one region: which lies where (docs/format.md section 3).
+ *
+ * Two copies of the directory are kept, and both are written at every change, one after the other: a crash in the middle leaves the old or
+ * the new one, and damage to either copy loses nothing. Whoever changes it holds REGION_ROLE_FORMAT of the whole region. */
+#ifndef FARLOG_DIRECTORY_H
+#define FARLOG_DIRECTORY_H
+
+#include "layout.h"
+#include "region.h"
+#include "uri.h"
+
+#define DIRECTORY_MAGIC 0x5244474F4C524146ull /* "FARLOGDR" */
+#define DIRECTORY_VERSION 1u
+#define DIRECTORY_RING_COUNT_MAX 511u
+
+#define DIRECTORY_A_OFF 0x00000u
+#define DIRECTORY_B_OFF 0x10000u
+#define DIRECTORY_COPY_LEN 0x10000u
+#define DIRECTORY_TAILS_OFF 0x20000u /* a line a ring */
+#define DIRECTORY_LEN 0x28000u       /* rings begin here */
+
+struct directory_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t entry_count;
+	uint8_t region_uuid[16];
+	uint64_t generation;
+	uint8_t reserved[84];
+	uint32_t crc32c;
+};
+
+/* In the order of their places. */
+struct directory_entry {
+	uint64_t off;
+	uint64_t len;
+	uint64_t generation; /* of the directory when the entry was made: no two entries of a region ever have the same */
+	uint64_t created_ns;
+	uint32_t slot; /* its line of the tails */
+	uint8_t reserved[28];
+	char name[FARLOG_STREAM_NAME_LEN];
+};
+
+struct directory {
+	struct directory_header header;
+	struct directory_entry entries[DIRECTORY_RING_COUNT_MAX];
+	unsigned copy; /* which one it was loaded from; not on media */
+};
+
+_Static_assert(sizeof(struct directory_header) == 128, "directory_header is two lines");
+_Static_assert(offsetof(struct directory_header, crc32c) == 124, "directory_header.crc32c");
+_Static_assert(sizeof(struct directory_entry) == 128, "directory_entry is two lines");
+_Static_assert(offsetof(struct directory_entry, name) == 64, "directory_entry.name");
+_Static_assert(offsetof(struct directory, copy) == DIRECTORY_COPY_LEN, "a copy is full");
+
+/* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes. NOT_FOUND: the region is blank; EXISTS: it is
+ * a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED, INVALID (too small). */
+int directory_load(const struct region *region, const char *uri, struct directory *directory, struct farlog_error *error);
+
+/* directory_find -- index of the entry of that name, -1 = none. */
+int directory_find(const struct directory *directory, const char *name);
+
+/* directory_store -- raise the generation, persist both copies. OK or IO. */
+int directory_store(struct region *region, struct directory *directory);
+
+/* directory_show -- make the region that ring. */
+void directory_show(struct region *region, const struct directory_entry *entry);
+
+/* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made durable first, when the ring
+ * is going to be written to. NOT_FOUND, NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
+int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error);
+
+/* directory_has -- the ring that the region shows is still in its directory. */
+bool directory_has(const struct region *region);
+
+/* directory_format -- farlog_ring_format of uri->ring. */
+int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error);
+
+#endif

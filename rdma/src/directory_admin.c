@@ -1,0 +1,316 @@
+/* directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See directory.h.
+ *
+ * A new ring is finished before its entry is written: whatever a crash leaves, an entry never shows the bytes of an older ring. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "directory.h"
+#include "err.h"
+#include "recover.h"
+#include "ring_admin.h"
+#include "superblock.h"
+
+/* What is free, and where a new ring goes: into the first gap that is large enough. */
+struct room {
+	uint64_t free_bytes;
+	uint64_t largest_bytes;
+	uint64_t off;   /* UINT64_MAX = there is none */
+	uint32_t index; /* its place among the entries */
+};
+
+/* A region that is going to be changed. */
+struct change {
+	const char *uri;
+	struct region *region;
+	struct directory *directory;
+	uint64_t region_len;
+};
+
+static uint64_t utc_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct room find_room(const struct directory *directory, uint64_t region_len, uint64_t len)
+{
+	struct room room = {.off = UINT64_MAX};
+	uint64_t end = DIRECTORY_LEN;
+
+	for (uint32_t i = 0; i <= directory->header.entry_count; i++) {
+		bool is_last = i == directory->header.entry_count;
+		uint64_t gap = (is_last ? region_len : directory->entries[i].off) - end;
+
+		room.free_bytes += gap;
+		if (gap > room.largest_bytes)
+			room.largest_bytes = gap;
+		if (room.off == UINT64_MAX && gap >= len) {
+			room.off = end;
+			room.index = i;
+		}
+		if (!is_last)
+			end = directory->entries[i].off + directory->entries[i].len;
+	}
+	return room;
+}
+
+static uint32_t free_slot(const struct directory *directory)
+{
+	bool is_taken[DIRECTORY_RING_COUNT_MAX] = {false};
+	uint32_t slot = 0;
+
+	for (uint32_t i = 0; i < directory->header.entry_count; i++)
+		is_taken[directory->entries[i].slot] = true;
+	while (is_taken[slot])
+		slot++;
+	return slot;
+}
+
+static void end_change(struct change *change)
+{
+	if (change->region != NULL)
+		change->region->ops->close(change->region);
+	free(change->directory);
+}
+
+/* begin_change -- open and lock the region, and make durable what a dead process may have left of its directory in a cache. */
+static int begin_change(struct change *change, const struct region_ask *ask, struct farlog_error *error)
+{
+	int result = region_open(change->uri, ask, &change->region, error);
+	uint64_t len;
+
+	if (result != FARLOG_OK) {
+		change->region = NULL;
+		return result;
+	}
+	change->region_len = change->region->contract.size_bytes;
+	len = change->region_len < DIRECTORY_TAILS_OFF ? change->region_len : DIRECTORY_TAILS_OFF;
+	change->directory = calloc(1, sizeof(*change->directory));
+	if (change->directory == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "change directory of region \"%s\": out of memory", change->uri);
+	if (region_lock(change->region, REGION_ROLE_FORMAT) != FARLOG_OK)
+		return error_set(error, FARLOG_HELD, 0, "region \"%s\": another process is changing its directory or formatting it; try again", change->uri);
+	if (change->region->ops->flush(change->region, 0, len) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "flush directory of region \"%s\"", change->uri);
+	return FARLOG_OK;
+}
+
+static int no_room(const struct change *change, const char *name, uint64_t len, const struct room *room, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_FULL, 0,
+		"region \"%s\": no room for ring \"%s\" of %lu bytes: %lu are free, at most %lu in one piece, and %u of %u entries are taken", change->uri,
+		name, len, room->free_bytes, room->largest_bytes, change->directory->header.entry_count, DIRECTORY_RING_COUNT_MAX);
+}
+
+static int carve(struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	struct directory *directory = change->directory;
+	struct directory_entry entry = {.len = config->size_bytes, .generation = directory->header.generation + 1, .created_ns = utc_now_ns()};
+	struct room room = find_room(directory, change->region_len, config->size_bytes);
+	int result;
+
+	if (directory->header.entry_count == DIRECTORY_RING_COUNT_MAX || room.off == UINT64_MAX)
+		return no_room(change, name, config->size_bytes, &room, error);
+	entry.off = room.off;
+	entry.slot = free_slot(directory);
+	strcpy(entry.name, name);
+	change->region->ops->narrow(change->region, entry.off, entry.len);
+	result = ring_write_new(change->region, change->uri, config, error);
+	change->region->ops->narrow(change->region, 0, change->region_len);
+	if (result != FARLOG_OK)
+		return result;
+	memmove(&directory->entries[room.index + 1], &directory->entries[room.index],
+		(directory->header.entry_count - room.index) * sizeof(directory->entries[0]));
+	directory->entries[room.index] = entry;
+	directory->header.entry_count++;
+	if (directory_store(change->region, directory) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "write directory of region \"%s\"", change->uri);
+	return FARLOG_OK;
+}
+
+static int begin_directory(struct change *change, struct farlog_error *error)
+{
+	struct directory *directory = change->directory;
+
+	memset(directory, 0, sizeof(*directory));
+	directory->header.magic = DIRECTORY_MAGIC;
+	directory->header.version = DIRECTORY_VERSION;
+	if (getrandom(directory->header.region_uuid, sizeof(directory->header.region_uuid), 0) != sizeof(directory->header.region_uuid))
+		return error_set(error, FARLOG_IO, 0, "region \"%s\": no random number for its identity", change->uri);
+	return FARLOG_OK;
+}
+
+static int format_named(struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	int result = directory_load(change->region, change->uri, change->directory, error);
+	int found;
+
+	if (result == FARLOG_NOT_FOUND)
+		result = begin_directory(change, error);
+	if (result != FARLOG_OK)
+		return result;
+	found = directory_find(change->directory, name);
+	if (found >= 0) {
+		directory_show(change->region, &change->directory->entries[found]);
+		return ring_format_region(change->region, change->uri, config, error);
+	}
+	if (config->size_bytes == 0)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": ring \"%s\" is new; expected a size to make it with", change->uri, name);
+	return carve(change, name, config, error);
+}
+
+/* check_region_size -- before a file is made. */
+static int check_region_size(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	struct farlog_contract contract;
+
+	if (strcmp(uri->scheme, "mem") != 0 || farlog_region_probe(text, &contract, error) != FARLOG_OK || contract.size_bytes != 0)
+		return FARLOG_OK; /* what cannot be probed is refused, in its own words, when it is opened */
+	if (config->size_bytes == 0 || uri->size_bytes % LAYOUT_BLOCK_LEN != 0 || uri->size_bytes < DIRECTORY_LEN + config->size_bytes)
+		return error_set(error, FARLOG_INVALID, 0,
+			"region \"%s\" does not exist yet; expected size= with a multiple of %u bytes of at least %lu to make it with", text,
+			LAYOUT_BLOCK_LEN, DIRECTORY_LEN + config->size_bytes);
+	return FARLOG_OK;
+}
+
+int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	struct region_ask ask = {.access = REGION_CREATE, .role = REGION_ROLE_FORMAT, .size_bytes = uri->size_bytes, .is_whole = true};
+	struct change change = {.uri = text};
+	int result = config->size_bytes != 0 ? ring_check_config(text, config, config->size_bytes, error) : FARLOG_OK;
+
+	if (result == FARLOG_OK)
+		result = check_region_size(text, uri, config, error);
+	if (result == FARLOG_OK)
+		result = begin_change(&change, &ask, error);
+	if (result == FARLOG_OK)
+		result = format_named(&change, uri->ring, config, error);
+	end_change(&change);
+	return result;
+}
+
+/* check_drained -- nothing is lost with the ring. */
+static int check_drained(const struct region *region, const char *uri, struct farlog_error *error)
+{
+	struct superblock superblock;
+	struct head_slot head;
+	struct recover_scan scan;
+
+	if (superblock_is_blank(region))
+		return FARLOG_OK;
+	if (superblock_load(region, uri, &superblock, NULL) != FARLOG_OK || !head_load(region, &superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
+	recover_scan(region, &superblock, &head, &scan);
+	if (scan.tail.lsn != head.head_lsn)
+		return error_set(error, FARLOG_EXISTS, 0, "ring \"%s\" holds %lu records that are not drained; to remove it with them, set is_forced", uri,
+			scan.record_count);
+	return FARLOG_OK;
+}
+
+static int remove_named(struct change *change, const char *name, bool is_forced, struct farlog_error *error)
+{
+	struct directory *directory = change->directory;
+	int result = directory_load(change->region, change->uri, directory, error);
+	int found = result == FARLOG_OK ? directory_find(directory, name) : -1;
+
+	if (result != FARLOG_OK)
+		return result;
+	if (found < 0)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
+			directory->header.entry_count, name);
+	directory_show(change->region, &directory->entries[found]);
+	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
+		if (region_lock(change->region, (enum region_role)role) != FARLOG_OK)
+			return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", change->uri);
+	if (!is_forced)
+		result = check_drained(change->region, change->uri, error);
+	change->region->ops->narrow(change->region, 0, change->region_len);
+	if (result != FARLOG_OK)
+		return result;
+	directory->header.entry_count--;
+	memmove(&directory->entries[found], &directory->entries[found + 1],
+		(directory->header.entry_count - (uint32_t)found) * sizeof(directory->entries[0]));
+	if (directory_store(change->region, directory) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "write directory of region \"%s\"", change->uri);
+	return FARLOG_OK;
+}
+
+int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *error)
+{
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT, .is_whole = true};
+	struct change change = {.uri = text};
+	struct uri uri;
+	int result = uri_parse(text, &uri, error);
+
+	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_far(&uri)))
+		result = error_set(error, FARLOG_INVALID, 0, "uri \"%s\" names no ring in a directory; expected mem:/path?ring=NAME", text);
+	if (result == FARLOG_OK)
+		result = begin_change(&change, &ask, error);
+	if (result == FARLOG_OK)
+		result = remove_named(&change, uri.ring, is_forced != 0, error);
+	end_change(&change);
+	return result;
+}
+
+/* ---------------------------------------------------------------- listing */
+
+static uint32_t state_of(const struct region *region)
+{
+	struct superblock superblock;
+	struct head_slot head;
+
+	if (superblock_is_blank(region))
+		return FARLOG_RING_BLANK;
+	return superblock_load(region, "", &superblock, NULL) == FARLOG_OK && head_load(region, &superblock, &head) ? FARLOG_RING_READY
+																												 : FARLOG_RING_DAMAGED;
+}
+
+static void list(struct region *region, const struct directory *directory, struct farlog_region_status *status,
+	struct farlog_region_ring *rings, uint32_t room)
+{
+	struct room gaps = find_room(directory, region->contract.size_bytes, UINT64_MAX);
+
+	*status = (struct farlog_region_status){.generation = directory->header.generation, .size_bytes = region->contract.size_bytes,
+		.free_bytes = gaps.free_bytes, .largest_free_bytes = gaps.largest_bytes, .ring_count = directory->header.entry_count,
+		.ring_count_max = DIRECTORY_RING_COUNT_MAX};
+	memcpy(status->region_uuid, directory->header.region_uuid, sizeof(status->region_uuid));
+	for (uint32_t i = 0; i < directory->header.entry_count && i < room; i++) {
+		const struct directory_entry *entry = &directory->entries[i];
+
+		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off, .size_bytes = entry->len, .generation = entry->generation,
+			.created_ns = entry->created_ns};
+		memcpy(rings[i].name, entry->name, sizeof(rings[i].name));
+		directory_show(region, entry);
+		rings[i].state = state_of(region);
+	}
+}
+
+int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
+	struct farlog_error *error)
+{
+	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER, .is_whole = true};
+	struct directory *directory = malloc(sizeof(*directory));
+	struct region *region = NULL;
+	int result = FARLOG_OK;
+
+	memset(status, 0, sizeof(*status));
+	if (directory == NULL)
+		result = error_set(error, FARLOG_NO_MEMORY, 0, "list region \"%s\": out of memory", uri);
+	if (result == FARLOG_OK)
+		result = region_open(uri, &ask, &region, error);
+	if (result == FARLOG_OK && region->ops->narrow == NULL)
+		result = error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" is on another host; list it there", uri);
+	if (result == FARLOG_OK) {
+		result = directory_load(region, uri, directory, error);
+		if (result == FARLOG_OK)
+			list(region, directory, status, rings, room);
+	}
+	if (region != NULL)
+		region->ops->close(region);
+	free(directory);
+	return result;
+}
