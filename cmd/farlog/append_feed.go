@@ -165,6 +165,10 @@ func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) erro
 			time.Sleep(time.Millisecond)
 			position, err = f.writer.Resolve(positions[i].LSN, resolveDeadline)
 		}
+		if errors.Is(err, farlog.ErrFenced) {
+			return fmt.Errorf("input record %d, lsn %d, may or may not be in the ring: this writer, epoch %d, is fenced; everything acknowledged stays valid",
+				f.count.acknowledged+f.count.refused+1, positions[i].LSN, f.writer.Cursors().Epoch)
+		}
 		if err != nil {
 			return fmt.Errorf("input record %d may or may not be in the ring: lsn %d of epoch %d could not be resolved within %s: %w",
 				f.count.acknowledged+f.count.refused+1, positions[i].LSN, positions[i].Epoch, resolveTimeout, err)

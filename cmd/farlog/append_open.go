@@ -91,10 +91,10 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 	}
 }
 
-// isPassing tells why a ring on another host may not be opened now and yet be a moment later: no answer, a token that the target has not heard
+// isPassing tells why a ring on another host may not be opened now and yet be a moment later: nobody answers, a token that the target has not heard
 // of yet or that an opening which failed has used up, a role that is still taken.
 func isPassing(err error) bool {
-	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrHeld) || errors.Is(err, farlog.ErrInvalid)
+	return errors.Is(err, farlog.ErrIO) || errors.Is(err, farlog.ErrNotFound) || errors.Is(err, farlog.ErrHeld) || errors.Is(err, farlog.ErrInvalid)
 }
 
 // openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
