@@ -4,6 +4,7 @@
 #   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
 #   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say that they are skipped
+#   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
@@ -103,6 +104,12 @@ check_java() {
 	need ninja ninja-build
 }
 
+check_net() {
+	[ "$(id -u)" = 0 ] || return 0
+	need ip iproute2
+	need nft nftables
+}
+
 check_vm() {
 	[ "$(uname -m)" = x86_64 ] || die "$(uname -m): the testbed's guests are x86_64; expected such a machine"
 	need qemu-system-x86_64 qemu-system-x86
@@ -139,9 +146,10 @@ for part in "$@"; do
 	ctest) refresh_lists && check_ctest ;;
 	shm) check_shm ;;
 	java) refresh_lists && check_java ;;
+	net) check_net ;;
 	vm) refresh_lists && check_vm ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, vm or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, vm or proto" ;;
 	esac
 done
 install_missing

@@ -158,8 +158,8 @@ func waitDrained(t *testing.T, uri string) {
 	})
 }
 
-// checkStore compares the store with the ledger, both ways.
-func checkStore(t *testing.T, dir string, l *ledger) {
+// checkStore compares the store with the ledger, both ways. The result is what is in the store, by content.
+func checkStore(t *testing.T, dir string, l *ledger) map[uint64]bool {
 	t.Helper()
 	testenv.MustRun(t, "farlog", "verify", dir)
 	for _, fault := range l.faults {
@@ -199,4 +199,5 @@ func checkStore(t *testing.T, dir string, l *ledger) {
 	if found != len(l.acknowledged) {
 		t.Errorf("%d records were acknowledged, the store has %d of them", len(l.acknowledged), found)
 	}
+	return contents
 }

@@ -98,11 +98,21 @@ type writer struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
 
-	mu      sync.Mutex
-	pending []uint64 // hashes of what was fed and not yet acknowledged, in order
+	mu        sync.Mutex
+	pending   []uint64 // hashes of what was fed and not yet acknowledged, in order
+	isStopped bool     // the process: what is fed from now on is late
+	late      []uint64
 }
 
 func startWriter(t *testing.T, l *ledger, seed uint64, args ...string) *writer {
+	t.Helper()
+	w := openWriter(t, l, args...)
+	w.done.Go(func() { w.feed(rand.New(rand.NewPCG(seed, 3))) })
+	return w
+}
+
+// openWriter starts a writer that is fed nothing yet.
+func openWriter(t *testing.T, l *ledger, args ...string) *writer {
 	t.Helper()
 	stdinReader, stdin, err := os.Pipe()
 	if err != nil {
@@ -117,7 +127,6 @@ func startWriter(t *testing.T, l *ledger, seed uint64, args ...string) *writer {
 	w.process = testenv.Start(t, stdinReader, stdoutWriter, "farlog", args...)
 	stdinReader.Close()
 	stdoutWriter.Close()
-	w.done.Go(func() { w.feed(rand.New(rand.NewPCG(seed, 3))) })
 	w.done.Go(func() { w.read(stdout) })
 	return w
 }
@@ -126,15 +135,7 @@ func startWriter(t *testing.T, l *ledger, seed uint64, args ...string) *writer {
 func (w *writer) feed(random *rand.Rand) {
 	defer w.stdin.Close()
 	for {
-		var burst []byte
-		for range 1 + random.IntN(60) {
-			raw, hash := w.ledger.next()
-			w.mu.Lock()
-			w.pending = append(w.pending, hash)
-			w.mu.Unlock()
-			burst = append(binary.LittleEndian.AppendUint32(burst, uint32(len(raw))), raw...)
-		}
-		if _, err := w.stdin.Write(burst); err != nil {
+		if err := w.feedBurst(1 + random.IntN(60)); err != nil {
 			return
 		}
 		select {
@@ -143,6 +144,23 @@ func (w *writer) feed(random *rand.Rand) {
 		case <-time.After(time.Duration(random.IntN(10)) * time.Millisecond):
 		}
 	}
+}
+
+// feedBurst feeds some records at once.
+func (w *writer) feedBurst(count int) error {
+	var burst []byte
+	for range count {
+		raw, hash := w.ledger.next()
+		w.mu.Lock()
+		w.pending = append(w.pending, hash)
+		if w.isStopped {
+			w.late = append(w.late, hash)
+		}
+		w.mu.Unlock()
+		burst = append(binary.LittleEndian.AppendUint32(burst, uint32(len(raw))), raw...)
+	}
+	_, err := w.stdin.Write(burst)
+	return err
 }
 
 func (w *writer) read(stdout io.ReadCloser) {

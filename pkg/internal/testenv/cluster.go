@@ -2,7 +2,9 @@ package testenv
 
 import (
 	"context"
+	"net"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -18,6 +20,8 @@ type Cluster struct {
 	ControlAddress         string
 	Control, Target, Drain *Process
 	DrainArgs              []string // beyond what StartDrain gives
+	TargetArgs             []string
+	Under                  []string // a command that becomes each of them, such as ip netns exec NAME; empty = none
 
 	tb testing.TB
 }
@@ -26,16 +30,43 @@ type Cluster struct {
 func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
+	c.start()
+	return c
+}
+
+// NewFarCluster is NewCluster with every role on a host of its own, as far as the roles can tell: the target listens at host, and writer and
+// drain reach its rings by libfabric only. under is a command that becomes each of them; nil = none.
+func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: host + ":0", Under: under}
+	c.DrainArgs = append([]string{"--host-name", "central"}, drainArgs...)
+	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + host + ":" + strconv.Itoa(freePort(tb))}
+	c.start()
+	return c
+}
+
+func (c *Cluster) start() {
+	c.tb.Helper()
 	c.StartControl()
 	c.StartTarget()
 	c.StartDrain()
-	return c
+}
+
+// freePort is one that nobody listened at a moment ago. A target that is started again must listen where it did.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // StartControl starts the control plane, after the first time at the address it had.
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
-	process, ready := StartDaemon(c.tb, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
+	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
 		"--metrics-listen", "off")
 	c.Control, c.ControlAddress = process, ready.Control
 }
@@ -43,8 +74,8 @@ func (c *Cluster) StartControl() {
 // StartTarget starts the target.
 func (c *Cluster) StartTarget() {
 	c.tb.Helper()
-	c.Target, _ = StartDaemon(c.tb, c.Dir, "target", "--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress,
-		"--metrics-listen", "off")
+	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", "off"}, c.TargetArgs...)
+	c.Target, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
 }
 
 // StartDrain starts the drain; it needs no control plane once it has had one.
@@ -52,7 +83,7 @@ func (c *Cluster) StartDrain() {
 	c.tb.Helper()
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
 		"--metrics-listen", "off"}, c.DrainArgs...)
-	c.Drain, _ = StartDaemon(c.tb, c.Dir, "drain", args...)
+	c.Drain, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
 }
 
 // CreateStream creates a stream and gives its ring's URI.

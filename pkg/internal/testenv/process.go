@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -57,7 +58,14 @@ func (l *logBuffer) String() string {
 // ends it is killed.
 func Start(tb testing.TB, stdin io.Reader, stdout io.Writer, program string, args ...string) *Process {
 	tb.Helper()
-	p := &Process{Name: program, tb: tb, cmd: exec.Command(Program(tb, program), args...), log: &logBuffer{}, exited: make(chan struct{})}
+	return StartUnder(tb, nil, stdin, stdout, program, args...)
+}
+
+// StartUnder is Start by way of a command that becomes the program, such as ip netns exec NAME.
+func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string, args ...string) *Process {
+	tb.Helper()
+	line := append(append(slices.Clone(under), Program(tb, program)), args...)
+	p := &Process{Name: program, tb: tb, cmd: exec.Command(line[0], line[1:]...), log: &logBuffer{}, exited: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, p.log
 	if stdout == nil {
 		p.cmd.Stdout = p.log
@@ -110,6 +118,14 @@ func (p *Process) IsKilled() bool {
 	return p.cmd.ProcessState.ExitCode() == -1
 }
 
+// Signal sends a signal to this process.
+func (p *Process) Signal(signal syscall.Signal) {
+	p.tb.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.tb.Errorf("signal %s to %s: %v", signal, p.Name, err)
+	}
+}
+
 // HasEnded tells whether the process is gone.
 func (p *Process) HasEnded() bool {
 	select {
@@ -135,12 +151,18 @@ type Ready struct {
 // StartDaemon runs farlogd and waits for its ready file, which lies in dir.
 func StartDaemon(tb testing.TB, dir, role string, args ...string) (*Process, Ready) {
 	tb.Helper()
+	return StartDaemonUnder(tb, nil, dir, role, args...)
+}
+
+// StartDaemonUnder is StartDaemon by way of a command that becomes farlogd.
+func StartDaemonUnder(tb testing.TB, under []string, dir, role string, args ...string) (*Process, Ready) {
+	tb.Helper()
 	path := filepath.Join(dir, role+".ready")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		tb.Fatal(err)
 	}
 	args = append([]string{role, "--ready-file", path}, args...)
-	p := Start(tb, nil, nil, "farlogd", args...)
+	p := StartUnder(tb, under, nil, nil, "farlogd", args...)
 	var ready Ready
 	Until(tb, role+" is ready", func() (bool, error) {
 		if p.HasEnded() {
@@ -155,8 +177,14 @@ func StartDaemon(tb testing.TB, dir, role string, args ...string) (*Process, Rea
 // Run runs a program to its end and gives its output and exit code.
 func Run(tb testing.TB, program string, args ...string) (stdout, stderr string, code int) {
 	tb.Helper()
+	return runUnder(tb, nil, program, args...)
+}
+
+func runUnder(tb testing.TB, under []string, program string, args ...string) (stdout, stderr string, code int) {
+	tb.Helper()
 	var out, talk bytes.Buffer
-	cmd := exec.Command(Program(tb, program), args...)
+	line := append(append(slices.Clone(under), Program(tb, program)), args...)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	if err := cmd.Run(); err != nil {
 		var exit *exec.ExitError
@@ -170,7 +198,13 @@ func Run(tb testing.TB, program string, args ...string) (stdout, stderr string, 
 // MustRun is Run that expects exit code 0.
 func MustRun(tb testing.TB, program string, args ...string) string {
 	tb.Helper()
-	stdout, stderr, code := Run(tb, program, args...)
+	return MustRunUnder(tb, nil, program, args...)
+}
+
+// MustRunUnder is MustRun by way of a command that becomes the program.
+func MustRunUnder(tb testing.TB, under []string, program string, args ...string) string {
+	tb.Helper()
+	stdout, stderr, code := runUnder(tb, under, program, args...)
 	if code != 0 {
 		tb.Fatalf("%s %v: exit code %d: %s", program, args, code, stderr)
 	}
