@@ -1,0 +1,253 @@
+/* verbs_refusal.c -- what the device itself refuses a client, and how connections end. */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "verbs_pair.h"
+
+/* fence -- in a thread of its own, which does not count: NULL when it went well. */
+static void *fence(void *name)
+{
+	return farlog_target_fence(pair_target, name, 50, NULL, NULL) == FARLOG_OK ? NULL : name;
+}
+
+/* Between the end of the key and the end of the queue pair nobody but the device can refuse the write. */
+static void zombie_is_refused_by_the_device(void)
+{
+	struct region_span span = {LINE, 4096};
+	struct farlog_grant granted = pair_grant("fenced", FARLOG_GRANT_WRITER, 1);
+	struct farlog_grant drain_grant = pair_grant("fenced", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link = pair_open_to_write("fenced", &granted);
+	struct far_link *other;
+	pthread_t fencer;
+	void *failure;
+	uint64_t tag = 1;
+	int result;
+
+	memset(link->copy + LINE, 1, 4096);
+	CHECK(pair_persist(link, &span, 1, tag) == FARLOG_OK);
+	atomic_store_relaxed(&verbs_revocation_pause_ns, 1500000000u);
+	pthread_create(&fencer, NULL, fence, (void *)"fenced");
+	do {
+		memset(link->copy + LINE, 2, 4096);
+		result = pair_persist(link, &span, 1, ++tag);
+	} while (result == FARLOG_OK);
+	pair_condition = "zombie between key and queue pair";
+	printf("verbs: %s: after %lu writes: %s\n", pair_condition, tag - 1, link->broken);
+	CHECK(result == FARLOG_IO);
+	CHECK(strstr(link->broken, "remote access error") != NULL && strstr(link->broken, "(status 10,") != NULL);
+	pthread_join(fencer, &failure);
+	CHECK(failure == NULL);
+	atomic_store_relaxed(&verbs_revocation_pause_ns, 0);
+	/* The old key by a connection that is good: of the same tenant, to the same ring. */
+	pair_condition = "old key by another connection";
+	other = pair_open_to_write("fenced", &drain_grant);
+	memset(other->copy + LINE, 3, 4096);
+	*verbs_link_key(other) = *verbs_link_key(link);
+	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO);
+	CHECK(strstr(other->broken, "remote access error") != NULL);
+	CHECK(pair_ring_bytes("fenced")[LINE] != 3);
+	pair_close_link(other);
+	pair_close_link(link);
+}
+
+static void key_of_another_is_refused(const char *victim, const char *what)
+{
+	struct region_span span = {LINE, 64};
+	uint64_t denied_before = pair_counters("mine").denied_count;
+	struct farlog_grant mine = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct farlog_grant theirs = pair_grant(victim, FARLOG_GRANT_WRITER, (uint32_t)pair_counters(victim).admitted_count + 1);
+	struct far_link *a = pair_open_to_write("mine", &mine);
+	struct far_link *b = pair_open_to_write(victim, &theirs);
+	uint64_t until_ns;
+
+	pair_condition = what;
+	memset(a->copy + LINE, 0xEE, 64);
+	a->welcome.data_addr = b->welcome.data_addr;
+	*verbs_link_key(a) = *verbs_link_key(b);
+	CHECK(pair_persist(a, &span, 1, 1) == FARLOG_IO);
+	CHECK(strstr(a->broken, "remote access error") != NULL);
+	CHECK(pair_ring_bytes(victim)[LINE] != 0xEE);
+	CHECK(pair_persist(b, &span, 1, 1) == FARLOG_OK); /* and the owner goes on */
+	until_ns = clock_after_ns(WAIT_NS);
+	while (pair_counters("mine").denied_count == denied_before && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters("mine").denied_count == denied_before + 1);
+	CHECK(pair_counters(victim).denied_count == 0);
+	pair_close_link(a);
+	pair_close_link(b);
+}
+
+static void reader_cannot_write(void)
+{
+	struct region_span span = {LINE, 64};
+	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_READER, 0);
+	struct far_link *link = pair_open_link("mine", &granted, FARLOG_FLUSH_RDMA_READ);
+
+	pair_condition = "reader that writes";
+	CHECK(link->ops->read(link, span, 1) == FARLOG_OK && pair_await(link, 1) == FARLOG_OK);
+	memset(link->copy + LINE, 0xDD, 64);
+	CHECK(pair_persist(link, &span, 1, 2) == FARLOG_IO);
+	CHECK(strstr(link->broken, "remote") != NULL);
+	CHECK(pair_ring_bytes("mine")[LINE] != 0xDD);
+	pair_close_link(link);
+}
+
+/* Where windows cannot be bound each connection has a registration of its own, which ends with it. */
+static void key_is_a_registration_without_windows(void)
+{
+	struct verbs_listener *listener = pair_target->listener;
+	struct region_span span = {LINE, 4096};
+	struct farlog_grant granted = pair_grant("plain", FARLOG_GRANT_WRITER, 1);
+	struct farlog_grant drain_grant = pair_grant("plain", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link;
+	struct far_link *other;
+
+	pair_condition = "without windows";
+	listener->hosts[0].is_window_off = true;
+	link = pair_open_to_write("plain", &granted);
+	CHECK(strstr(link->welcome.probe, "key: registration") != NULL);
+	memset(link->copy + LINE, 1, 4096);
+	CHECK(pair_persist(link, &span, 1, 1) == FARLOG_OK && pair_ring_bytes("plain")[LINE] == 1);
+	CHECK(fence((void *)"plain") == NULL);
+	pair_condition = "without windows, fenced";
+	CHECK(pair_persist(link, &span, 1, 2) == FARLOG_IO);
+	other = pair_open_to_write("plain", &drain_grant);
+	memset(other->copy + LINE, 3, 4096);
+	*verbs_link_key(other) = *verbs_link_key(link);
+	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && pair_ring_bytes("plain")[LINE] == 1);
+	pair_close_link(other);
+	pair_close_link(link);
+	key_of_another_is_refused("theirs", "key of another tenant, without windows");
+	listener->hosts[0].is_window_off = false;
+}
+
+/* A connection that is cut between appends or in the middle of one costs time, not records. */
+static void connection_is_cut(const char *options)
+{
+	static uint32_t epoch = 200;
+	static uint8_t payload[4096];
+	struct farlog_grant granted = pair_grant("orders", FARLOG_GRANT_WRITER, ++epoch);
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
+		.deadline_ns = WAIT_NS};
+	struct farlog_reader_config drain_config = {.is_drain = 1};
+	struct farlog_position position;
+	farlog_writer *writer = NULL;
+	farlog_reader *reader = NULL;
+	uint64_t admitted_before = pair_counters("orders").admitted_count;
+	uint64_t count;
+	char near[256];
+	char far[256];
+
+	if (strstr(options, "rdma-flush") != NULL && !pair_has_flush)
+		return;
+	pair_condition = "connection that is cut";
+	pair_region_uri("orders", near, sizeof(near));
+	pair_far_uri("orders", options, far, sizeof(far));
+	CHECK_OK(farlog_writer_open(far, &config, &writer, &error));
+	CHECK_OK(farlog_reader_open(near, &drain_config, &reader, &error));
+	(void)pair_drain(reader);
+	for (uint64_t seq = 0; seq < 200; seq++) {
+		struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+
+		CHECK(farlog_submit(writer, &entry, &position) == FARLOG_OK);
+		if (seq % 20 == 10) {
+			struct target_ring *ring;
+
+			pthread_mutex_lock(&pair_target->mutex);
+			for (ring = pair_target->rings; strcmp(ring->name, "orders") != 0;)
+				ring = ring->next;
+			if (ring->conns != NULL)
+				target_shut_out(pair_target, ring->conns);
+			pthread_mutex_unlock(&pair_target->mutex);
+		}
+		CHECK(farlog_wait(writer, position.end_lsn, WAIT_NS) == FARLOG_OK);
+	}
+	count = pair_drain(reader);
+	CHECK(count == 200);
+	CHECK(pair_counters("orders").admitted_count == admitted_before + 11); /* once, and after each cut */
+	CHECK(farlog_writer_close(writer) == FARLOG_OK);
+	farlog_reader_close(reader);
+}
+
+/* A host that is gone says nothing: a queue pair in error is as silent. The target asks, and frees the role. */
+static void silent_client_loses_its_role(void)
+{
+	struct farlog_grant granted = pair_grant("costs", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link = pair_open_link("costs", &granted, FARLOG_FLUSH_RDMA_READ);
+	uint64_t lost_before = pair_counters("costs").lost_count;
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	pair_condition = "silent client";
+	CHECK(pair_counters("costs").drain_count == 1);
+	verbs_queue_stop(&((struct verbs_link *)link)->queue);
+	while (pair_counters("costs").drain_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters("costs").drain_count == 0);
+	CHECK(pair_counters("costs").lost_count == lost_before + 1);
+	CHECK(pair_counters("costs").denied_count == 0);
+	pair_close_link(link);
+}
+
+/* A client that is killed says no goodbye; its kernel does, and its role is free for the next. */
+static void killed_client_leaves(void)
+{
+	struct farlog_grant granted = pair_grant("orders", FARLOG_GRANT_WRITER, 500);
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+	char token[2 * FARLOG_TOKEN_LEN + 1];
+	char uri[256];
+	pid_t child;
+
+	pair_condition = "killed client";
+	pair_token_text(&granted, token);
+	pair_far_uri("orders", "", uri, sizeof(uri));
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		execl("/proc/self/exe", "verbs_test", "append", uri, token, (char *)NULL);
+		_exit(127);
+	}
+	while (pair_counters("orders").writer_count == 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	usleep(50000);
+	CHECK(pair_counters("orders").writer_count == 1);
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	while (pair_counters("orders").writer_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters("orders").writer_count == 0);
+	granted = pair_grant("orders", FARLOG_GRANT_WRITER, 501);
+	pair_close_link(pair_open_to_write("orders", &granted));
+}
+
+/* append_until_killed -- the child of killed_client_leaves. */
+int append_until_killed(const char *uri, const char *text)
+{
+	uint8_t token[FARLOG_TOKEN_LEN];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 500, .grant_token = token, .counters_dir = ""};
+	struct farlog_entry entry = {.data = "x", .len = 1};
+	struct farlog_position position;
+	farlog_writer *writer;
+
+	pair_parse_token(text, token);
+	if (farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
+		return 1;
+	for (;;)
+		(void)farlog_try_append(writer, &entry, &position);
+}
+
+void test_refusals(void)
+{
+	zombie_is_refused_by_the_device();
+	key_of_another_is_refused("theirs", "key of another tenant");
+	key_of_another_is_refused("sister", "key of the same tenant's other ring");
+	reader_cannot_write();
+	key_is_a_registration_without_windows();
+	connection_is_cut("flush=rdma-flush");
+	connection_is_cut("flush=rdma-read&wait=block");
+	connection_is_cut("flush=target-cpu");
+	silent_client_loses_its_role();
+	killed_client_leaves();
+}
