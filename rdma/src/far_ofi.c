@@ -25,6 +25,7 @@
 #define WAIT_SPIN_NS 50000u    /* an answer is expected sooner than a sleeper would wake up */
 #define NAP_FIRST_NS 20000u    /* while connecting */
 #define NAP_LAST_NS 1000000u
+#define TRY_COUNT 5u           /* connections until no answer counts as none */
 #define HEADER_REGION_LEN LAYOUT_DATA_OFF
 #define CM_DATA_LEN_MAX 256u
 
@@ -81,7 +82,7 @@ static int breaks(struct ofi_link *ofi, const char *what, int failure)
 
 static ssize_t post_rma(struct ofi_link *ofi, const struct post *post, void *context)
 {
-	struct iovec local = {ofi->link.copy + post->span.off, post->span.len};
+	struct iovec local = {far_place(&ofi->link, post->span.off), post->span.len};
 	struct fi_rma_iov remote = {ofi->link.welcome.data_addr + post->span.off, post->span.len, ofi->link.welcome.data_key};
 	struct fi_msg_rma msg = {.msg_iov = &local, .desc = &ofi->copy_desc, .iov_count = 1, .rma_iov = &remote, .rma_iov_count = 1,
 		.context = context};
@@ -346,29 +347,17 @@ static void ofi_wait(struct far_link *link, uint64_t timeout_ns)
 
 /* ---------------------------------------------------------------- connecting */
 
-static void close_one(struct fid *fid)
-{
-	if (fid != NULL)
-		(void)fi_close(fid);
-}
-
-#define CLOSE(member)                                                                                 \
-	do {                                                                                              \
-		close_one(member != NULL ? &member->fid : NULL);                                              \
-		member = NULL;                                                                                \
-	} while (0)
-
 static void ofi_disconnect(struct far_link *link)
 {
 	struct ofi_link *ofi = ofi_of(link);
 
-	CLOSE(ofi->ep); /* first: from here on nothing of this connection reaches the copy */
-	CLOSE(ofi->header_mr);
-	CLOSE(ofi->copy_mr);
-	CLOSE(ofi->cq);
-	CLOSE(ofi->domain);
-	CLOSE(ofi->eq);
-	CLOSE(ofi->fabric);
+	OFI_CLOSE(ofi->ep); /* first: from here on nothing of this connection reaches the copy */
+	OFI_CLOSE(ofi->header_mr);
+	OFI_CLOSE(ofi->copy_mr);
+	OFI_CLOSE(ofi->cq);
+	OFI_CLOSE(ofi->domain);
+	OFI_CLOSE(ofi->eq);
+	OFI_CLOSE(ofi->fabric);
 	if (ofi->info != NULL)
 		ofi->lib->freeinfo(ofi->info);
 	ofi->info = NULL;
@@ -505,11 +494,10 @@ static int show_copy(struct ofi_link *ofi, struct farlog_error *error)
 	return ofi_send(link, &header) == FARLOG_OK ? FARLOG_OK : error_set(error, FARLOG_IO, 0, "connect to \"%s\": %s", ofi->text, link->broken);
 }
 
-static int ofi_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
+static int connect_once(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
 	struct farlog_error *error)
 {
 	struct ofi_link *ofi = ofi_of(link);
-	uint64_t until_ns = clock_after_ns(timeout_ns);
 	size_t room = 0;
 	size_t room_len = sizeof(room);
 	const char *what = "";
@@ -541,6 +529,25 @@ static int ofi_connect(struct far_link *link, const struct far_hello *hello, str
 	if (result != FARLOG_OK)
 		ofi_disconnect(link);
 	return result;
+}
+
+/* libfabric 1.17's tcp provider sends the head of an answer and what belongs to it by two calls, and reads them by two that do not wait: what comes
+ * late is lost, and with it why we were refused, or that we were not. So no answer is taken for one only when it is none several times. */
+static int ofi_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
+	struct farlog_error *error)
+{
+	uint64_t until_ns = clock_after_ns(timeout_ns);
+	long nap_ns = NAP_LAST_NS;
+
+	for (unsigned i = 1;; i++) {
+		int result = connect_once(link, hello, refusal, until_ns, error);
+		bool is_answered = result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC;
+
+		if (is_answered || (result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns)
+			return result;
+		nanosleep(&(struct timespec){0, nap_ns}, NULL);
+		nap_ns *= 2;
+	}
 }
 
 static void ofi_close(struct far_link *link)

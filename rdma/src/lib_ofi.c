@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -12,13 +13,19 @@
 #define SONAME "libfabric.so.1"
 #define PACKAGE "libfabric1"
 #define API_VERSION FI_VERSION(1, 14)
+#define SIGNAL_COUNT 32
 #define INJECT_LEN_MIN 64u /* words and requests go without a buffer of ours */
 
 static struct lib_ofi loaded;
 static char missing[160]; /* why it could not be loaded, "" = it is */
 
-static void load(void)
+static struct fi_info *make_hints(const struct lib_ofi *lib, const char *provider);
+
+/* load_library -- and let it look for its providers once: that loads more libraries. */
+static void load_library(void)
 {
+	struct fi_info *hints;
+	struct fi_info *info = NULL;
 	void *handle = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
 	const char *why = handle == NULL ? dlerror() : NULL;
 
@@ -32,6 +39,29 @@ static void load(void)
 		strcpy(missing, SONAME " has no fi_" #name);
 	LIB_OFI_TABLE(LIB_OFI_LOAD)
 #undef LIB_OFI_LOAD
+	hints = missing[0] == '\0' ? make_hints(&loaded, "tcp") : NULL;
+	if (hints != NULL && loaded.getinfo(API_VERSION, NULL, NULL, 0, hints, &info) == 0)
+		loaded.freeinfo(info);
+	if (hints != NULL)
+		loaded.freeinfo(hints);
+}
+
+/* Libraries that come along (libpsm2, libinfinipath) take SIGSEGV, SIGINT, SIGTERM and others for themselves when they are loaded. What a
+ * signal does is the program's to say, and where it is a virtual machine its life. */
+static void load(void)
+{
+	struct sigaction before[SIGNAL_COUNT];
+
+	for (int number = 1; number < SIGNAL_COUNT; number++)
+		if (sigaction(number, NULL, &before[number]) != 0)
+			before[number].sa_handler = SIG_ERR;
+	load_library();
+	for (int number = 1; number < SIGNAL_COUNT; number++) {
+		struct sigaction after;
+
+		if (before[number].sa_handler != SIG_ERR && sigaction(number, NULL, &after) == 0 && after.sa_handler != before[number].sa_handler)
+			(void)sigaction(number, &before[number], NULL);
+	}
 }
 
 int lib_ofi_load(const struct lib_ofi **lib, struct farlog_error *error)
@@ -46,7 +76,7 @@ int lib_ofi_load(const struct lib_ofi **lib, struct farlog_error *error)
 }
 
 /* A request must not overtake the writes that it is to flush, and of two writes to one word the later one must stay. */
-static struct fi_info *make_hints(const struct lib_ofi *lib, const struct uri *uri)
+static struct fi_info *make_hints(const struct lib_ofi *lib, const char *provider)
 {
 	struct fi_info *hints = lib->dupinfo(NULL);
 
@@ -62,7 +92,7 @@ static struct fi_info *make_hints(const struct lib_ofi *lib, const struct uri *u
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL; /* the thread that polls moves the bytes: no other touches the copy */
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->fabric_attr->prov_name = strdup(uri->provider); /* freed by freeinfo */
+	hints->fabric_attr->prov_name = strdup(provider); /* freed by freeinfo */
 	if (hints->fabric_attr->prov_name == NULL) {
 		lib->freeinfo(hints);
 		return NULL;
@@ -73,7 +103,7 @@ static struct fi_info *make_hints(const struct lib_ofi *lib, const struct uri *u
 int ofi_info(const struct lib_ofi *lib, const char *text, const struct uri *uri, uint64_t flags, struct fi_info **info,
 	struct farlog_error *error)
 {
-	struct fi_info *hints = make_hints(lib, uri);
+	struct fi_info *hints = make_hints(lib, uri->provider);
 	struct fi_info *any = NULL;
 	int failure;
 

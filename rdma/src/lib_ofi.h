@@ -48,4 +48,12 @@ static inline uint64_t ofi_address(const struct fi_info *info, const void *start
 	return info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)start : 0;
 }
 
+/* OFI_CLOSE -- an object of libfabric, or NULL. */
+#define OFI_CLOSE(object)                                                                             \
+	do {                                                                                              \
+		if (object != NULL)                                                                           \
+			(void)fi_close(&object->fid);                                                             \
+		object = NULL;                                                                                \
+	} while (0)
+
 #endif

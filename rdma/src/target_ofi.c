@@ -144,7 +144,7 @@ static void ofi_close(void *context)
 	}
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		ofi_conn_end(conn, false);
-	CLOSE(listener->pep);
+	OFI_CLOSE(listener->pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
 		while (take_completions(&listener->domains[i]))
 			;
@@ -157,11 +157,11 @@ static void ofi_close(void *context)
 		free(conn);
 	}
 	for (uint64_t i = 0; i < listener->domain_count; i++) {
-		CLOSE(listener->domains[i].cq);
-		CLOSE(listener->domains[i].domain);
+		OFI_CLOSE(listener->domains[i].cq);
+		OFI_CLOSE(listener->domains[i].domain);
 	}
-	CLOSE(listener->eq);
-	CLOSE(listener->fabric);
+	OFI_CLOSE(listener->eq);
+	OFI_CLOSE(listener->fabric);
 	if (listener->info != NULL)
 		listener->lib->freeinfo(listener->info);
 	if (listener->bell >= 0)
@@ -268,8 +268,8 @@ static int open_domain(struct ofi_listener *listener, struct ofi_domain *domain)
 	if (failure == 0)
 		failure = fi_control(&domain->cq->fid, FI_GETWAIT, &domain->fd);
 	if (failure != 0) {
-		CLOSE(domain->cq);
-		CLOSE(domain->domain);
+		OFI_CLOSE(domain->cq);
+		OFI_CLOSE(domain->domain);
 	}
 	return failure;
 }

@@ -94,16 +94,4 @@ bool ofi_look_for_orders(struct ofi_listener *listener);
 /* ofi_take_events -- who comes and who has gone. True: something happened. */
 bool ofi_take_events(struct ofi_listener *listener);
 
-static inline void close_fid(struct fid *fid)
-{
-	if (fid != NULL)
-		(void)fi_close(fid);
-}
-
-#define CLOSE(member)                                                                                 \
-	do {                                                                                              \
-		close_fid(member != NULL ? &member->fid : NULL);                                              \
-		member = NULL;                                                                                \
-	} while (0)
-
 #endif

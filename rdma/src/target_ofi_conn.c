@@ -15,9 +15,9 @@
 /* close_conn -- the key first: what is still in the endpoint finds the door shut. */
 static void close_conn(struct ofi_conn *conn)
 {
-	CLOSE(conn->data_mr);
-	CLOSE(conn->ep);
-	CLOSE(conn->slot_mr);
+	OFI_CLOSE(conn->data_mr);
+	OFI_CLOSE(conn->ep);
+	OFI_CLOSE(conn->slot_mr);
 	conn->word_count = 0;
 	conn->is_closed = true;
 }
