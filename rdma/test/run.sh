@@ -92,6 +92,7 @@ part_mutants() {
 part_far() {
 	release || { fail far; return; }
 	CRASHES=${FAR_CRASHES:-400} run far-crash "$build/release/test/far-crash"
+	run far-test "$build/release/test/far-test"
 	run far-mutants "$build/release/test/far-crash" --mutants
 }
 

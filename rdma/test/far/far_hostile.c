@@ -1,0 +1,456 @@
+/* far_hostile.c -- those who mean no good or are something else: at the target's port, at the port that a client was told, and with keys and
+ * requests that they should not have. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "crc32c.h"
+#include "far.h"
+#include "far_test.h"
+#include "lib_ofi.h"
+
+#define TIMEOUT_NS 500000000u
+#define IN_TIME_NS (TIMEOUT_NS + 10000000000u) /* the rest is for a busy machine */
+#define STRANGER_COUNT 40u
+
+static unsigned port_of(const char *uri)
+{
+	return (unsigned)atoi(strrchr(uri, ':') + 1);
+}
+
+static int connect_stranger(unsigned port, const void *bytes, size_t len)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || (len > 0 && write(fd, bytes, len) < 0)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Strangers of all sorts at the target's port, among them one that stops in the middle of each kind of handshake that there might be: whoever is
+ * connected goes on, and others still get in. */
+static void strangers_at_target(struct bed *bed)
+{
+	static const char request[] = "GET / HTTP/1.0\r\n\r\n";
+	uint8_t head[32] = {0};
+	int fds[STRANGER_COUNT];
+	unsigned count = 0;
+	unsigned port = port_of(bed->host.uri);
+	farlog_writer *writer;
+	farlog_reader *reader = NULL;
+	struct farlog_reader_config config = {0};
+	uint8_t token[FARLOG_TOKEN_LEN];
+	struct farlog_position position;
+	struct farlog_error error = {0};
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: strangers");
+	writer = open_far_writer(bed, "", 2, 'a', &error);
+	CHECK_OK(error.result);
+	fds[count++] = connect_stranger(port, "", 0);
+	fds[count++] = connect_stranger(port, "G", 1);
+	fds[count++] = connect_stranger(port, request, sizeof(request));
+	fds[count++] = connect_stranger(port, head, sizeof(head));
+	/* A complete head of libfabric's handshake that announces more than comes: version, kind, length. */
+	for (uint8_t version = 1; version <= 6; version++)
+		for (uint8_t kind = 0; kind < 4; kind++) {
+			head[0] = version;
+			head[1] = kind;
+			head[3] = 40;
+			fds[count++] = connect_stranger(port, head, sizeof(head));
+		}
+	for (uint64_t i = 0; i < 50 && writer != NULL; i++)
+		CHECK(append_number(writer, i, LONG_NS, &position) == FARLOG_OK);
+	host_token('s', token);
+	config.grant_token = token;
+	CHECK_OK(farlog_reader_open(bed->uri, &config, &reader, &error));
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+/* ---------------------------------------------------------------- links without a region above them */
+
+struct far_link_bed {
+	struct far_link *link;
+	struct far_refusal refusal;
+	struct farlog_error error;
+	uint64_t took_ns;
+};
+
+/* link_try -- as a handle of its own. The result; there is a link in any case. */
+static int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch,
+	uint16_t version, uint64_t timeout_ns)
+{
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = version, .role = role, .epoch = epoch,
+		.ring_hash = crc32c_update(0, name, strlen(name)), .client_id = (uint64_t)letter << 32 | role};
+	struct uri uri;
+	uint64_t start_ns;
+	int result;
+
+	memset(made, 0, sizeof(*made));
+	host_token(letter, hello.token);
+	if (uri_parse(ring_uri, &uri, &made->error) != FARLOG_OK || far_ofi.open(ring_uri, &uri, &made->link, &made->error) != FARLOG_OK) {
+		CHECK(!"a link can be opened");
+		exit(1);
+	}
+	start_ns = clock_monotonic_ns();
+	result = made->link->ops->connect(made->link, &hello, &made->refusal, timeout_ns, &made->error);
+	made->took_ns = clock_monotonic_ns() - start_ns;
+	made->link->method = FARLOG_FLUSH_OFI_DELIVERY;
+	return result;
+}
+
+/* link_connect -- to a target that is there: must succeed. */
+static void link_connect(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch)
+{
+	if (!check_ok(link_try(made, ring_uri, name, letter, role, epoch, FAR_VERSION, LONG_NS), "connect", made->error.text, __LINE__))
+		exit(1);
+}
+
+static void link_free(struct far_link_bed *made)
+{
+	uint8_t *copy = made->link->copy;
+	uint64_t copy_len = made->link->copy_len;
+
+	made->link->ops->disconnect(made->link);
+	made->link->ops->close(made->link);
+	if (copy != NULL)
+		munmap(copy, copy_len);
+}
+
+/* settle -- poll until the tags have come (0: not waited for; OK) or the link is broken (IO). */
+static int settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
+{
+	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
+	struct far_done done;
+
+	while (clock_monotonic_ns() < until_ns) {
+		int result = link->ops->poll(link, &done);
+
+		if (result != FARLOG_OK || ((persist_tag == 0 || done.persist_tag == persist_tag) && (read_tag == 0 || done.read_tag == read_tag)))
+			return result;
+	}
+	return FARLOG_NOT_YET;
+}
+
+static uint64_t word_at_target(const struct bed *bed, uint64_t off)
+{
+	uint64_t word = 0;
+	int fd = open(bed->path, O_RDONLY);
+
+	CHECK(fd >= 0 && pread(fd, &word, sizeof(word), (off_t)off) == sizeof(word));
+	close(fd);
+	return word;
+}
+
+#define TRIED_OFF (LAYOUT_DATA_OFF + 65536u)
+
+static uint64_t tried; /* tags */
+
+/* try_write, try_read -- with whatever key the link's welcome names by now. */
+static int try_write(struct far_link *link, uint64_t off, uint64_t value)
+{
+	*(uint64_t *)(link->copy + TRIED_OFF) = value;
+	link->welcome.data_addr += off - TRIED_OFF;
+	if (link->ops->persist(link, &(struct region_span){TRIED_OFF, 64}, 1, ++tried) != FARLOG_OK)
+		return FARLOG_IO;
+	return settle(link, tried, 0);
+}
+
+static int try_read(struct far_link *link)
+{
+	if (link->ops->read(link, (struct region_span){TRIED_OFF, 64}, ++tried) != FARLOG_OK)
+		return FARLOG_IO;
+	return settle(link, 0, tried);
+}
+
+/* A key opens what it was made for, as long as its connection lives: a reader's does not write, one of a connection that has ended opens
+ * nothing, one of another tenant opens nothing, and none reaches beyond the ring. */
+static void keys(struct bed *bed)
+{
+	struct far_link_bed writer;
+	struct far_link_bed reader;
+	struct far_link_bed old;
+	struct far_link_bed other;
+	char other_uri[192];
+	uint64_t key;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: keys");
+	await_no_writer(bed);
+	link_connect(&writer, bed->uri, "ring", 'b', REGION_ROLE_WRITER, 3);
+	CHECK(try_write(writer.link, TRIED_OFF, 0x1111) == FARLOG_OK && word_at_target(bed, TRIED_OFF) == 0x1111);
+	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
+	CHECK(try_read(reader.link) == FARLOG_OK && *(uint64_t *)(reader.link->copy + TRIED_OFF) == 0x1111);
+	CHECK(try_write(reader.link, TRIED_OFF, 0x2222) == FARLOG_IO && reader.link->broken[0] != '\0');
+	CHECK(word_at_target(bed, TRIED_OFF) == 0x1111);
+	link_free(&reader);
+
+	link_connect(&old, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
+	key = old.link->welcome.data_key;
+	CHECK(key != writer.link->welcome.data_key);
+	link_free(&old);
+	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
+	CHECK(reader.link->welcome.data_key != key);
+	reader.link->welcome.data_key = key;
+	CHECK(try_read(reader.link) == FARLOG_IO);
+	link_free(&reader);
+
+	snprintf(other_uri, sizeof(other_uri), "%s/other", bed->host.uri);
+	link_connect(&other, other_uri, "other", 'o', REGION_ROLE_READER, 0);
+	other.link->welcome.data_key = writer.link->welcome.data_key;
+	CHECK(try_read(other.link) == FARLOG_IO);
+	link_free(&other);
+
+	CHECK(try_write(writer.link, RING_BYTES - 8, 0x3333) == FARLOG_IO); /* 64 bytes, of which 8 would fit */
+	CHECK(word_at_target(bed, RING_BYTES - 8) == 0);
+	link_free(&writer);
+}
+
+void connect_and_read(const struct bed *bed, char token_letter)
+{
+	struct far_link_bed reader;
+
+	link_connect(&reader, bed->uri, "ring", token_letter, REGION_ROLE_READER, 0);
+	CHECK(try_read(reader.link) == FARLOG_OK);
+	link_free(&reader);
+}
+
+static uint32_t ask(struct far_link *link, struct far_request request)
+{
+	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
+	struct far_done done;
+
+	CHECK(link->ops->send(link, &request) == FARLOG_OK);
+	while (clock_monotonic_ns() < until_ns) {
+		uint64_t word;
+
+		CHECK(link->ops->poll(link, &done) == FARLOG_OK);
+		word = *(volatile uint64_t *)(link->copy + FAR_ANSWER_OFF);
+		if (word >> 32 == request.tag)
+			return (uint32_t)word;
+	}
+	CHECK(!"an answer comes");
+	return 0;
+}
+
+static void requests(struct bed *bed)
+{
+	struct far_link_bed reader;
+	uint64_t page = 4096;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: requests");
+	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
+	CHECK(ask(reader.link, (struct far_request){.operation = 77, .tag = 1}) == (uint32_t)-FARLOG_INVALID);
+	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 2, .span_count = 99}) == (uint32_t)-FARLOG_INVALID);
+	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 3, .span_count = 1, .spans = {{RING_BYTES, 1}}}) ==
+		(uint32_t)-FARLOG_INVALID);
+	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 4, .span_count = 1, .spans = {{page, UINT64_MAX - page + 2}}}) ==
+		(uint32_t)-FARLOG_INVALID);
+	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 5, .span_count = 1, .spans = {{page, page}}}) == 0);
+	CHECK(ask(reader.link, (struct far_request){.operation = FAR_LOCKED, .tag = 6}) == 0);
+	link_free(&reader);
+}
+
+static void hellos(struct bed *bed)
+{
+	struct far_link_bed made;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: hellos");
+	CHECK(link_try(&made, bed->uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION + 1, LONG_NS) == FARLOG_UNSUPPORTED);
+	CHECK(made.refusal.magic == FAR_REFUSAL_MAGIC && strstr(made.refusal.text, "version") != NULL);
+	CHECK(strstr(made.error.text, bed->uri) != NULL);
+	link_free(&made);
+}
+
+/* short_hello -- of 12 bytes, which no link of ours sends. */
+static void short_hello(struct bed *bed)
+{
+	union {
+		struct fi_eq_cm_entry entry;
+		uint8_t room[512];
+	} event;
+	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
+	struct fi_cq_attr cq_attr = {.wait_obj = FI_WAIT_FD};
+	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION};
+	struct far_refusal refusal = {0};
+	struct fi_eq_err_entry failure = {.err_data = &refusal, .err_data_size = sizeof(refusal)};
+	const struct lib_ofi *lib;
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	struct uri uri;
+	uint32_t kind;
+	ssize_t len;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: short hello");
+	CHECK(lib_ofi_load(&lib, NULL) == FARLOG_OK && uri_parse(bed->uri, &uri, NULL) == FARLOG_OK);
+	CHECK(ofi_info(lib, bed->uri, &uri, 0, &info, NULL) == FARLOG_OK && lib->fabric(info->fabric_attr, &fabric, NULL) == 0);
+	CHECK(fi_eq_open(fabric, &eq_attr, &eq, NULL) == 0 && fi_domain(fabric, info, &domain, NULL) == 0);
+	CHECK(fi_cq_open(domain, &cq_attr, &cq, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
+	CHECK(fi_ep_bind(ep, &eq->fid, 0) == 0 && fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) == 0 && fi_enable(ep) == 0);
+	CHECK(fi_connect(ep, info->dest_addr, &hello, 12) == 0);
+	len = fi_eq_sread(eq, &kind, &event, sizeof(event), (int)(IN_TIME_NS / 1000000u), 0);
+	CHECK(len == -FI_EAVAIL && fi_eq_readerr(eq, &failure, 0) > 0);
+	if (failure.err_data != &refusal && failure.err_data_size == sizeof(refusal))
+		memcpy(&refusal, failure.err_data, sizeof(refusal));
+	CHECK(refusal.magic == FAR_REFUSAL_MAGIC && refusal.result == FARLOG_INVALID && strstr(refusal.text, "12 bytes") != NULL);
+	fi_close(&ep->fid);
+	fi_close(&cq->fid);
+	fi_close(&domain->fid);
+	fi_close(&eq->fid);
+	fi_close(&fabric->fid);
+	lib->freeinfo(info);
+}
+
+/* ---------------------------------------------------------------- what a client may find at the port that it was told */
+
+struct stranger {
+	int listener;
+	unsigned port;
+	const char *bytes; /* that it says to who connects; NULL: it hangs up */
+	size_t len;
+	pthread_t thread;
+};
+
+static void *serve_stranger(void *context)
+{
+	struct stranger *stranger = context;
+	int fd = accept(stranger->listener, NULL, NULL);
+	char drop[256];
+
+	if (fd >= 0 && stranger->bytes != NULL) {
+		if (stranger->len > 0 && write(fd, stranger->bytes, stranger->len) < 0)
+			close(fd);
+		while (read(fd, drop, sizeof(drop)) > 0)
+			; /* until the client goes */
+	}
+	close(fd);
+	return NULL;
+}
+
+static void client_meets(const char *what, const char *bytes, size_t len)
+{
+	struct stranger stranger = {.listener = socket(AF_INET, SOCK_STREAM, 0), .bytes = bytes, .len = len};
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t address_len = sizeof(address);
+	struct far_link_bed made;
+	char uri[96];
+	int result;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: client meets %s", what);
+	CHECK(bind(stranger.listener, (struct sockaddr *)&address, address_len) == 0 && listen(stranger.listener, 4) == 0);
+	CHECK(getsockname(stranger.listener, (struct sockaddr *)&address, &address_len) == 0);
+	snprintf(uri, sizeof(uri), "ofi:tcp://127.0.0.1:%u/ring", ntohs(address.sin_port));
+	CHECK(pthread_create(&stranger.thread, NULL, serve_stranger, &stranger) == 0);
+	result = link_try(&made, uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS);
+	CHECK(result == FARLOG_IO || result == FARLOG_NOT_FOUND);
+	CHECK(made.refusal.magic == 0 && strstr(made.error.text, uri) != NULL);
+	CHECK(made.took_ns < IN_TIME_NS);
+	link_free(&made);
+	pthread_join(stranger.thread, NULL);
+	close(stranger.listener);
+}
+
+static void strangers_at_client(void)
+{
+	static const char zeros[4096];
+	/* A head of libfabric's handshake that accepts, and announces a welcome that does not come. */
+	static const char half[32] = {3, 1, 0, 120};
+	static const char banner[] = "SSH-2.0-OpenSSH_9.2p1 Debian\r\n";
+	struct far_link_bed made;
+
+	client_meets("silence", "", 0);
+	client_meets("who hangs up", NULL, 0);
+	client_meets("one byte", "x", 1);
+	client_meets("another protocol", banner, sizeof(banner) - 1);
+	client_meets("zeros", zeros, sizeof(zeros));
+	client_meets("half a handshake", half, sizeof(half));
+	snprintf(now_testing, sizeof(now_testing), "hostile: client meets nobody");
+	CHECK(link_try(&made, "ofi:tcp://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_NOT_FOUND);
+	CHECK(strstr(made.error.text, "ofi:tcp://127.0.0.1:1/ring") != NULL);
+	link_free(&made);
+	CHECK(link_try(&made, "ofi:nosuch://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_UNSUPPORTED);
+	CHECK(strstr(made.error.text, "nosuch") != NULL);
+	link_free(&made);
+	CHECK(link_try(&made, "ofi:tcp://no.such.host.invalid:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_NOT_FOUND);
+	CHECK(strstr(made.error.text, "no.such.host.invalid") != NULL);
+	link_free(&made);
+}
+
+int open_and_tell(const char *uri)
+{
+	struct farlog_error error = {0};
+	farlog_target *target;
+	int result = farlog_target_open(uri, &target, &error);
+
+	printf("%s %s\n", farlog_result_name(result), error.text);
+	return 0;
+}
+
+/* A file of that name that is no library comes first in the search. */
+static void missing_library(void)
+{
+	char directory[] = "/tmp/farlog-far-XXXXXX";
+	char path[128];
+	char self[256] = {0};
+	char command[512];
+	char text[640] = "";
+	FILE *out;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: missing library");
+	CHECK(mkdtemp(directory) != NULL && readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+	snprintf(path, sizeof(path), "%s/libfabric.so.1", directory);
+	close(open(path, O_CREAT | O_WRONLY, 0644));
+	snprintf(command, sizeof(command), "LD_LIBRARY_PATH=%s '%s' open ofi:tcp://127.0.0.1:0", directory, self);
+	out = popen(command, "r");
+	CHECK(out != NULL && fgets(text, sizeof(text), out) != NULL);
+	CHECK(strncmp(text, "UNSUPPORTED", 11) == 0 && strstr(text, "libfabric.so.1") != NULL && strstr(text, "libfabric1") != NULL);
+	if (out != NULL)
+		pclose(out);
+	unlink(path);
+	rmdir(directory);
+}
+
+void test_hostile(void)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .is_forced = 1};
+	struct bed bed;
+	char other_path[160];
+	char other_uri[192];
+
+	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") &&
+		CHECK_ASK(&bed.host, "grant ring 0 3 b") && CHECK_ASK(&bed.host, "grant ring 3 0 r") &&
+		CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
+		snprintf(other_path, sizeof(other_path), "%s.other", bed.path);
+		snprintf(other_uri, sizeof(other_uri), "mem:%s", other_path);
+		CHECK(farlog_ring_format(other_uri, &config, NULL) == FARLOG_OK);
+		CHECK(host_ask(&bed.host, "serve other %s other-tenant", other_uri) && host_ask(&bed.host, "grant other 3 0 o"));
+		strangers_at_target(&bed);
+		keys(&bed);
+		requests(&bed);
+		hellos(&bed);
+		short_hello(&bed);
+		snprintf(now_testing, sizeof(now_testing), "hostile: afterwards");
+		CHECK(host_ask(&bed.host, "counters ring"));
+		unlink(other_path);
+	}
+	bed_free(&bed);
+	strangers_at_client();
+	missing_library();
+}
