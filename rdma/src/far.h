@@ -1,7 +1,8 @@
 /* far.h -- the seam between a far region and what carries it: librdmacm and verbs, or libfabric.
  *
- * A far region keeps a copy of the whole ring in registered memory, byte for byte at the same offsets: records are staged in it, written
- * from it to the target in one piece, and read back into it. The links move bytes and know neither records nor reconnecting:
+ * A far writer keeps a copy of the whole ring in registered memory, byte for byte at the same offsets: records are staged in it, written
+ * from it to the target in one piece, and read back into it. A drain or reader has a copy of the header alone, and behind it a window through
+ * which it reads: its memory does not grow with the ring. The links move bytes and know neither records nor reconnecting:
  * region_far.c does.
  *
  * Threads: a link is used by one thread at a time; connect and disconnect may come from another one than the rest. */
@@ -29,7 +30,7 @@ struct far_link_ops {
 	/* Write the spans from the copy and flush them by link->method, all under one doorbell; only the flush is signalled. One at a time.
 	 * OK or IO. Never blocks. */
 	int (*persist)(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag);
-	/* Read a span into the copy; complete when poll gives the tag. One at a time, beside a persist. OK or IO. */
+	/* Read a span into the copy, at far_place; complete when poll gives the tag. One at a time, beside a persist. OK or IO. */
 	int (*read)(struct far_link *link, struct region_span span, uint64_t tag);
 	/* Write a few bytes (a multiple of 8, at most 64, inside a line) from the copy; nobody waits for them. OK or IO. */
 	int (*write)(struct far_link *link, uint64_t off, uint32_t len);
@@ -49,6 +50,9 @@ struct far_link {
 	const struct far_link_ops *ops;
 	uint8_t *copy; /* page-aligned, of copy_len bytes; belongs to region_far.c, which frees it after close */
 	uint64_t copy_len;
+	uint64_t ring_len;   /* of the ring that the copy is of */
+	uint64_t window_len; /* set before the first connect; 0 = the copy is of all the ring */
+	uint64_t window_off; /* what the window shows now: of the ring's data, this offset first */
 	struct far_welcome welcome;
 	enum farlog_flush_method method; /* set by region_far.c after connect */
 	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
@@ -66,7 +70,14 @@ struct far_transport {
 extern const struct far_transport far_verbs;
 extern const struct far_transport far_ofi;
 
-/* far_copy -- allocate link->copy of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY. */
+/* far_place -- where in the copy a byte of the ring lies. */
+static inline uint8_t *far_place(const struct far_link *link, uint64_t off)
+{
+	return link->copy + (off < LAYOUT_DATA_OFF ? off : off - link->window_off);
+}
+
+/* far_copy -- allocate link->copy for a ring of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY;
+ * NOT_A_RING: it is there, for a ring of another size. */
 int far_copy(struct far_link *link, uint64_t size_bytes);
 
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */

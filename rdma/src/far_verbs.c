@@ -152,7 +152,7 @@ static void continue_read(struct verbs_link *link)
 		struct region_span span = piece(job, link->device.message_len_max);
 
 		job->is_pending = !is_last(job);
-		verbs_post_read(&link->queue, job->is_pending ? 0 : VERBS_SIGNALLED | VERBS_READ_ENDS, link->link.copy + span.off, link->copy_mr->lkey,
+		verbs_post_read(&link->queue, job->is_pending ? 0 : VERBS_SIGNALLED | VERBS_READ_ENDS, far_place(&link->link, span.off), link->copy_mr->lkey,
 			(uint32_t)span.len, key_of(link), target_address(link, span.off));
 	}
 }

@@ -13,6 +13,7 @@
 #include "record.h"
 #include "region.h"
 #include "superblock.h"
+#include "walk.h"
 
 #define TIP_PAUSE_NS 10000u
 #define FORGET_LEN (8u << 20)
@@ -44,6 +45,7 @@ struct pass {
 	uint64_t record_count;
 	uint64_t last_ts_ns;
 	uint64_t need; /* bytes the next record takes when it did not fit */
+	int result;    /* of reading from afar */
 };
 
 static uint64_t data_off(const struct farlog_reader *reader, uint64_t lsn)
@@ -67,17 +69,6 @@ static bool is_epoch_known(const struct farlog_reader *reader)
 		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
 }
 
-/* fetch_log -- for walks through base: the ring bytes [from, to). */
-static int fetch_log(struct region *region, const struct record_identity *identity, uint64_t from_lsn, uint64_t to_lsn)
-{
-	uint64_t off = from_lsn % identity->capacity;
-	uint64_t len = to_lsn - from_lsn;
-	uint64_t first_len = len < identity->capacity - off ? len : identity->capacity - off;
-	int result = region_fetch(region, LAYOUT_DATA_OFF + off, first_len);
-
-	return result == FARLOG_OK && first_len < len ? region_fetch(region, LAYOUT_DATA_OFF, len - first_len) : result;
-}
-
 /* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
  * and found all that we have read. */
 static void refresh_epoch(struct farlog_reader *reader)
@@ -98,41 +89,49 @@ static void refresh_epoch(struct farlog_reader *reader)
 	reader->cursor.epoch_max = seen.writer_epoch;
 }
 
+/* walk_back -- to the position we are at, or to the epoch that began below it. */
+static int walk_back(struct farlog_reader *reader, struct walk *walk, struct record_cursor *at)
+{
+	while (at->lsn < reader->cursor.lsn) {
+		struct record_found found;
+		enum record_verdict verdict;
+		int result = walk_check(walk, at, &verdict, &found);
+
+		if (result != FARLOG_OK || verdict != RECORD_VALID)
+			return result != FARLOG_OK ? result : FARLOG_NOT_YET; /* the new epoch's first record is still to come */
+		if (found.epoch > reader->cursor.epoch) {
+			reader->is_rewound = true;
+			reader->cursor = *at;
+			return FARLOG_OK;
+		}
+		record_advance(at, &found);
+	}
+	return FARLOG_OK;
+}
+
 /* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone records that
  * were visible but not acknowledged, and a newer epoch then begins below our position. OK, NOT_YET, or OVERRUN: the head has passed
  * us, so that nothing is left to tell by. */
 static int resync(struct farlog_reader *reader)
 {
 	struct record_cursor *cursor = &reader->cursor;
-	struct record_cursor walk;
-	struct record_found found;
+	struct record_cursor at;
+	struct walk walk = {.region = reader->region, .identity = &reader->identity};
 	struct head_slot head;
-	const uint8_t *base = reader->region->base;
+	int result;
 
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_NOT_YET;
 	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
 		(head.head_lsn == cursor->lsn && (head.head_seq != cursor->seq || head.last_epoch != cursor->epoch)))
 		return FARLOG_OVERRUN;
-	walk = (struct record_cursor){
+	at = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
-	if (fetch_log(reader->region, &reader->identity, walk.lsn, cursor->lsn) != FARLOG_OK)
-		return FARLOG_IO;
-	while (walk.lsn < cursor->lsn) {
-		uint64_t off = walk.lsn % reader->identity.capacity;
-
-		if (record_check(&reader->identity, &walk, base + LAYOUT_DATA_OFF + off, reader->identity.capacity - off, &found) !=
-			RECORD_VALID)
-			return FARLOG_NOT_YET; /* the new epoch's first record is still to come */
-		if (found.epoch > cursor->epoch) {
-			reader->is_rewound = true;
-			*cursor = walk;
-			break;
-		}
-		record_advance(&walk, &found);
-	}
-	reader->is_resync_needed = false;
-	return FARLOG_OK;
+	result = walk_back(reader, &walk, &at);
+	walk_end(&walk);
+	if (result == FARLOG_OK)
+		reader->is_resync_needed = false;
+	return result;
 }
 
 /* piece_len -- how much to copy at once: all that the hint covers, else one record, whose length is not known before its header. */
@@ -162,6 +161,7 @@ static void accept(struct farlog_reader *reader, struct pass *pass, const struct
 /* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or no room). */
 static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t len)
 {
+	const struct region_ops *ops = reader->region->ops;
 	uint8_t *start = pass->buf + pass->used;
 	uint64_t walked = 0;
 	struct record_found found;
@@ -169,7 +169,9 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 
 	if (len < RECORD_PAD_STORED_LEN)
 		return false;
-	reader->region->ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
+	pass->result = ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
+	if (pass->result != FARLOG_OK)
+		return false;
 	while (walked < len) {
 		verdict = record_check(&reader->identity, &reader->cursor, start + walked, len - walked, &found);
 		if (verdict == RECORD_VALID) {
@@ -188,8 +190,8 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		start += walked;
 		len = pass->need;
 		walked = 0;
-		reader->region->ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
-		if (record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
+		pass->result = ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
+		if (pass->result != FARLOG_OK || record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
 			return false;
 		accept(reader, pass, &found);
 		return true;
@@ -204,6 +206,23 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_cursor = reader->cursor;
 	pass->tentative_count = pass->record_count;
 	pass->tentative_ts_ns = pass->last_ts_ns;
+}
+
+/* is_same -- the ring holds these bytes still. What is far away and does not come is not known to be. */
+static bool is_same(struct farlog_reader *reader, uint64_t off, const uint8_t *bytes, uint64_t len)
+{
+	uint8_t again[32u << 10];
+
+	if (!reader->region->is_far)
+		return memcmp(reader->region->base + off, bytes, len) == 0;
+	for (uint64_t done = 0; done < len; done += sizeof(again)) {
+		uint64_t piece_len = len - done < sizeof(again) ? len - done : sizeof(again);
+
+		if (reader->region->ops->read(reader->region, off + done, again, piece_len) != FARLOG_OK ||
+			memcmp(again, bytes + done, piece_len) != 0)
+			return false;
+	}
+	return true;
 }
 
 /* confirm_tip -- the second look. If one byte differs, everything beyond the hint is left for the next poll. */
@@ -224,8 +243,7 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 		is_pad = header.flags & RECORD_FLAG_PAD;
 		stored_len = is_pad ? RECORD_PAD_STORED_LEN
 							: record_extent(reader->identity.align, header.key_len, header.payload_len);
-		if (region_fetch(reader->region, data_off(reader, lsn), stored_len) != FARLOG_OK ||
-			memcmp(reader->region->base + data_off(reader, lsn), pass->buf + at, stored_len) != 0) {
+		if (!is_same(reader, data_off(reader, lsn), pass->buf + at, stored_len)) {
 			reader->cursor = pass->tentative_cursor;
 			pass->used = pass->tentative_from;
 			pass->record_count = pass->tentative_count;
@@ -253,6 +271,8 @@ static int nothing_read(const struct farlog_reader *reader, const struct pass *p
 {
 	uint64_t lsn = reader->cursor.lsn;
 
+	if (pass->result != FARLOG_OK)
+		return pass->result;
 	if (pass->need > pass->buf_len) {
 		batch->len = pass->need;
 		return FARLOG_TOO_LARGE;
@@ -395,26 +415,39 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 	return FARLOG_OK;
 }
 
-/* seek -- walk from the head to where reading starts. */
-static int seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
-	struct farlog_error *error)
+/* walk_on -- to where reading starts, or to the last record before it. */
+static int walk_on(struct farlog_reader *reader, const struct farlog_reader_config *config)
 {
-	struct record_found found;
+	struct walk walk = {.region = reader->region, .identity = &reader->identity};
+	int result = FARLOG_OK;
 
-	if (config->start != FARLOG_START_HEAD && region_fetch(reader->region, LAYOUT_DATA_OFF, reader->identity.capacity) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "fetch ring \"%s\"", uri);
-	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
-		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
-			config->lsn, reader->cursor.lsn);
-	while (config->start != FARLOG_START_HEAD &&
-		(config->start == FARLOG_START_TAIL || reader->cursor.lsn < config->lsn)) {
-		uint64_t off = reader->cursor.lsn % reader->identity.capacity;
+	while (config->start == FARLOG_START_TAIL || reader->cursor.lsn < config->lsn) {
+		struct record_found found;
+		enum record_verdict verdict;
 
-		if (record_check(&reader->identity, &reader->cursor, reader->region->base + LAYOUT_DATA_OFF + off,
-				reader->identity.capacity - off, &found) != RECORD_VALID)
+		result = walk_check(&walk, &reader->cursor, &verdict, &found);
+		if (result != FARLOG_OK || verdict != RECORD_VALID)
 			break;
 		record_advance(&reader->cursor, &found);
 	}
+	walk_end(&walk);
+	return result;
+}
+
+/* seek -- from the head to where reading starts. */
+static int seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
+	struct farlog_error *error)
+{
+	int result;
+
+	if (config->start == FARLOG_START_HEAD)
+		return FARLOG_OK;
+	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
+		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
+			config->lsn, reader->cursor.lsn);
+	result = walk_on(reader, config);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "read ring \"%s\" from its head on", uri);
 	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu", uri,
 			config->lsn, reader->cursor.lsn);

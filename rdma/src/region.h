@@ -45,8 +45,10 @@ struct region_ops {
 	void (*wait)(struct region *region, uint64_t timeout_ns);
 	int (*flush)(struct region *region, uint64_t off, uint64_t len);
 	void (*seal)(struct region *region);
-	void (*read)(struct region *region, uint64_t off, void *dst, size_t len);
-	/* Bring these bytes from afar into what `base` shows. NULL: base is the region itself. OK or IO. Blocks for the network. */
+	/* OK or IO; only a far region can fail. Blocks for the network there. */
+	int (*read)(struct region *region, uint64_t off, void *dst, size_t len);
+	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the region itself. OK or IO.
+	 * Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
 	/* Map every page now, so that no append meets a page fault. Best effort. */
@@ -68,7 +70,7 @@ struct region {
 	struct farlog_contract contract;
 	uint64_t tag;        /* of the last persist that was started; each takes the next */
 	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
-	const uint8_t *base; /* where the bytes can be loaded directly */
+	const uint8_t *base; /* where the bytes can be loaded directly; of a far drain or reader the header alone */
 	uint8_t *streamed;   /* where the append path may put a record by stream.h itself instead of `gather`; NULL: nowhere */
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */

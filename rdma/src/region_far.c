@@ -1,6 +1,6 @@
 /* region_far.c -- a ring on another host, as a region: a copy of it here, and a link that carries bytes both ways.
  *
- * The writer stages records in the copy and persist sends them; a drain fetches into it. When the link breaks, a thread of the region
+ * The writer stages records in the copy and persist sends them; a drain reads through a window behind its copy of the header. When the link breaks, a thread of the region
  * connects again, and what was not acknowledged is sent again from the copy: the same bytes to the same places. The caller sees only
  * time go by, and its own deadline decides. A target that knows a higher epoch refuses the reconnection, and that is how a writer that was
  * stopped for a while learns that it has been fenced. */
@@ -71,16 +71,19 @@ static struct region_far *far_of(struct region *region)
 
 int far_copy(struct far_link *link, uint64_t size_bytes)
 {
+	uint64_t windowed_len = LAYOUT_DATA_OFF + link->window_len;
+	uint64_t copy_len = link->window_len != 0 && windowed_len < size_bytes ? windowed_len : size_bytes;
 	void *copy;
 
 	if (link->copy != NULL)
-		return link->copy_len == size_bytes ? FARLOG_OK : FARLOG_NOT_A_RING;
-	copy = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		return link->ring_len == size_bytes ? FARLOG_OK : FARLOG_NOT_A_RING;
+	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (copy == MAP_FAILED)
 		return FARLOG_NO_MEMORY;
-	madvise(copy, size_bytes, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
+	madvise(copy, copy_len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
 	link->copy = copy;
-	link->copy_len = size_bytes;
+	link->copy_len = copy_len;
+	link->ring_len = size_bytes;
 	return FARLOG_OK;
 }
 
@@ -260,13 +263,21 @@ static int fetch_piece(struct region_far *far, struct region_span span)
 	if (result != FARLOG_OK)
 		break_off(far);
 	give_link(far);
-	return result == FARLOG_OK ? await(far, is_read, far->read_tag) : FARLOG_IO;
+	if (result != FARLOG_OK)
+		return FARLOG_IO;
+	result = await(far, is_read, far->read_tag);
+	/* Given up on: with a new connection, what comes of it late lands in no one's way. */
+	if (result != FARLOG_OK && atomic_load_acquire(&far->state) == FAR_UP)
+		break_off(far);
+	return result;
 }
 
 static int far_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	int result = FARLOG_OK;
 
+	if (off >= LAYOUT_DATA_OFF && far_of(region)->link->window_len != 0)
+		return FARLOG_UNSUPPORTED; /* the copy has no place for it; read has */
 	/* What lies behind the header's words in the copy is not the target's. */
 	if (off < LAYOUT_DATA_OFF && off + len > FAR_HEADER_LEN)
 		len = FAR_HEADER_LEN - off;
@@ -309,15 +320,28 @@ static void far_seal(struct region *region)
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-static void far_read(struct region *region, uint64_t off, void *dst, size_t len)
+static int far_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	struct region_far *far = far_of(region);
+	struct far_link *link = far->link;
+	int result = FARLOG_OK;
 
 	/* A writer's copy is the ring: nobody else stores records. */
-	if (far->role != REGION_ROLE_WRITER && far_fetch(region, off, len) != FARLOG_OK)
-		memset(dst, 0, len); /* nothing is there: zero is no record */
-	else
-		memcpy(dst, far->link->copy + off, len);
+	if (link->window_len == 0 || off < LAYOUT_DATA_OFF) {
+		if (link->window_len != 0)
+			result = far_fetch(region, off, len);
+		memcpy(dst, link->copy + off, len);
+		return result;
+	}
+	for (size_t done = 0; done < len && result == FARLOG_OK; done += link->window_len) {
+		size_t piece_len = len - done < link->window_len ? len - done : link->window_len;
+
+		link->window_off = off + done - LAYOUT_DATA_OFF;
+		result = fetch_piece(far, (struct region_span){off + done, piece_len});
+		if (result == FARLOG_OK)
+			memcpy((uint8_t *)dst + done, far_place(link, off + done), piece_len);
+	}
+	return result;
 }
 
 static void far_store_word(struct region *region, uint64_t off, uint64_t value)
@@ -530,6 +554,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 	if (result == FARLOG_OK)
 		result = far->transport->open(text, uri, &far->link, error);
 	if (result == FARLOG_OK) {
+		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
 		far->region.ops = far->link->ops->wait != NULL ? &waiting_ops : &spinning_ops;
 		result = connect_first(far, uri, error);
 	}

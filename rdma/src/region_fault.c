@@ -256,9 +256,10 @@ static void fault_seal(struct region *region)
 	(void)region; /* sealed is not durable here: the leader's flush must do it */
 }
 
-static void fault_read(struct region *region, uint64_t off, void *dst, size_t len)
+static int fault_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	memcpy(dst, region->base + off, len);
+	return FARLOG_OK;
 }
 
 static void fault_populate(struct region *region)

@@ -203,9 +203,10 @@ static void mem_seal(struct region *region)
 		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
 }
 
-static void mem_read(struct region *region, uint64_t off, void *dst, size_t len)
+static int mem_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	memcpy(dst, mem_of(region)->bytes + off, len);
+	return FARLOG_OK;
 }
 
 static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
