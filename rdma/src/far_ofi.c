@@ -82,7 +82,7 @@ static int breaks(struct ofi_link *ofi, const char *what, int failure)
 
 static ssize_t post_rma(struct ofi_link *ofi, const struct post *post, void *context)
 {
-	struct iovec local = {ofi->link.copy + post->span.off, post->span.len};
+	struct iovec local = {far_place(&ofi->link, post->span.off), post->span.len};
 	struct fi_rma_iov remote = {ofi->link.welcome.data_addr + post->span.off, post->span.len, ofi->link.welcome.data_key};
 	struct fi_msg_rma msg = {.msg_iov = &local, .desc = &ofi->copy_desc, .iov_count = 1, .rma_iov = &remote, .rma_iov_count = 1,
 		.context = context};
