@@ -108,7 +108,7 @@ func declareListen(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	set.Strings(&s.targetListen, "target.listen", nil,
 		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be repeated (also: --listen)", eachListenURI)
 	set.String(&s.targetAdvertise, "target.advertise", "",
-		"`host` that those dial, when --listen is at all addresses (default: --host-name) (also: --advertise)")
+		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: --advertise)")
 }
 
 // complete fills in what depends on other settings or on the host. It opens nothing.
@@ -128,9 +128,6 @@ func (s *settings) complete() error {
 		if s.hostName, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
 		}
-	}
-	if s.targetAdvertise == "" {
-		s.targetAdvertise = s.hostName
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type door struct {
 }
 
 // openDoors listens. Without addresses nobody comes from other hosts.
-func openDoors(addresses []string, advertise string, moved func()) (*doors, error) {
+func openDoors(addresses []string, advertise, hostName string, moved func()) (*doors, error) {
 	d := &doors{moved: moved, rings: make(map[string]*door)}
 	for _, address := range addresses {
 		listener, err := farlog.OpenTarget(address)
@@ -50,7 +50,7 @@ func openDoors(addresses []string, advertise string, moved func()) (*doors, erro
 			return nil, fmt.Errorf("target.listen %q: %w", address, err)
 		}
 		d.listeners = append(d.listeners, listener)
-		uri, err := advertised(listener.URI(), advertise)
+		uri, err := advertised(listener.URI(), advertise, hostName)
 		if err != nil {
 			d.close()
 			return nil, fmt.Errorf("target.listen %q: %w", address, err)
@@ -60,8 +60,9 @@ func openDoors(addresses []string, advertise string, moved func()) (*doors, erro
 	return d, nil
 }
 
-// advertised puts the host that clients dial in place of the one that is listened at, unless that is a definite one.
-func advertised(uri, host string) (string, error) {
+// advertised puts the host that clients dial in place of the one that is listened at: host if one is given, and where it is listened at all
+// addresses otherwise.
+func advertised(uri, host, otherwise string) (string, error) {
 	scheme, address, ok := strings.Cut(uri, "//")
 	if !ok {
 		return "", fmt.Errorf("uri %q: expected scheme://host:port", uri)
@@ -70,8 +71,11 @@ func advertised(uri, host string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if ip := net.ParseIP(listened); host == "" || ip != nil && !ip.IsUnspecified() {
+	if host == "" {
 		host = listened
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = otherwise
 	}
 	return scheme + "//" + net.JoinHostPort(host, port), nil
 }

@@ -42,7 +42,7 @@ type Config struct {
 	CountersDir string        // of the writers on this host; "" = the C core's default
 	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
 	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
-	Advertise   string        // the host that those dial when Listen names none that they could
+	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -81,7 +81,7 @@ func New(config Config) (*Target, error) {
 	}
 	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
 		provided: make(map[string]bool)}
-	if t.doors, err = openDoors(config.Listen, config.Advertise, t.askLook); err != nil {
+	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
 	}

@@ -3,8 +3,11 @@ package reconcile
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -15,7 +18,7 @@ const testHost = "alpha"
 func emptyWorld() World {
 	return World{
 		Streams: map[string]*api.Stream{}, Rings: map[string]*api.RingSpec{}, Assignments: map[string]*api.Assignment{},
-		Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
+		Admissions: map[string]*api.Admission{}, Epochs: map[string]uint32{}, LiveTargets: map[string]*api.Agent{}, LiveDrains: map[string]*api.Agent{}, Targets: map[string]*api.TargetState{},
 	}
 }
 
@@ -56,6 +59,36 @@ func (w World) granted(stream string) World {
 	return w
 }
 
+// listening lets the target of a stream's ring offer it to other hosts.
+func (w World) listening(stream string, uris ...string) World {
+	for _, state := range w.Targets[w.Rings[stream].Target].Rings {
+		if state.Stream == stream {
+			state.FarUris = uris
+		}
+	}
+	return w
+}
+
+// reachingBy names the transport of a drain.
+func (w World) reachingBy(drain, transport string) World {
+	w.LiveDrains[drain].Transport = transport
+	return w
+}
+
+// admitted lets a writer in that has so long to come; opened says which epoch the ring has seen.
+func (w World) admitted(stream string, epoch, opened uint32) World {
+	w.Admissions[stream] = &api.Admission{EpochMin: epoch, Grants: []*api.FarGrant{{Token: []byte("0123456789abcdef"), Role: api.GrantRole_GRANT_ROLE_WRITER,
+		Epoch: epoch, Expires: timestamppb.New(time.Unix(1, 0))}}}
+	SeenRing(w.Targets, w.Rings[stream]).WriterEpoch = opened
+	return w
+}
+
+// assignedTo changes the URI of an assignment.
+func (w World) assignedTo(stream, uri string) World {
+	w.Assignments[stream].Uri = uri
+	return w
+}
+
 // storing names the store of a drain, or of a stream's assignment when there is one.
 func (w World) storing(drain, store string) World {
 	w.LiveDrains[drain].StoreUuid = []byte(store)
@@ -83,10 +116,23 @@ func describe(actions []Action) string {
 			text += fmt.Sprintf("bind %s to %s;", ring.Stream.Spec.Name, ring.RingUuid)
 		}
 		if to := action.Assign; to != nil {
-			text += fmt.Sprintf("assign %s(%s) to %s #%d;", to.Stream, to.RingUuid, to.Drain, to.Generation)
+			text += fmt.Sprintf("assign %s(%s) to %s #%d", to.Stream, to.RingUuid, to.Drain, to.Generation)
+			if IsFar(to.Uri) {
+				text += " by " + to.Uri
+			}
+			text += ";"
+		}
+		if writer := action.Keep; writer != nil {
+			text += fmt.Sprintf("keep %s #%d;", writer.Stream, writer.Epoch)
 		}
 	}
 	return text
+}
+
+// farWorld has one ring that is bound and listens by two transports.
+func farWorld() World {
+	return emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").
+		listening("a", "ofi:tcp://x:2/a", "verbs://x:1/a")
 }
 
 func TestPlan(t *testing.T) {
@@ -106,6 +152,18 @@ func TestPlan(t *testing.T) {
 		{"ready ring gets a drain", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").withDrain("d1", testHost),
 			"bind a to u;assign a(u) to d1 #1;"},
 		{"drain of another host does not reach it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").bound("a", "u").withDrain("d1", "beta"), ""},
+		{"drain of another host reaches a ring that listens, the fastest way", farWorld().withDrain("d1", "beta"), "assign a(u) to d1 #1 by verbs://x:1/a;"},
+		{"drain says by what it reaches other hosts", farWorld().withDrain("d1", "beta").reachingBy("d1", "ofi"), "assign a(u) to d1 #1 by ofi:tcp://x:2/a;"},
+		{"drain without what the target offers does not reach it", farWorld().listening("a", "ofi:tcp://x:2/a").withDrain("d1", "beta").reachingBy("d1", "verbs"), ""},
+		{"drain beside the ring comes first", farWorld().withDrain("d1", "beta").withDrain("d2", testHost), "assign a(u) to d2 #1;"},
+		{"far drain that lives keeps it when one beside the ring comes", farWorld().withDrain("d1", "beta").withDrain("d2", testHost).
+			withAssignment("a", "d1", "u").assignedTo("a", "verbs://x:1/a"), ""},
+		{"far drain is told where the ring is now", farWorld().listening("a", "ofi:tcp://y:3/a").withDrain("d1", "beta").
+			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), "assign a(u) to d1 #6 by ofi:tcp://y:3/a;"},
+		{"far drain of a target that does not listen just now is left alone", farWorld().listening("a").withDrain("d1", "beta").
+			withAssignment("a", "d1", "u").assignedTo("a", "ofi:tcp://x:2/a"), ""},
+		{"writer that has not come yet", farWorld().admitted("a", 3, 2), ""},
+		{"writer that is in keeps its grant", farWorld().admitted("a", 3, 3), "keep a #3;"},
 		{"living drain keeps it", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
 			bound("a", "u").withDrain("d1", testHost).withDrain("d0", testHost).withAssignment("a", "d1", "u"), ""},
 		{"dead drain is replaced", emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u").
@@ -157,6 +215,7 @@ func drawWorld(rt *rapid.T) World {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(rt, "drains") {
 		world.withDrain(fmt.Sprintf("d%d", i), rapid.SampledFrom(hosts).Draw(rt, "drain host"))
+		world.reachingBy(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"", "ofi", "verbs"}).Draw(rt, "drain transport"))
 		world.storing(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"one", "other"}).Draw(rt, "drain store"))
 	}
 	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
@@ -167,6 +226,10 @@ func drawWorld(rt *rapid.T) World {
 		}
 		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
 		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
+		world.listening(name, rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/" + name}, {"verbs://x:1/" + name}}).Draw(rt, "far")...)
+		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
+			world.admitted(name, 3, rapid.Uint32Range(0, 4).Draw(rt, "opened"))
+		}
 		if rapid.Bool().Draw(rt, "bound") {
 			world.bound(name, "u")
 		}
@@ -182,7 +245,7 @@ func drawWorld(rt *rapid.T) World {
 }
 
 func apply(world World, actions []Action) World {
-	world.Rings, world.Assignments = maps.Clone(world.Rings), maps.Clone(world.Assignments)
+	world.Rings, world.Assignments, world.Admissions = maps.Clone(world.Rings), maps.Clone(world.Assignments), maps.Clone(world.Admissions)
 	for _, action := range actions {
 		if action.Place != nil {
 			world.Rings[action.Place.Stream.Spec.Name] = action.Place
@@ -192,6 +255,9 @@ func apply(world World, actions []Action) World {
 		}
 		if action.Assign != nil {
 			world.Assignments[action.Assign.Stream] = action.Assign
+		}
+		if action.Keep != nil {
+			world.Admissions[action.Keep.Stream] = &api.Admission{}
 		}
 	}
 	return world
@@ -229,6 +295,12 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		}
 		return
 	}
+	if writer := action.Keep; writer != nil {
+		if SeenRing(world.Targets, world.Rings[writer.Stream]).WriterEpoch != writer.Epoch {
+			rt.Fatalf("kept a writer that is not in: %s", describe([]Action{action}))
+		}
+		return
+	}
 	to, current := action.Assign, world.Assignments[action.Assign.Stream]
 	drain := world.LiveDrains[to.Drain]
 	if drain == nil || seen[to.Stream] {
@@ -236,7 +308,7 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 	}
 	seen[to.Stream] = true
 	if current == nil || !WritesStore(world.LiveDrains[current.Drain], current) {
-		if drain.Host != world.Targets[to.Target].Agent.Host {
+		if IsFar(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsFar(to.Uri) && !strings.HasPrefix(to.Uri, drain.Transport) {
 			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
 		}
 	}

@@ -1,0 +1,215 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// farRing is a ring that its target, on host alpha, offers to other hosts.
+func farRing(stream, target string) *api.RingState {
+	state := ring(stream, target)
+	state.FarUris = []string{"ofi:tcp://alpha:7471/" + stream, "verbs://alpha:7472/" + stream}
+	return state
+}
+
+func startFar(t *testing.T) *instance {
+	t.Helper()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	one.reportTarget("t1")
+	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	one.reportTarget("t1", farRing("a", "t1"))
+	return one
+}
+
+// acquireFar asks from another host than the target's.
+func (i *instance) acquireFar(transport string) <-chan *api.Grant {
+	answered := make(chan *api.Grant, 1)
+	ctx := i.context()
+	go func() {
+		response, err := i.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}, Transport: transport})
+		if err != nil {
+			i.t.Error(err)
+		}
+		answered <- response.GetGrant()
+	}()
+	return answered
+}
+
+// untilAdmission follows what target t1 is told, as its daemon does, until there is a fence at this epoch.
+func (i *instance) untilAdmission(epoch uint32) *api.Admission {
+	i.t.Helper()
+	watch, err := i.target.WatchRings(i.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for {
+		message, err := watch.Recv()
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		if admission := message.Rings[0].Admission; admission.GetEpochMin() == epoch {
+			return admission
+		}
+	}
+}
+
+func (i *instance) confirm(fenced, admitted uint32) {
+	i.t.Helper()
+	state := farRing("a", "t1")
+	state.EpochFenced, state.EpochAdmitted = fenced, admitted
+	i.reportTarget("t1", state)
+}
+
+func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *testing.T) {
+	one := startFar(t)
+	answered := one.acquireFar("")
+	admission := one.untilAdmission(1)
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || len(admission.Grants[0].Token) != tokenLen || admission.Grants[0].Expires == nil {
+		t.Fatalf("the target is told %v", admission)
+	}
+	one.confirm(1, 0)
+	one.until("the fence is seen", func() bool { return one.status("a").Rings[0].EpochFenced == 1 })
+	select {
+	case grant := <-answered:
+		t.Fatalf("answered %v before the writer was admitted", grant)
+	default:
+	}
+	one.confirm(1, 1)
+	grant := <-answered
+	if member := grant.Members[0]; member.Uri != "verbs://alpha:7472/a" || !bytes.Equal(member.Token, admission.Grants[0].Token) || grant.Epoch != 1 {
+		t.Errorf("granted %s with epoch %d, expected verbs with the token that the target was told", member.Uri, grant.Epoch)
+	}
+	again := one.acquireFar("ofi")
+	second := one.untilAdmission(2)
+	if len(second.Grants) != 1 || bytes.Equal(second.Grants[0].Token, admission.Grants[0].Token) {
+		t.Errorf("the target is told %d grants; expected one, with another token", len(second.Grants))
+	}
+	one.confirm(2, 2)
+	if member := (<-again).Members[0]; !strings.HasPrefix(member.Uri, "ofi:tcp:") {
+		t.Errorf("granted %s, expected what was asked for", member.Uri)
+	}
+}
+
+func TestAcquireWriter_TokensAreInNoStatus(t *testing.T) {
+	one := startFar(t)
+	answered := one.acquireFar("")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	writer := (<-answered).Members[0].Token
+	drain := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
+	agents, err := one.control.ListAgents(one.context(), &api.ListAgentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []proto.Message{one.status("a"), agents} {
+		raw, err := protojson.Marshal(shown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, token := range [][]byte{writer, drain} {
+			if bytes.Contains(raw, []byte(base64.StdEncoding.EncodeToString(token))) {
+				t.Errorf("a token is shown: %s", raw)
+			}
+		}
+	}
+}
+
+// drainToken registers a drain and gives the token that it is told.
+func (i *instance) drainToken(agent *api.Agent) []byte {
+	i.t.Helper()
+	watch, err := i.drain.WatchAssignments(i.context(), &api.WatchAssignmentsRequest{Agent: agent})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for {
+		message, err := watch.Recv()
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		if len(message.Assignments) == 0 {
+			continue
+		}
+		given := message.Assignments[0]
+		if given.Uri != "verbs://alpha:7472/a" || len(given.Token) != tokenLen {
+			i.t.Fatalf("drain is told %s with a token of %d bytes", given.Uri, len(given.Token))
+		}
+		return given.Token
+	}
+}
+
+func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T) {
+	one := startFar(t)
+	first := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
+	one.until("the lease of the first has run out", func() bool { return !one.status("a").IsDrainAlive })
+	second := one.drainToken(&api.Agent{Id: "d2", Host: "gamma"})
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := watch.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants := message.Rings[0].Admission.GetGrants()
+	if len(grants) != 1 || !bytes.Equal(grants[0].Token, second) || bytes.Equal(first, second) || grants[0].Generation != 2 {
+		t.Errorf("%d grants are wanted of the target, expected that of the second drain alone", len(grants))
+	}
+}
+
+func TestAcquireWriter_HolderOnTheTargetsHostEndsAFarOne(t *testing.T) {
+	one := startFar(t)
+	far := one.acquireFar("")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	<-far
+	answered := make(chan *api.Grant, 1)
+	ctx := one.context()
+	go func() {
+		response, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "alpha"}})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- response.GetGrant()
+	}()
+	if admission := one.untilAdmission(2); len(admission.Grants) != 0 {
+		t.Errorf("%d far grants are left, expected none", len(admission.Grants))
+	}
+	one.confirm(2, 0)
+	if member := (<-answered).Members[0]; !strings.HasPrefix(member.Uri, "mem:") || len(member.Token) != 0 {
+		t.Errorf("granted %s, expected the region itself", member.Uri)
+	}
+}
+
+func TestAcquireWriter_TargetThatDoesNotConfirmIsNamed(t *testing.T) {
+	one := startFar(t)
+	ctx, cancel := context.WithTimeout(one.context(), time.Second)
+	defer cancel()
+	_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}})
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "target t1 has not confirmed") {
+		t.Errorf("error %v, expected UNAVAILABLE that names the target", err)
+	}
+}
+
+func TestAcquireWriter_TransportIsChecked(t *testing.T) {
+	one := startFar(t)
+	one.reportTarget("t1", ring("a", "t1"))
+	one.until("the target listens no more", func() bool { return len(one.status("a").Rings[0].FarUris) == 0 })
+	for transport, want := range map[string]codes.Code{"verbs": codes.FailedPrecondition, "carrier pigeon": codes.InvalidArgument, "mem": codes.OK} {
+		_, err := one.control.AcquireWriter(one.context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Host: "beta"}, Transport: transport})
+		if status.Code(err) != want {
+			t.Errorf("transport %q: %v, expected %s", transport, err, want)
+		}
+	}
+}

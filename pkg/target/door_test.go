@@ -1,0 +1,202 @@
+package target
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+const stepTimeout = 30 * time.Second
+
+// newListening makes a target that lets clients of other hosts in.
+func newListening(t *testing.T, dir string) *Target {
+	t.Helper()
+	one := newTarget(t, dir)
+	doors, err := openDoors([]string{"ofi:tcp://127.0.0.1:0"}, "", "", one.askLook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(doors.close)
+	one.doors = doors
+	return one
+}
+
+// admitting is a ring with these clients let in.
+func admitting(epochMin uint32, grants ...*api.FarGrant) *api.RingSpec {
+	spec := want("desk7/orders", 5)
+	spec.Admission = &api.Admission{EpochMin: epochMin, Grants: grants}
+	return spec
+}
+
+func tokenOf(digit byte) (token [farlog.TokenLen]byte) {
+	for i := range token {
+		token[i] = digit
+	}
+	return token
+}
+
+func writerGrant(epoch uint32) *api.FarGrant {
+	token := tokenOf(byte(epoch))
+	return &api.FarGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch}
+}
+
+func drainGrant(generation uint64) *api.FarGrant {
+	token := tokenOf(byte(100 + generation))
+	return &api.FarGrant{Token: token[:], Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: generation}
+}
+
+// seeUntil looks until the ring is as it should be.
+func seeUntil(t *testing.T, one *Target, what string, spec *api.RingSpec, done func(*api.RingState) bool) *api.RingState {
+	t.Helper()
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(time.Millisecond) {
+		state := see(one, spec)[0].State
+		if done(state) {
+			return state
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s; last seen: %v", what, state)
+		}
+	}
+}
+
+func openFar(t *testing.T, uri string, epoch uint32) (*farlog.Writer, error) {
+	t.Helper()
+	token := tokenOf(byte(epoch))
+	return farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelPosted, Epoch: epoch, Token: &token, CountersDir: "none", Deadline: 5 * time.Second})
+}
+
+func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	spec := admitting(1, writerGrant(1))
+	state := seeUntil(t, one, "writer 1 is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
+	if len(state.FarUris) != 1 || !strings.HasPrefix(state.FarUris[0], "ofi:tcp://127.0.0.1:") || !strings.HasSuffix(state.FarUris[0], "/desk7/orders") {
+		t.Fatalf("reached at %q", state.FarUris)
+	}
+	old, err := openFar(t, state.FarUris[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if _, err := old.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
+		t.Fatal(err)
+	}
+	spec = admitting(2, writerGrant(2))
+	state = seeUntil(t, one, "writer 2 is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 2 && state.EpochAdmitted == 2 })
+	if state.EpochMin != 2 {
+		t.Errorf("the fence in the ring is %d, expected 2: it was to be persisted before it was confirmed", state.EpochMin)
+	}
+	next, err := openFar(t, state.FarUris[0], 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if _, err := old.Append(farlog.Entry{Data: []byte("too late")}, 0); !errors.Is(err, farlog.ErrFenced) && !errors.Is(err, farlog.ErrUnknown) {
+		t.Errorf("the fenced writer's append gave %v", err)
+	}
+	if _, err := next.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
+		t.Error(err)
+	}
+	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" || counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
+		t.Errorf("counted %v", doors)
+	}
+}
+
+func counterOf(door Door, name string) uint64 {
+	for _, counter := range door.Counters {
+		if counter.Name == name {
+			return counter.Value
+		}
+	}
+	return 0
+}
+
+func TestDoors_DrainThatIsReplacedIsShutOutAndTheWriterGoesOn(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	spec := admitting(1, writerGrant(1), drainGrant(1))
+	state := seeUntil(t, one, "drain 1 is let in", spec, func(state *api.RingState) bool { return state.DrainGeneration == 1 && state.EpochAdmitted == 1 })
+	writer, err := openFar(t, state.FarUris[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	first, second := tokenOf(101), tokenOf(102)
+	old, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	state = seeUntil(t, one, "drain 2 is let in", admitting(1, writerGrant(1), drainGrant(2)), func(state *api.RingState) bool { return state.DrainGeneration == 2 })
+	next, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &second})
+	if err != nil {
+		t.Fatalf("the second drain is not let in: %v", err)
+	}
+	defer next.Close()
+	if _, err := farlog.OpenReader(state.FarUris[0], farlog.ReaderOptions{Drain: true, Token: &first}); err == nil {
+		t.Error("the first drain was let in again")
+	}
+	if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, stepTimeout); err != nil {
+		t.Errorf("the writer did not come again: %v", err)
+	}
+}
+
+func TestDoors_RestartedTargetLearnsItsGrantsAgain(t *testing.T) {
+	dir := t.TempDir()
+	spec := admitting(3, writerGrant(3))
+	isDone := func(state *api.RingState) bool { return state.EpochFenced == 3 && state.EpochAdmitted == 3 }
+	for range 2 {
+		one := newListening(t, dir)
+		state := seeUntil(t, one, "writer 3 is let in", spec, isDone)
+		if state.Error != "" {
+			t.Error(state.Error)
+		}
+		one.doors.close()
+		one.doors.listeners = nil
+		one.lock.Close()
+	}
+}
+
+func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	bad := admitting(1, &api.FarGrant{Token: []byte("short"), Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 1})
+	good := proto.Clone(admitting(1, writerGrant(1))).(*api.RingSpec)
+	good.Stream.Spec.Name = "desk8/orders"
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(time.Millisecond) {
+		rings := see(one, bad, good)
+		first, second := rings[0].State, rings[1].State
+		if strings.Contains(first.Error, "token of 5 bytes") && second.Error == "" && second.EpochAdmitted == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("seen %q and %q", first.Error, second.Error)
+		}
+	}
+}
+
+func TestDoors_PortInUseIsNamed(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	_, err := openDoors([]string{one.doors.listeners[0].URI()}, "", "", func() {})
+	if err == nil || !strings.Contains(err.Error(), "target.listen") || !strings.Contains(err.Error(), one.doors.listeners[0].URI()) {
+		t.Errorf("error %v, expected one that names the setting and the address", err)
+	}
+}
+
+func TestAdvertised_HostThatClientsDial(t *testing.T) {
+	for _, c := range []struct{ uri, host, want string }{
+		{"ofi:tcp://0.0.0.0:7471", "", "ofi:tcp://storage1:7471"},
+		{"ofi:tcp://[::]:7471", "", "ofi:tcp://storage1:7471"},
+		{"verbs://10.0.0.7:7471", "", "verbs://10.0.0.7:7471"},
+		{"verbs://10.0.0.7:7471", "storage3.example", "verbs://storage3.example:7471"},
+		{"verbs://0.0.0.0:7471", "fd00::7", "verbs://[fd00::7]:7471"},
+		{"ofi:tcp://storage2:7471", "", "ofi:tcp://storage2:7471"},
+	} {
+		if got, err := advertised(c.uri, c.host, "storage1"); err != nil || got != c.want {
+			t.Errorf("advertised(%q, %q) is %q, %v; expected %q", c.uri, c.host, got, err, c.want)
+		}
+	}
+}
