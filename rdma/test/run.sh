@@ -1,8 +1,9 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit conformance crash mutants far asan tsan fuzz cxx examples install. Without an argument all of them.
+# Parts: unit conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
 # CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
+# VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed"; the exit code is 1 when anything failed.
 set -u
@@ -114,6 +115,14 @@ part_tsan() {
 	done
 }
 
+# part_verbs -- what the device itself promises; without one it says what is missing.
+part_verbs() {
+	release || { fail verbs; return; }
+	"$build/release/test/verbs" "${VERBS_ADDRESS:-127.0.0.1}" >"$scratch/verbs.log" 2>&1
+	code=$?
+	if [ $code -eq 77 ]; then cat "$scratch/verbs.log"; else show "$scratch/verbs.log" $code verbs; fi
+}
+
 find_clang() {
 	for candidate in "${FUZZ_CC:-}" clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
 		[ -n "$candidate" ] && command -v "$candidate" && return 0
@@ -204,12 +213,12 @@ part_install() {
 	fi
 }
 
-parts=${*:-unit conformance crash mutants far asan tsan fuzz cxx examples install}
+parts=${*:-unit conformance crash mutants far verbs asan tsan fuzz cxx examples install}
 for part in $parts; do
 	case $part in
-	unit | conformance | crash | mutants | far | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	unit | conformance | crash | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, far, asan, tsan, fuzz, cxx, examples or install" >&2
+		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, far, verbs, asan, tsan, fuzz, cxx, examples or install" >&2
 		exit 2
 		;;
 	esac
