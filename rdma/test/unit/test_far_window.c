@@ -1,0 +1,229 @@
+/* test_far_window.c -- drains and readers of a ring on another host: what they read through a window, and what memory they take. The target is in this
+ * process, over libfabric on the loopback; the writer is local. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "layout.h"
+#include "record.h"
+#include "unit.h"
+
+#define LARGE_RING_LEN (256u << 20)
+#define LARGE_RECORD_LEN (3u << 20) /* three windows */
+#define ANON_GROWTH_MAX (8u << 20)
+
+static const uint8_t token[FARLOG_TOKEN_LEN] = "a drain's token";
+
+struct far_bed {
+	const char *local_uri;
+	farlog_target *target;
+	char uri[400];
+};
+
+/* make_bed -- a ring that is served here. False: there is no libfabric on this machine. */
+static bool make_bed(struct far_bed *bed, uint64_t ring_len, uint32_t record_len_max, uint32_t role)
+{
+	struct farlog_grant grant = {.role = role};
+	struct farlog_error error = {0};
+	int result = farlog_target_open("ofi:tcp://127.0.0.1:0", &bed->target, &error);
+
+	if (result == FARLOG_UNSUPPORTED)
+		return false;
+	if (result != FARLOG_OK)
+		fail_msg("%s", error.text);
+	bed->local_uri = unit_tmpfs_uri("window");
+	unit_format(bed->local_uri, ring_len, record_len_max);
+	memcpy(grant.token, token, sizeof(token));
+	assert_int_equal(farlog_target_serve(bed->target, "ring", bed->local_uri, NULL, &error), FARLOG_OK);
+	assert_int_equal(farlog_target_grant(bed->target, "ring", &grant, &error), FARLOG_OK);
+	snprintf(bed->uri, sizeof(bed->uri), "%s/ring", farlog_target_uri(bed->target));
+	return true;
+}
+
+static void free_bed(struct far_bed *bed)
+{
+	farlog_target_close(bed->target);
+	remove(unit_path(bed->local_uri));
+}
+
+static int open_far(const struct far_bed *bed, struct farlog_reader_config config, farlog_reader **reader, struct farlog_error *error)
+{
+	config.grant_token = token;
+	return farlog_reader_open(bed->uri, &config, reader, error);
+}
+
+/* append_mixed -- records of every length up to len_max, whose bytes tell their number. */
+static void append_mixed(farlog_writer *writer, uint64_t until_lsn, uint32_t len_max)
+{
+	uint8_t *payload = malloc(len_max);
+	struct farlog_position position = {0};
+
+	assert_non_null(payload);
+	for (unsigned i = 0; position.end_lsn + 2ull * len_max < until_lsn; i++) {
+		struct farlog_entry entry = {.data = payload, .len = i % 5 == 0 ? len_max - (uint32_t)unit_below(64) : (uint32_t)unit_below(len_max / 2)};
+
+		for (uint32_t at = 0; at < entry.len; at += 8)
+			payload[at] = (uint8_t)(i + at / 8);
+		assert_int_equal(farlog_append(writer, &entry, 0, &position), FARLOG_OK);
+	}
+	free(payload);
+}
+
+/* read_all -- the bytes of all batches, one after the other, checksummed by adding what no two orders of them share. */
+static uint64_t read_all(farlog_reader *reader, bool is_drain, uint64_t *len)
+{
+	static uint8_t buffer[8u << 20];
+	struct farlog_batch batch;
+	uint64_t sum = 0;
+	int result;
+
+	*len = 0;
+	while ((result = farlog_reader_read(reader, buffer, sizeof(buffer), &batch)) == FARLOG_OK) {
+		for (uint64_t at = 0; at < batch.len; at += 8) {
+			uint64_t word;
+
+			memcpy(&word, buffer + at, 8);
+			sum = sum * 31 + word;
+		}
+		*len += batch.len;
+		if (is_drain)
+			assert_int_equal(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	assert_int_equal(result, FARLOG_NOT_YET);
+	return sum;
+}
+
+/* anonymous_bytes -- what this process has of its own: not the target's mapping of the ring's file. */
+static uint64_t anonymous_bytes(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[200];
+	uint64_t kib = 0;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file) != NULL)
+		sscanf(line, "RssAnon: %lu kB", &kib);
+	fclose(file);
+	assert_true(kib > 0);
+	return kib << 10;
+}
+
+static void far_window__memory_does_not_grow_with_the_ring(void **state)
+{
+	struct far_bed bed;
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+	farlog_reader *local;
+	farlog_reader *drain;
+	uint64_t local_len;
+	uint64_t len;
+	uint64_t sum;
+	uint64_t before;
+	uint64_t after;
+
+	(void)state;
+	if (!make_bed(&bed, LARGE_RING_LEN, 4u << 20, FARLOG_GRANT_DRAIN))
+		skip();
+	writer = unit_open(bed.local_uri);
+	append_mixed(writer, LARGE_RING_LEN - (4u << 20), LARGE_RECORD_LEN);
+	local = unit_read(bed.local_uri, FARLOG_START_HEAD, false);
+	sum = read_all(local, false, &local_len);
+	farlog_reader_close(local);
+	assert_true(local_len > LARGE_RING_LEN / 10 * 9);
+	before = anonymous_bytes();
+	if (open_far(&bed, (struct farlog_reader_config){.is_drain = 1}, &drain, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_true(read_all(drain, true, &len) == sum);
+	after = anonymous_bytes();
+	assert_int_equal(len, local_len);
+	printf("far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB after\n", LARGE_RING_LEN >> 20, before >> 10, after >> 10);
+	assert_true(after < before + ANON_GROWTH_MAX);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+	free_bed(&bed);
+}
+
+/* seek_to -- a far reader that starts at lsn reads on from there. */
+static void seek_to(const struct far_bed *bed, uint64_t lsn, uint64_t len_left)
+{
+	struct farlog_error error = {0};
+	farlog_reader *reader;
+	uint64_t len;
+
+	if (open_far(bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = lsn}, &reader, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	read_all(reader, false, &len);
+	assert_int_equal(len, len_left);
+	farlog_reader_close(reader);
+}
+
+/* Seeking walks over records of more than a piece, and past the ring's end. */
+static void far_window__seeks(void **state)
+{
+	struct far_bed bed;
+	struct farlog_position middle;
+	struct farlog_position last;
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+	farlog_reader *reader;
+	uint64_t len;
+
+	(void)state;
+	if (!make_bed(&bed, LAYOUT_DATA_OFF + (4u << 20), 1u << 20, FARLOG_GRANT_READER))
+		skip();
+	writer = unit_open(bed.local_uri);
+	for (unsigned i = 0; i < 40; i++) {
+		assert_int_equal(unit_append(writer, 300000 + i, (uint8_t)i, &middle), i < 13 ? FARLOG_OK : FARLOG_FULL);
+		if (i < 13)
+			last = middle;
+	}
+	reader = unit_read(bed.local_uri, FARLOG_START_HEAD, true);
+	read_all(reader, true, &len);
+	farlog_reader_close(reader);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(unit_append(writer, 330000, 1, i == 4 ? &middle : &last), FARLOG_OK); /* round the end */
+	seek_to(&bed, middle.lsn, last.end_lsn - middle.lsn);
+	seek_to(&bed, last.end_lsn, 0);
+	assert_int_equal(open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_LSN, .lsn = middle.lsn + 64}, &reader, &error),
+		FARLOG_NOT_FOUND);
+	assert_int_equal(open_far(&bed, (struct farlog_reader_config){.start = FARLOG_START_TAIL}, &reader, &error), FARLOG_OK);
+	read_all(reader, false, &len);
+	assert_int_equal(len, 0);
+	assert_int_equal(unit_append(writer, 1000, 1, &last), FARLOG_OK);
+	read_all(reader, false, &len);
+	assert_int_equal(len, last.end_lsn - last.lsn);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+	free_bed(&bed);
+}
+
+/* A target that goes away is not a damaged ring. */
+static void far_window__target_gone(void **state)
+{
+	static uint8_t buffer[1 << 20];
+	struct far_bed bed;
+	struct farlog_error error = {0};
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *drain;
+
+	(void)state;
+	if (!make_bed(&bed, LAYOUT_DATA_OFF + (1u << 20), 0, FARLOG_GRANT_DRAIN))
+		skip();
+	writer = unit_open(bed.local_uri);
+	append_mixed(writer, 900000, 20000);
+	if (open_far(&bed, (struct farlog_reader_config){.is_drain = 1}, &drain, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(farlog_reader_read(drain, buffer, 50000, &batch), FARLOG_OK);
+	assert_int_equal(farlog_target_forget(bed.target, "ring", &error), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_IO);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+	free_bed(&bed);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(far_window__memory_does_not_grow_with_the_ring),
+	cmocka_unit_test(far_window__seeks),
+	cmocka_unit_test(far_window__target_gone),
+};
+RUN_GROUP(far_window, tests)
