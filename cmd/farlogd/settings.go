@@ -41,6 +41,7 @@ type settings struct {
 	readyFile     string
 	logLevel      string
 
+	targetRegions   []string
 	targetListen    []string
 	targetAdvertise string
 	drainTransport  string
@@ -80,7 +81,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
 	}
 	if role == roleTarget {
-		declareListen(s, set, flags)
+		declareTarget(s, set, flags)
 	}
 	if role == roleDrain {
 		set.String(&s.drainTransport, "drain.transport", "", "`transport` to rings on other hosts: verbs or ofi (default: the fastest that the target offers)",
@@ -97,14 +98,17 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	return s, set, file
 }
 
-// declareListen makes the settings of a target for other hosts. --listen and --advertise are short for --target-listen and --target-advertise.
-func declareListen(s *settings, set *config.Set, flags *pflag.FlagSet) {
+// declareTarget makes the settings of a target that is a daemon of its own. --listen, --advertise and --region are short for --target-listen and so on.
+func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "listen" || name == "advertise" {
+		if name == "listen" || name == "advertise" || name == "region" {
 			name = roleTarget + "-" + name
 		}
 		return pflag.NormalizedName(name)
 	})
+	set.Strings(&s.targetRegions, "target.region", nil,
+		"`URI` of a region that holds many rings: mem:/dev/dax0.0, mem:/path?size=BYTES; may be repeated (also: --region) (default: a file a ring in --data-dir)",
+		eachRegion)
 	set.Strings(&s.targetListen, "target.listen", nil,
 		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be repeated (also: --listen)", eachListenURI)
 	set.String(&s.targetAdvertise, "target.advertise", "",
@@ -137,6 +141,16 @@ func (s *settings) has(role string) bool { return slices.Contains(s.roles, role)
 // agentID is the same over restarts, and another one for another directory on the same host.
 func (s *settings) agentID(dir string) string {
 	return fmt.Sprintf("%s-%08x", s.hostName, crc32.ChecksumIEEE([]byte(dir)))
+}
+
+// eachRegion checks that a region is on this host, and that the name of the ring is left to the target.
+func eachRegion(list []string) error {
+	for _, uri := range list {
+		if !strings.HasPrefix(uri, "mem:/") || strings.Contains(uri, "ring=") {
+			return fmt.Errorf("%q: expected mem:/path without a ring", uri)
+		}
+	}
+	return nil
 }
 
 // eachListenURI checks scheme and address; whether the device and its library are there is found out at the start.

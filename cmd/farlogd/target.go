@@ -19,7 +19,7 @@ func (d *daemon) openTarget(context.Context) error {
 	dir := d.dir("rings")
 	one, err := target.New(target.Config{
 		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
-		Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
+		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 	})
 	if err != nil {
 		conn.Close()

@@ -1,7 +1,10 @@
 package target
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +162,36 @@ func TestDoors_RestartedTargetLearnsItsGrantsAgain(t *testing.T) {
 		one.doors.listeners = nil
 		one.lock.Close()
 	}
+}
+
+// A target that is started again while there is no control plane lets those in whom it knew.
+func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
+	dir := t.TempDir()
+	one := newTarget(t, dir)
+	if err := one.remember(&api.WatchRingsResponse{Rings: []*api.RingSpec{admitting(3, writerGrant(3))}}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, wantedName)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the tokens: %v, %v", info.Mode(), err)
+	}
+	one.lock.Close()
+	one = newListening(t, dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- one.Run(ctx) }()
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(time.Millisecond) {
+		if rings := one.Rings(); len(rings) == 1 && rings[0].State.EpochAdmitted == 3 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("seen %v", one.Rings())
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	one.doors.listeners = nil // closed by Run
 }
 
 func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {

@@ -32,9 +32,9 @@ type rates struct {
 }
 
 // lookAt describes a ring. cause is why it could not be provided, if so; what is there is then not looked at.
-func (t *Target) lookAt(stream, path string, cause error, before []Ring) Ring {
+func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring {
 	now := time.Now()
-	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: ringURI(path), Observed: timestamppb.New(now)}
+	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: at.uri, Observed: timestamppb.New(now)}
 	if cause != nil {
 		state.Error = oneLine(cause)
 		return Ring{State: state}

@@ -23,8 +23,6 @@ func (t *Target) ringPath(stream string) string {
 	return filepath.Join(t.config.Dir, url.PathEscape(stream)+ringSuffix)
 }
 
-func ringURI(path string) string { return "mem:" + path }
-
 // streamOf is the inverse of ringPath.
 func streamOf(path string) (string, bool) {
 	escaped, ok := strings.CutSuffix(filepath.Base(path), ringSuffix)
@@ -49,56 +47,56 @@ func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// ensure makes a ring that is missing. Whatever else is at its place is left alone, and the error says what would cure
+// ensure makes a ring that is missing, and says where it is. Whatever else is at its place is left alone, and the error says what would cure
 // it.
-func (t *Target) ensure(path string, spec *api.RingSpec) error {
-	status, err := farlog.Inspect(ringURI(path))
+func (t *Target) ensure(spec *api.RingSpec) (site, error) {
+	at := t.siteOf(spec.Stream.Spec.Name)
+	status, err := farlog.Inspect(at.uri)
 	switch {
-	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(path, spec):
-		return fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
-			"put the file back, or make the stream again under another name", path, spec.Stream.Spec.Name)
+	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec):
+		return at, fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
+			"put the %s back, or make the stream again under another name", at.name(), spec.Stream.Spec.Name, at.kind())
 	case errors.Is(err, farlog.ErrNotFound):
-		if err := t.form(path, spec); err != nil {
-			return fmt.Errorf("make ring %q: %w", path, err)
+		if at, err = t.form(at, spec); err != nil {
+			return at, fmt.Errorf("make ring %q: %w", at.name(), err)
 		}
-		t.config.Logger.Info("made ring", "stream", spec.Stream.Spec.Name, "path", path, "size_bytes", spec.Stream.Spec.RingSizeBytes)
-		return nil
-	case errors.Is(err, farlog.ErrNotARing):
-		return fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv %s %s.old", err, path, path)
+		t.config.Logger.Info("made ring", "stream", spec.Stream.Spec.Name, "path", at.name(), "size_bytes", spec.Stream.Spec.RingSizeBytes)
+		return at, nil
+	case errors.Is(err, farlog.ErrNotARing) && at.path != "":
+		return at, fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv %s %s.old", err, at.path, at.path)
 	case err != nil:
-		return err
+		return at, err
 	}
 	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
-		return fmt.Errorf("file %q holds ring %x, expected ring %x of stream %q, which may hold acknowledged records: "+
-			"put that file back, or make the stream again under another name", path, status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name)
+		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which may hold acknowledged records: "+
+			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name,
+			at.kind())
 	}
-	return checkIdentity(path, status, spec.Stream)
+	return at, checkIdentity(at, status, spec.Stream)
 }
 
 // wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it made
 // or saw before the control plane has heard of it.
-func (t *Target) wasProvided(path string, spec *api.RingSpec) bool {
-	return len(spec.RingUuid) > 0 || t.provided[path]
+func (t *Target) wasProvided(spec *api.RingSpec) bool {
+	return len(spec.RingUuid) > 0 || t.provided[spec.Stream.Spec.Name]
 }
 
 // checkIdentity refuses the ring of another stream, or of a stream of the same name that some other control plane made:
 // its records would be accepted under a wrong identity.
-func checkIdentity(path string, status farlog.Status, stream *api.Stream) error {
+func checkIdentity(at site, status farlog.Status, stream *api.Stream) error {
 	if status.StreamName == stream.Spec.Name && status.StreamID == stream.StreamId && status.Salt == stream.Salt {
 		return nil
 	}
-	return fmt.Errorf("file %q holds the ring of stream %q id %d made by another control plane, expected stream %q id %d: "+
-		"drain it there, then move it away: mv %s %s.old",
-		path, status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, path, path)
+	cure := "make the stream under another name"
+	if at.path != "" {
+		cure = fmt.Sprintf("then move it away: mv %s %s.old", at.path, at.path)
+	}
+	return fmt.Errorf("%s %q holds the ring of stream %q id %d made by another control plane, expected stream %q id %d: drain it there, %s",
+		at.kind(), at.name(), status.StreamName, status.StreamID, stream.Spec.Name, stream.StreamId, cure)
 }
 
-// form formats a ring under another name and then gives it its own, so that a crash leaves either no ring or a whole
-// one. The link fails where a file has appeared meanwhile.
-func (t *Target) form(path string, spec *api.RingSpec) error {
-	forming := filepath.Join(t.config.Dir, formingPrefix+filepath.Base(path))
-	if err := os.Remove(forming); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+// form makes the ring where there is room for it.
+func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 	options := farlog.FormatOptions{
 		SizeBytes:    spec.Stream.Spec.RingSizeBytes,
 		Align:        spec.Stream.Spec.Align,
@@ -107,7 +105,20 @@ func (t *Target) form(path string, spec *api.RingSpec) error {
 		StreamName:   spec.Stream.Spec.Name,
 		Salt:         spec.Stream.Salt,
 	}
-	if err := farlog.Format(ringURI(forming), options); err != nil {
+	if at.path == "" {
+		return t.formInRegion(options)
+	}
+	return at, t.formFile(at.path, options)
+}
+
+// formFile formats a ring under another name and then gives it its own, so that a crash leaves either no ring or a whole
+// one. The link fails where a file has appeared meanwhile.
+func (t *Target) formFile(path string, options farlog.FormatOptions) error {
+	forming := filepath.Join(t.config.Dir, formingPrefix+filepath.Base(path))
+	if err := os.Remove(forming); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := farlog.Format(fileSite(forming).uri, options); err != nil {
 		return errors.Join(err, removeQuietly(forming))
 	}
 	if err := os.Link(forming, path); err != nil {

@@ -41,6 +41,7 @@ type Config struct {
 	Logger      *slog.Logger
 	CountersDir string        // of the writers on this host; "" = the C core's default
 	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
+	Regions     []string      // mem: URIs of regions that hold many rings each; empty: every ring has a file in Dir
 	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
 	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
 }
@@ -57,7 +58,7 @@ type Target struct {
 	wanted []*api.RingSpec
 	seen   []Ring
 
-	provided map[string]bool // paths of rings that were there at some look; of the goroutine that looks
+	provided map[string]bool // streams whose rings were there at some look; of the goroutine that looks
 
 	isConnected atomic.Bool // the last report reached the control plane
 }
@@ -103,6 +104,11 @@ func (t *Target) Run(ctx context.Context) error {
 	defer t.doors.close()
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	if recalled, err := t.recall(); err != nil {
+		t.config.Logger.Warn("the control plane's last word is not known, waiting for it", "error", err)
+	} else {
+		t.wanted = recalled
+	}
 	workers.Go(func() { t.followSpecs(ctx) })
 	tick := time.NewTicker(t.config.Interval / looksPerReport)
 	defer tick.Stop()
@@ -141,6 +147,9 @@ func (t *Target) followSpecs(ctx context.Context) {
 		t.wanted = message.Rings
 		t.mutex.Unlock()
 		t.askLook()
+		if err := t.remember(message); err != nil {
+			t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
+		}
 	}, func(err error) {
 		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
 	})
@@ -155,9 +164,9 @@ func (t *Target) observe() {
 	seen := make([]Ring, 0, len(wanted))
 	known := make(map[string]bool, len(wanted))
 	for _, spec := range wanted {
-		path := t.ringPath(spec.Stream.Spec.Name)
-		known[path] = true
-		ring := t.lookAt(spec.Stream.Spec.Name, path, t.ensure(path, spec), before)
+		at, err := t.ensure(spec)
+		known[at.path] = true
+		ring := t.lookAt(spec.Stream.Spec.Name, at, err, before)
 		if len(ring.State.RingUuid) > 0 {
 			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
 		}
@@ -166,12 +175,12 @@ func (t *Target) observe() {
 	}
 	for _, path := range t.found() {
 		if name, ok := streamOf(path); ok && !known[path] {
-			seen = append(seen, t.lookAt(name, path, nil, before))
+			seen = append(seen, t.lookAt(name, fileSite(path), nil, before))
 		}
 	}
 	for _, ring := range seen {
 		if len(ring.State.RingUuid) > 0 {
-			t.provided[t.ringPath(ring.State.Stream)] = true
+			t.provided[ring.State.Stream] = true
 		}
 	}
 	t.mutex.Lock()

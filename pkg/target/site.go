@@ -1,0 +1,71 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// site is where a ring is: in a file of its own, or in a region that it shares with others.
+type site struct {
+	uri  string
+	path string // of the file; "" in a shared region
+}
+
+func fileSite(path string) site { return site{uri: "mem:" + path, path: path} }
+
+// name is what an error calls the place, and kind what it is.
+func (s site) name() string {
+	if s.path != "" {
+		return s.path
+	}
+	return s.uri
+}
+
+func (s site) kind() string {
+	if s.path != "" {
+		return "file"
+	}
+	return "region"
+}
+
+// inRegion is the URI of a stream's ring in a region with a directory. A stream's name has no character that a URI could misread.
+func inRegion(region, stream string) site {
+	separator := "?"
+	if strings.Contains(region, "?") {
+		separator = "&"
+	}
+	return site{uri: region + separator + "ring=" + stream}
+}
+
+// siteOf is where the ring of a stream is. With regions it is the first that has one of that name, or of which it cannot be told; with none the
+// first, where it would be made.
+func (t *Target) siteOf(stream string) site {
+	if len(t.config.Regions) == 0 {
+		return fileSite(t.ringPath(stream))
+	}
+	for _, region := range t.config.Regions {
+		at := inRegion(region, stream)
+		if _, err := farlog.Inspect(at.uri); !errors.Is(err, farlog.ErrNotFound) {
+			return at
+		}
+	}
+	return inRegion(t.config.Regions[0], stream)
+}
+
+// formInRegion makes the ring in the first region that has room.
+func (t *Target) formInRegion(options farlog.FormatOptions) (site, error) {
+	var full []error
+	at := site{}
+	for _, region := range t.config.Regions {
+		at = inRegion(region, options.StreamName)
+		err := farlog.Format(at.uri, options)
+		if !errors.Is(err, farlog.ErrFull) {
+			return at, err
+		}
+		full = append(full, err)
+	}
+	return at, fmt.Errorf("no region has room for it: give the target another --region: %w", errors.Join(full...))
+}
