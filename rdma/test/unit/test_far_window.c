@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "clock.h"
 #include "layout.h"
 #include "record.h"
 #include "unit.h"
@@ -10,6 +11,7 @@
 #define LARGE_RING_LEN (256u << 20)
 #define LARGE_RECORD_LEN (3u << 20) /* three windows */
 #define ANON_GROWTH_MAX (8u << 20)
+#define PACKED_RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a drain's token";
 
@@ -221,9 +223,65 @@ static void far_window__target_gone(void **state)
 	free_bed(&bed);
 }
 
+/* A ring of a directory is served like any other; it cannot be removed under its far writer, and once it is removed nobody comes to what took its
+ * place by its old name. */
+static void far_packed__served_and_removed(void **state)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 3};
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .grant_token = token, .epoch = 3,
+		.deadline_ns = 10000000000ull};
+	struct farlog_error error = {0};
+	const char *region_uri = unit_tmpfs_uri("served");
+	struct farlog_position position;
+	farlog_target *target;
+	farlog_writer *writer;
+	uint64_t until_ns;
+	char ring[2][400];
+	char uri[400];
+	int result;
+
+	(void)state;
+	if (farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error) == FARLOG_UNSUPPORTED)
+		skip();
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(ring[i], sizeof(ring[i]), "%s?ring=desk%u/orders&size=%u", region_uri, i, 1u << 20);
+		unit_format(ring[i], PACKED_RING_LEN, 0);
+	}
+	memcpy(grant.token, token, sizeof(token));
+	assert_int_equal(farlog_target_serve(target, "desk1.orders", ring[1], NULL, &error), FARLOG_OK);
+	assert_int_equal(farlog_target_grant(target, "desk1.orders", &grant, &error), FARLOG_OK);
+	snprintf(uri, sizeof(uri), "%s/desk1.orders", farlog_target_uri(target));
+	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(farlog_writer_contract(writer)->size_bytes, PACKED_RING_LEN);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(unit_append(writer, 500, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_ring_remove(ring[1], 1, &error), FARLOG_HELD);
+	assert_int_equal(farlog_target_fence(target, "desk1.orders", 4, NULL, &error), FARLOG_OK);
+	assert_int_equal(unit_append(writer, 500, 1, &position), FARLOG_FENCED);
+	farlog_writer_close(writer);
+	until_ns = clock_after_ns(10000000000ull);
+	do /* its goodbye is on its way for a moment */
+		result = farlog_ring_remove(ring[1], 0, &error);
+	while (result == FARLOG_HELD && clock_monotonic_ns() < until_ns);
+	assert_int_equal(result, FARLOG_EXISTS);
+	assert_int_equal(farlog_ring_remove(ring[1], 1, &error), FARLOG_OK);
+	unit_format(ring[1], PACKED_RING_LEN, 0); /* of the same name, in the same place, and another ring */
+	assert_int_equal(farlog_target_fence(target, "desk1.orders", 9, NULL, &error), FARLOG_NOT_FOUND);
+	memset(grant.token, 'n', sizeof(grant.token));
+	grant.epoch = config.epoch = 9;
+	config.grant_token = grant.token;
+	assert_int_equal(farlog_target_grant(target, "desk1.orders", &grant, &error), FARLOG_OK);
+	assert_int_equal(farlog_writer_open(uri, &config, &writer, &error), FARLOG_NOT_A_RING);
+	assert_non_null(strstr(error.text, "removed"));
+	farlog_target_close(target);
+	assert_int_equal(farlog_ring_remove(ring[1], 0, &error), FARLOG_OK);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_window__memory_does_not_grow_with_the_ring),
 	cmocka_unit_test(far_window__seeks),
 	cmocka_unit_test(far_window__target_gone),
+	cmocka_unit_test(far_packed__served_and_removed),
 };
 RUN_GROUP(far_window, tests)
