@@ -67,7 +67,7 @@ make_initrd() {
 make_image() {
 	local size_mib
 	size_mib=$(($(du -sm "$new/root" | cut -f1) * 5 / 4 + 64))
-	mkfs.ext4 -q -d "$new/root" -O ^has_journal "$new/root.img" "${size_mib}M" >&2
+	mkfs.ext4 -q -d "$new/root" -O ^has_journal "$new/root.img" "${size_mib}M" >/dev/null
 }
 
 if [ ! -e "$result/root.img" ]; then

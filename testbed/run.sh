@@ -11,7 +11,7 @@ as_root() {
 
 dir=${FARLOG_TESTBED_DIR:-$PWD/build/testbed}
 scripts/setup.sh build vm
-qemu-system-x86_64 -machine none -netdev help | grep -qx stream || {
+qemu-system-x86_64 -machine none -netdev help 2>/dev/null | grep -qx stream || {
 	echo "testbed: $(qemu-system-x86_64 --version | head -1): expected 7.2 or later, which can join guests by sockets (-netdev stream)" >&2
 	exit 1
 }

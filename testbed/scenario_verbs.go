@@ -45,7 +45,7 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	if err := b.readFlushIsRefused(ctx, guests["host"], target); err != nil {
 		return "", err
 	}
-	alone, err := b.start(guests["host"], "verbs_test", "verbs_test "+addresses["host"])
+	alone, err := b.start(guests["host"], "verbs", "verbs "+addresses["host"])
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +53,7 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 		return "", fmt.Errorf("%w: %s", err, alone.Stdout())
 	}
 	lines := strings.Split(strings.TrimSpace(alone.Stdout()), "\n")
-	return strings.Join(append(seen, "verbs_test: "+lines[len(lines)-1]), "; "), nil
+	return strings.Join(append(seen, "its own test: "+lines[len(lines)-1]), "; "), nil
 }
 
 // takeover makes the older writers unable to write, and grants the next epoch.
