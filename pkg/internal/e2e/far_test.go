@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -29,11 +30,7 @@ func TestFar_HundredThousandRecordsReachTheStore(t *testing.T) {
 			t.Fatalf("feed: %v\n%s", err, w.process.Log())
 		}
 	}
-	w.stdin.Close()
-	if err := w.process.Wait(); err != nil {
-		t.Errorf("farlog append: %v\n%s", err, w.process.Log())
-	}
-	w.done.Wait()
+	w.end(t)
 	if log := w.process.Log(); !strings.Contains(log, "ring ofi:tcp://") {
 		t.Errorf("the writer did not go by libfabric: %q", log)
 	}
@@ -124,6 +121,16 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 	}
 }
 
+// end closes the input of a writer that is fed in bursts.
+func (w *writer) end(t *testing.T) {
+	t.Helper()
+	w.stdin.Close()
+	if err := w.process.Wait(); err != nil {
+		t.Errorf("farlog append: %v\n%s", err, w.process.Log())
+	}
+	w.done.Wait()
+}
+
 // stopped says that what is fed from now on comes too late.
 func (w *writer) stopped() {
 	w.mu.Lock()
@@ -157,4 +164,64 @@ func TestFar_BadGrantsAreRefusedByName(t *testing.T) {
 	bad.append("at a ring that is not there", "ofi:tcp://"+address+"/desk9/orders", second, "is for another ring")
 	third := bad.grant(streamName)
 	bad.append("that is good, after all of these", third.Ring, third, "")
+}
+
+// A drain that stands still does not slow appends while the ring has room: no append waits for it.
+func TestFar_DrainOutageDoesNotSlowAppends(t *testing.T) {
+	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	uri := cluster.CreateStream(streamName, "--size", "64MiB", "--level", "visible")
+	l := newLedger(t, "O")
+	w := openWriter(t, l, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "64")
+	const records = 20_000
+	feed := func() time.Duration {
+		began, count := time.Now(), l.count()
+		for range records / 100 {
+			if err := w.feedBurst(100); err != nil {
+				t.Fatalf("feed: %v\n%s", err, w.process.Log())
+			}
+		}
+		testenv.Until(t, "all is acknowledged", func() (bool, error) { return l.count() >= count+records, nil })
+		return time.Since(began)
+	}
+	feed() // opens the ring
+	before := feed()
+	cluster.Drain.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	during := feed()
+	time.Sleep(time.Second - time.Since(began)) // an outage of a second at least
+	cluster.Drain.Signal(syscall.SIGCONT)
+	w.end(t)
+	t.Logf("%d records took %s with the drain and %s without", records, before, during)
+	if during > 3*before+time.Second { // the machine's noise; waiting for the drain would last for ever
+		t.Errorf("%d records took %s while the drain stood still, %s before", records, during, before)
+	}
+	waitDrained(t, uri)
+	cluster.Drain.Stop()
+	checkStore(t, cluster.StoreDir, l)
+}
+
+// A target that does not answer holds up the drain of its own rings and of no others, and nobody waits for it when assignments change.
+func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
+	other := testenv.NewTarget(t, cluster, "storage2", farHost)
+	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible")
+	testenv.Until(t, "the other target's ring is drained", func() (bool, error) {
+		return cluster.Stream("desk8/orders").GetRings()[0].GetIsDrainHeld(), nil
+	})
+	other.Signal(syscall.SIGSTOP)
+	l := newLedger(t, "S")
+	w := startWriter(t, l, seedOf(t), "--stream", streamName, "--control", cluster.ControlAddress)
+	testenv.Until(t, "records are acknowledged", func() (bool, error) { return l.count() > 1000, nil })
+	third := cluster.CreateStream("desk9/orders", "--size", "2MiB", "--level", "visible")
+	testenv.Until(t, "a stream that came later is drained", func() (bool, error) {
+		status, err := farlog.Inspect(third)
+		return status.DrainHeld, err
+	})
+	w.finish(t)
+	waitDrained(t, uri)
+	other.Signal(syscall.SIGCONT)
+	cluster.Drain.Stop()
+	checkStore(t, cluster.StoreDir, l)
 }

@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -43,6 +44,18 @@ func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ..
 	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + host + ":" + strconv.Itoa(freePort(tb))}
 	c.start()
 	return c
+}
+
+// NewTarget starts another target of a cluster, on a host of its own as far as the roles can tell.
+func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
+	tb.Helper()
+	dir := filepath.Join(c.Dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	process, _ := StartDaemonUnder(tb, c.Under, dir, "target", "--data-dir", dir, "--control", c.ControlAddress, "--metrics-listen", "off",
+		"--host-name", name, "--listen", "ofi:tcp://"+host+":"+strconv.Itoa(freePort(tb)))
+	return process
 }
 
 func (c *Cluster) start() {
