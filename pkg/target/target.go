@@ -143,13 +143,14 @@ func (t *Target) followSpecs(ctx context.Context) {
 		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.config.Agent})
 	}
 	api.Follow(ctx, open, func(message *api.WatchRingsResponse) {
+		// Kept first: who has been told of a grant must find it here also after a restart.
+		if err := t.remember(message); err != nil {
+			t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
+		}
 		t.mutex.Lock()
 		t.wanted = message.Rings
 		t.mutex.Unlock()
 		t.askLook()
-		if err := t.remember(message); err != nil {
-			t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
-		}
 	}, func(err error) {
 		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
 	})

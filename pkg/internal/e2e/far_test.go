@@ -58,8 +58,10 @@ func TestFar_KillsLoseNothing(t *testing.T) {
 			a.killWriter()
 		case choice < 65:
 			a.killDrain()
-		default:
+		case choice < 90:
 			a.killTarget()
+		default:
+			a.killControlAndTarget()
 		}
 	}
 	a.waitAcknowledged(50)
@@ -80,6 +82,22 @@ func (a *arena) killTarget() {
 	if a.random.IntN(2) == 0 {
 		a.waitAcknowledged(50)
 	}
+}
+
+// killControlAndTarget shows as well that a target which comes back while there is no control plane lets in whom it knew.
+func (a *arena) killControlAndTarget() {
+	a.checkAlive(a.cluster.Control)
+	a.waitAcknowledged(1) // this writer has its grant
+	a.cluster.Control.Kill()
+	a.kills["control"]++
+	a.killTarget()
+	a.waitAcknowledged(50)
+	if a.random.IntN(2) == 0 {
+		a.killDrain()
+	}
+	head := a.head()
+	testenv.Until(a, "the drain goes on without a control plane", func() (bool, error) { return a.head() > head, nil })
+	a.cluster.StartControl()
 }
 
 // A writer that is stopped is fenced by the next one. When it goes on it ends, says that it is fenced, and nothing that it is fed from
