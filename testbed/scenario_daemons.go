@@ -219,7 +219,7 @@ func (b *bed) newCrew(ctx context.Context) (*crew, error) {
 // conclude waits until the drain has stored all, ends it and looks the records up.
 func (c *crew) conclude(ctx context.Context) (proof, error) {
 	central := c.guests["central"]
-	if _, err := central.Run(ctx, fmt.Sprintf("wait-for is-drained %s %d %s", daemonStream, c.ledger.lastLSN, c.control)); err != nil {
+	if _, err := central.Run(ctx, fmt.Sprintf("wait-drained %s %d %s", daemonStream, c.ledger.lastLSN, c.control)); err != nil {
 		return proof{}, err
 	}
 	drain := c.part("drain")
