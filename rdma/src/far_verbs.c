@@ -198,9 +198,44 @@ static int start_job(struct verbs_link *link, struct verbs_job *job, const struc
 	return advance(link);
 }
 
+/* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing that waits? */
+static bool is_plain(const struct verbs_link *link, const struct region_span *span, unsigned span_count)
+{
+	return span_count == 1 && !link->is_broken && !link->read.is_pending && link->word_count == 0 &&
+		link->link.method != FARLOG_FLUSH_TARGET_CPU && span->len <= link->device.message_len_max && span->len <= FLUSH_LEN_MAX &&
+		verbs_room(&link->queue) >= 2 && verbs_has_read_room(&link->queue);
+}
+
+/* persist_pair -- what nearly every append is; the way by jobs takes more instructions. */
+static int persist_pair(struct verbs_link *link, const struct region_span *span, uint64_t tag)
+{
+	const struct far_welcome *welcome = &link->link.welcome;
+	uint64_t address = target_address(link, span->off);
+	uint32_t key = key_of(link);
+	int failure;
+
+	link->persist.is_pending = false;
+	link->persist.is_awaited = true;
+	link->persist.tag = tag;
+	verbs_begin(&link->queue);
+	verbs_post_write(&link->queue, 0, link->link.copy + span->off, link->copy_mr->lkey, (uint32_t)span->len, key, address);
+	if (link->link.method == FARLOG_FLUSH_RDMA_FLUSH)
+		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
+			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
+	else
+		verbs_post_read(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN,
+			key, welcome->flush_addr != 0 ? welcome->flush_addr : address + span->len - READ_BACK_LEN);
+	failure = verbs_ring(&link->queue);
+	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting work requests: %s", strerror(failure));
+}
+
 static int verbs_persist(struct far_link *far, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	return start_job(verbs_link_of(far), &verbs_link_of(far)->persist, spans, span_count, tag);
+	struct verbs_link *link = verbs_link_of(far);
+
+	if (__builtin_expect(is_plain(link, spans, span_count), 1))
+		return persist_pair(link, spans, tag);
+	return start_job(link, &link->persist, spans, span_count, tag);
 }
 
 static int verbs_read(struct far_link *far, struct region_span span, uint64_t tag)
@@ -335,7 +370,7 @@ static int progress(struct verbs_link *link)
 	return result;
 }
 
-static int verbs_poll(struct far_link *far, struct far_done *done)
+__attribute__((flatten)) static int verbs_poll(struct far_link *far, struct far_done *done)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	int result = progress(link);

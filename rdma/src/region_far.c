@@ -135,7 +135,7 @@ static void resume(struct region_far *far)
 }
 
 /* turn -- progress of whatever state the link is in. The caller has taken it. */
-static void turn(struct region_far *far)
+static inline __attribute__((always_inline)) void turn(struct region_far *far)
 {
 	struct far_done done = {far->tag_done, far->read_done};
 	uint64_t state = atomic_load_acquire(&far->state);
@@ -173,7 +173,8 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
 	if (__builtin_expect(far->tag_asked != far->tag_done, 0) && atomic_load_acquire(&far->state) == FAR_UP)
 		break_off(far);
-	memcpy(far->spans, spans, span_count * sizeof(spans[0]));
+	for (unsigned i = 0; i < span_count; i++)
+		far->spans[i] = spans[i];
 	far->span_count = span_count;
 	far->tag_asked = tag;
 	/* A link that is not up sends it when it is back. */
@@ -567,3 +568,10 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 	*region = &far->region;
 	return FARLOG_OK;
 }
+
+#ifdef FARLOG_FAULT
+struct far_link *region_far_link(struct region *region)
+{
+	return far_of(region)->link;
+}
+#endif

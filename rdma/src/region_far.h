@@ -2,6 +2,7 @@
 #ifndef FARLOG_REGION_FAR_H
 #define FARLOG_REGION_FAR_H
 
+#include "far.h"
 #include "region.h"
 #include "uri.h"
 
@@ -9,5 +10,10 @@
  * NOT_FOUND (nobody answers), LEVEL (the URI's flush method is not offered), IO, or what the target refused with. Blocks for the network. */
 int region_far_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error);
+
+#ifdef FARLOG_FAULT
+/* region_far_link -- what carries it: a benchmark looks at its account. */
+struct far_link *region_far_link(struct region *region);
+#endif
 
 #endif

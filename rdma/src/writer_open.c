@@ -14,6 +14,7 @@
 #define WARN_PERCENT 70u
 #define ALARM_PERCENT 85u
 #define HINT_INTERVAL_NS 100000u
+#define FAR_HINT_INTERVAL_NS 5000000u /* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
 #define HEADER_LEN LAYOUT_DATA_OFF
 #define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
 
@@ -216,13 +217,14 @@ static void publish_constants(struct farlog_writer *writer)
 static int take_resources(struct farlog_writer *writer, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
+	double interval_ns = writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS;
 	int failure = clock_start();
 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
 	writer->has_clock = true;
 	writer->region->ops->populate(writer->region);
-	writer->hint_interval_ticks = (uint64_t)((double)HINT_INTERVAL_NS / ((double)clock_elapsed_ns(1u << 20) / (1u << 20)));
+	writer->hint_interval_ticks = (uint64_t)(interval_ns / ((double)clock_elapsed_ns(1u << 20) / (1u << 20)));
 	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
 	if (writer->staging == NULL)
