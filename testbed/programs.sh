@@ -18,8 +18,11 @@ build_inside() {
 		export GOROOT=/goroot GOMODCACHE=/gomod GOCACHE=/work/gocache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local
 		[ -f /work/rdma/build.ninja ] || meson setup /work/rdma /src/rdma -Dtests=true >/work/meson.log 2>&1 ||
 			{ tail -20 /work/meson.log; exit 1; }
-		ninja -C /work/rdma test/conformance test/unit test/verbs >/work/ninja.log 2>&1 ||
+		ninja -C /work/rdma libfarlog.a test/conformance test/unit test/libfarlog-fault.a test/verbs >/work/ninja.log 2>&1 ||
 			{ grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' /work/ninja.log | tail -40; exit 1; }
+		bench="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/verbs/*.c"
+		$bench /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
+		$bench -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts
 		cd /src
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
 		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent

@@ -1,0 +1,350 @@
+/* bench_verbs.c -- appends to a ring of another process by verbs, over whatever RDMA device has this address (SoftRoCE will do), against a bare program
+ * that posts the same work requests.
+ *
+ * usage: bench_verbs ADDRESS              times, one JSON line a case, in the form of `make bench`
+ *        bench_verbs ADDRESS appends N    N appends and nothing beside, for a profiler
+ *
+ * Built with FARLOG_FAULT it counts instead: what an append posts. Ours and the floor take turns in short blocks; the other ends of both are one
+ * process. Both spin. Meant for the testbed's counting clock: elsewhere what a device in software does takes what time it gets. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "far_verbs.h"
+#include "farlog/farlog.h"
+#include "floor.h"
+#include "region_far.h"
+#include "writer.h"
+
+#define RING_LEN (0x3000u + (32u << 20))
+#define PAYLOAD_LEN 192u
+#define RECORD_LEN 256u
+#define QUEUE_COUNT 16u
+#define BLOCK_COUNT 10u
+#define ROUND_COUNT 20u
+#define COUNTED_COUNT 400u
+#define PATIENCE_NS 10000000000u
+#define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
+#define RING_PATH "/dev/shm/farlog-bench-verbs.ring"
+
+/* What the other side tells of itself, or why it cannot. */
+struct invitation {
+	char uri[160];
+	char failed[512];
+	char address[64];
+	uint16_t floor_port;
+};
+
+static const uint8_t token[FARLOG_TOKEN_LEN] = {0x42, 1, 2, 3};
+
+_Noreturn static void fail(const char *what, const char *text)
+{
+	fprintf(stderr, "bench_verbs: %s: %s\n", what, text);
+	exit(1);
+}
+
+/* ---------------------------------------------------------------- the other side */
+
+static void serve(const char *address, int out)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_LEN, .is_forced = 1, .stream_name = "bench"};
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER};
+	struct invitation invitation = {0};
+	struct farlog_error error = {0};
+	struct rdma_cm_id *listener = NULL;
+	farlog_target *target;
+	char uri[128];
+
+	memcpy(grant.token, token, sizeof(token));
+	snprintf(uri, sizeof(uri), "verbs://%s:0", address);
+	if (farlog_target_open(uri, &target, &error) != FARLOG_OK ||
+		farlog_ring_format("mem:" RING_PATH, &config, &error) != FARLOG_OK ||
+		farlog_target_serve(target, "bench", "mem:" RING_PATH, NULL, &error) != FARLOG_OK)
+		snprintf(invitation.failed, sizeof(invitation.failed), "%s", error.text);
+	/* A grant for each writer that will come, one after the other. */
+	for (grant.epoch = 2; invitation.failed[0] == '\0' && grant.epoch < 4; grant.epoch++) {
+		grant.token[0] = (uint8_t)grant.epoch;
+		if (farlog_target_grant(target, "bench", &grant, &error) != FARLOG_OK)
+			snprintf(invitation.failed, sizeof(invitation.failed), "%s", error.text);
+	}
+	if (invitation.failed[0] == '\0') {
+		snprintf(invitation.address, sizeof(invitation.address), "%s", address);
+		listener = floor_listen(address, &invitation.floor_port);
+		snprintf(invitation.uri, sizeof(invitation.uri), "%.140s/bench", farlog_target_uri(target));
+	}
+	if (write(out, &invitation, sizeof(invitation)) != sizeof(invitation) || invitation.failed[0] != '\0')
+		exit(1);
+	floor_serve(listener, FLOOR_PATH);
+	for (;;)
+		pause();
+}
+
+static pid_t start_other(const char *address, struct invitation *invitation)
+{
+	int out[2];
+	pid_t pid;
+
+	if (pipe(out) != 0)
+		floor_fail("pipe");
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		serve(address, out[1]);
+	}
+	close(out[1]);
+	if (read(out[0], invitation, sizeof(*invitation)) != sizeof(*invitation))
+		fail("target", "it ended");
+	if (invitation->failed[0] != '\0')
+		fail("target", invitation->failed);
+	close(out[0]);
+	return pid;
+}
+
+static farlog_writer *open_writer(const struct invitation *invitation, const char *method, uint32_t epoch)
+{
+	uint8_t own[FARLOG_TOKEN_LEN];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .wait = FARLOG_WAIT_SPIN, .counters_dir = "", .epoch = epoch,
+		.grant_token = own, .deadline_ns = PATIENCE_NS};
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+	char uri[192];
+
+	memcpy(own, token, sizeof(own));
+	own[0] = (uint8_t)epoch;
+	snprintf(uri, sizeof(uri), "%s?flush=%s", invitation->uri, method);
+	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK)
+		fail(uri, error.text);
+	return writer;
+}
+
+/* ---------------------------------------------------------------- ours */
+
+static uint8_t payload[PAYLOAD_LEN];
+
+static void append(farlog_writer *writer)
+{
+	struct farlog_entry entry = {.data = payload, .len = PAYLOAD_LEN, .class_id = 1};
+	struct farlog_position position;
+
+	payload[0]++;
+	if (farlog_append(writer, &entry, PATIENCE_NS, &position) != FARLOG_OK)
+		fail("append", "not acknowledged");
+}
+
+#ifndef FARLOG_FAULT
+static void append_queue(farlog_writer *writer)
+{
+	struct farlog_entry entry = {.data = payload, .len = PAYLOAD_LEN, .class_id = 1};
+	struct farlog_position position = {0};
+
+	for (unsigned i = 0; i < QUEUE_COUNT; i++) {
+		payload[0]++;
+		if (farlog_submit(writer, &entry, &position) != FARLOG_OK)
+			fail("submit", "not taken");
+	}
+	if (farlog_wait(writer, position.end_lsn, PATIENCE_NS) != FARLOG_OK)
+		fail("wait", "not acknowledged");
+}
+#endif
+
+#ifdef FARLOG_FAULT
+
+/* ---------------------------------------------------------------- what an append posts */
+
+static uint64_t requests(const struct verbs_counts *counts)
+{
+	return counts->write_count + counts->read_count + counts->flush_count + counts->send_count;
+}
+
+static void print_count(const char *method, const char *name, const uint64_t *seen, uint64_t count)
+{
+	uint64_t sum = 0;
+	uint64_t usual = seen[0];
+	uint64_t usual_count = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t same = 0;
+
+		sum += seen[i];
+		for (uint64_t j = 0; j < count; j++)
+			same += seen[j] == seen[i];
+		if (same > usual_count) {
+			usual_count = same;
+			usual = seen[i];
+		}
+	}
+	printf("{\"name\":\"verbs.append.256.%s.%s\",\"ours\":%lu,\"floor\":null,\"ratio\":null,\"unit\":\"count\",\"flush\":\"%s\",\"level\":\"visible\","
+		   "\"note\":\"of %lu of %lu appends; mean %.3f, with the hints of where the log ends\"",
+		method, name, usual, method, usual_count, count, (double)sum / (double)count);
+}
+
+static void measure(const struct invitation *invitation, const char *method, uint32_t epoch, void (*end_line)(void))
+{
+	static uint64_t seen[3][COUNTED_COUNT];
+	static const char *const names[] = {"requests", "doorbells", "completions"};
+	farlog_writer *writer = open_writer(invitation, method, epoch);
+	const struct verbs_counts *counts = verbs_link_counts(region_far_link(writer->region));
+	struct verbs_counts before;
+
+	for (unsigned i = 0; i < COUNTED_COUNT; i++) {
+		before = *counts;
+		append(writer);
+		seen[0][i] = requests(counts) - requests(&before);
+		seen[1][i] = counts->doorbell_count - before.doorbell_count;
+		seen[2][i] = counts->completion_count - before.completion_count;
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		print_count(method, names[i], seen[i], COUNTED_COUNT);
+		end_line();
+	}
+	farlog_writer_close(writer);
+}
+
+#else
+
+/* ---------------------------------------------------------------- times */
+
+struct times {
+	uint64_t least;
+	uint64_t sum;
+	uint64_t count;
+};
+
+static void take(struct times *times, uint64_t ticks)
+{
+	if (times->count == 0 || ticks < times->least)
+		times->least = ticks;
+	times->sum += ticks;
+	times->count++;
+}
+
+struct sides {
+	farlog_writer *writer;
+	struct floor *floor;
+	unsigned queue_count; /* 1: appends */
+	bool is_flush;
+	bool is_one_pair; /* the floor sends the queue's bytes in one piece, as ours does */
+};
+
+static void block_of_ours(const struct sides *sides, struct times *times)
+{
+	for (unsigned i = 0; i < BLOCK_COUNT; i++) {
+		uint64_t before = clock_ticks();
+
+		if (sides->queue_count == 1)
+			append(sides->writer);
+		else
+			append_queue(sides->writer);
+		take(times, clock_ticks() - before);
+	}
+}
+
+static void block_of_floor(const struct sides *sides, struct times *times)
+{
+	unsigned pair_count = sides->is_one_pair ? 1 : sides->queue_count;
+	uint32_t len = sides->queue_count / pair_count * RECORD_LEN;
+
+	for (unsigned i = 0; i < BLOCK_COUNT; i++) {
+		uint64_t before = clock_ticks();
+
+		floor_pairs(sides->floor, pair_count, len, sides->is_flush);
+		take(times, clock_ticks() - before);
+	}
+}
+
+static void print_times(const char *name, const char *method, const char *suffix, double ours, double floor, const char *note)
+{
+	printf("{\"name\":\"%s.%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\",\"level\":\"visible\",\"note\":\"%s\"", name,
+		method, suffix, ours, floor, ours / floor, method, note);
+}
+
+static double mean_ns(const struct times *times)
+{
+	return (double)clock_elapsed_ns(times->sum) / (double)times->count;
+}
+
+static void compare(const struct sides *sides, const char *name, const char *method, const char *note, void (*end_line)(void))
+{
+	struct times ours = {0}, floor = {0}, ignored = {0};
+
+	block_of_ours(sides, &ignored);
+	block_of_floor(sides, &ignored);
+	for (unsigned i = 0; i < ROUND_COUNT; i++) {
+		block_of_ours(sides, &ours);
+		block_of_floor(sides, &floor);
+	}
+	print_times(name, method, "", (double)clock_elapsed_ns(ours.least), (double)clock_elapsed_ns(floor.least), note);
+	end_line();
+	print_times(name, method, ".mean", mean_ns(&ours), mean_ns(&floor), note);
+	end_line();
+}
+
+static void measure(const struct invitation *invitation, const char *method, uint32_t epoch, void (*end_line)(void))
+{
+	static struct floor floor;
+	struct sides sides = {.floor = &floor, .is_flush = strcmp(method, "rdma-flush") == 0};
+
+	if (floor.id == NULL)
+		floor_connect(&floor, invitation->address, invitation->floor_port);
+	if (sides.is_flush && !floor.has_flush)
+		fail("floor", "this device has no FLUSH");
+	sides.writer = open_writer(invitation, method, epoch);
+	sides.queue_count = 1;
+	compare(&sides, "verbs.append.256", method, "floor: the same pair", end_line);
+	sides.queue_count = QUEUE_COUNT;
+	compare(&sides, "verbs.submit.16", method, "a queue of 16; floor: 16 pairs, one doorbell", end_line);
+	sides.is_one_pair = true;
+	compare(&sides, "verbs.submit.16.piece", method, "a queue of 16; floor: one pair of 4096 bytes", end_line);
+	farlog_writer_close(sides.writer);
+}
+
+#endif
+
+static const char *environment(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value != NULL ? value : "unknown";
+}
+
+static void end_line(void)
+{
+	printf(",\"machine\":\"%s\",\"date\":\"%s\"}\n", environment("FARLOG_BENCH_MACHINE"), environment("FARLOG_BENCH_DATE"));
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	struct invitation invitation;
+	pid_t other;
+
+	if (argc != 2 && !(argc == 4 && strcmp(argv[2], "appends") == 0)) {
+		fprintf(stderr, "usage: bench_verbs ADDRESS [appends N]\n");
+		return 2;
+	}
+	other = start_other(argv[1], &invitation);
+	if (clock_start() != 0)
+		fail("clock", "cannot start its sampler");
+	if (argc == 4) {
+		farlog_writer *writer = open_writer(&invitation, "rdma-flush", 2);
+
+		for (long left = strtol(argv[3], NULL, 10); left > 0; left--)
+			append(writer);
+		farlog_writer_close(writer);
+	} else {
+		measure(&invitation, "rdma-flush", 2, end_line);
+		measure(&invitation, "rdma-read", 3, end_line);
+	}
+	clock_stop();
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	unlink(RING_PATH);
+	unlink(FLOOR_PATH);
+	return 0;
+}
