@@ -26,9 +26,9 @@
 #define PAYLOAD_LEN 192u
 #define RECORD_LEN 256u
 #define QUEUE_COUNT 16u
-#define BLOCK_COUNT 10u
-#define ROUND_COUNT 20u
-#define COUNTED_COUNT 400u
+#define BLOCK_COUNT 4u
+#define ROUND_COUNT 300u
+#define COUNTED_COUNT 1000u
 #define PATIENCE_NS 10000000000u
 #define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
 #define RING_PATH "/dev/shm/farlog-bench-verbs.ring"
