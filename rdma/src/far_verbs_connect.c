@@ -12,6 +12,8 @@
 #include "far_verbs.h"
 
 #define SEND_LEN 256u
+#define RESOLVE_MS 100
+#define RESOLVE_STEP "resolve the address to an RDMA device"
 #define GOODBYE_NS 500000000u
 #define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
 
@@ -22,27 +24,54 @@ static int until_ms(uint64_t until_ns)
 	return now_ns >= until_ns ? 1 : (int)((until_ns - now_ns) / 1000000u) + 1;
 }
 
-/* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
-static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns, struct farlog_error *error)
+/* take_event -- OK when it is the one that is wanted, else NOT_FOUND with a text. */
+static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum rdma_cm_event_type wanted, const char *step,
+	struct farlog_error *error)
 {
-	struct rdma_cm_event *event = verbs_await(link->lib, link->channel, until_ns);
-	enum rdma_cm_event_type type;
-	int status;
+	enum rdma_cm_event_type type = event->event;
+	int status = event->status;
 
-	if (event == NULL)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s: no answer in time", link->text, step);
-	type = event->event;
-	status = event->status;
 	link->lib->ack_cm_event(event);
 	if (type == wanted)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step, link->lib->event_str(type));
 }
 
+/* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
+static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns, struct farlog_error *error)
+{
+	struct rdma_cm_event *event = verbs_await(link->lib, link->channel, until_ns);
+
+	if (event == NULL)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s: no answer in time", link->text, step);
+	return take_event(link, event, wanted, step, error);
+}
+
 static int no_device(const struct verbs_link *link, struct farlog_error *error)
 {
 	return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here reaches this address; expected one in \"rdma link\"",
 		link->text);
+}
+
+/* resolve_address -- the kernel may look at the answer of a neighbour that it did not know only when the time that it was given is over: it is
+ * given little, again and again. With all of it the answer came when there was no time left for the rest. */
+static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
+{
+	for (;;) {
+		struct rdma_cm_event *event;
+		int left_ms = until_ms(until_ns);
+		bool is_late;
+
+		if (link->lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
+			return no_device(link, error);
+		event = verbs_await(link->lib, link->channel, until_ns);
+		if (event == NULL)
+			return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": " RESOLVE_STEP ": no answer in time", link->text);
+		is_late = event->event == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
+		if (!is_late || clock_monotonic_ns() >= until_ns)
+			return take_event(link, event, RDMA_CM_EVENT_ADDR_RESOLVED, RESOLVE_STEP, error);
+		link->lib->ack_cm_event(event);
+	}
 }
 
 static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
@@ -54,9 +83,7 @@ static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_err
 		return result;
 	if (lib->create_id(link->channel, &link->id, NULL, RDMA_PS_TCP) != 0)
 		return error_set(error, FARLOG_IO, errno, "uri \"%s\": create an RDMA identifier", link->text);
-	if (lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, until_ms(until_ns)) != 0)
-		return no_device(link, error);
-	result = expect(link, RDMA_CM_EVENT_ADDR_RESOLVED, "resolve the address to an RDMA device", until_ns, error);
+	result = resolve_address(link, until_ns, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (link->id->verbs == NULL || lib->resolve_route(link->id, until_ms(until_ns)) != 0)
