@@ -120,22 +120,12 @@ func (b *bed) serveDevdax(ctx context.Context, g *vm.Guest, isNew bool, grants .
 
 // writeFar starts a writer in a guest to ring "orders" of the target guest, and returns once it is open. options follow the URI: "?flush=...".
 func (b *bed) writeFar(ctx context.Context, g *vm.Guest, by grant, options, flags string) (*vm.Process, error) {
-	if err := meetTarget(ctx, g); err != nil {
-		return nil, err
-	}
 	uri := fmt.Sprintf("verbs://%s:%d/orders%s", addresses["target"], farPort, options)
 	p, err := b.start(g, "write", fmt.Sprintf("exec far write -token %s -epoch %d %s '%s'", by.token, by.epoch, flags, uri))
 	if err != nil {
 		return nil, err
 	}
 	return p, p.WaitText(ctx, "recovered_tail=")
-}
-
-// meetTarget lets a machine that has just come up learn where the target is: on a machine that is emulated, the two seconds that opening
-// a ring takes for that are not always enough.
-func meetTarget(ctx context.Context, g *vm.Guest) error {
-	_, err := g.Run(ctx, "wait-for ping -c 1 -W 1 "+addresses["target"])
-	return err
 }
 
 func (b *bed) targetMemory() string { return filepath.Join(b.dir, "target.nvdimm") }

@@ -66,9 +66,6 @@ func (b *bed) trade(ctx context.Context, guests map[string]*vm.Guest, drainer st
 	}
 	where := devdax
 	if drainer != "target" {
-		if err := meetTarget(ctx, guests[drainer]); err != nil {
-			return "", err
-		}
 		where = fmt.Sprintf("-token %s verbs://%s:%d/orders", from.token, addresses["target"], farPort)
 	}
 	drain, err := b.start(guests[drainer], "drain", fmt.Sprintf("exec far drain -store %s %s", storeDir, where))
