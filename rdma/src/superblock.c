@@ -142,13 +142,31 @@ bool head_load(const struct region *region, const struct superblock *superblock,
 	return best_head(region, superblock, slot) >= 0;
 }
 
+/* clear_torn -- what a power cut left of a slot that was being stored goes first, and durably. A later store to it may be torn, too, and put back by
+ * the words that both have in common just what the first one lacked: a head of which nobody knows any more, above records that came after it. */
+static int clear_torn(struct region *region, const struct superblock *superblock, uint64_t off)
+{
+	static const struct head_slot nothing __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct region_span span = {off, sizeof(nothing)};
+	struct head_slot present;
+
+	memcpy(&present, region->base + off, sizeof(present));
+	if (head_is_sound(superblock, &present) || memcmp(&present, &nothing, sizeof(nothing)) == 0)
+		return FARLOG_OK;
+	region->ops->write(region, off, &nothing, sizeof(nothing));
+	return region_persist_wait(region, &span, 1);
+}
+
 int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot)
 {
 	struct head_slot made __attribute__((aligned(LAYOUT_LINE_LEN))) = *slot;
 	struct head_slot present;
 	int best = best_head(region, superblock, &present);
 	struct region_span span = {head_offs[best == 0 ? 1 : 0], sizeof(made)};
+	int result = clear_torn(region, superblock, span.off);
 
+	if (result != FARLOG_OK)
+		return result;
 	made.crc32c = crc32c_update((uint32_t)superblock->salt, &made, HEAD_CRC_LEN);
 	region->ops->write(region, span.off, &made, sizeof(made));
 	return region_persist_wait(region, &span, 1);

@@ -15,6 +15,7 @@ static void write_bytes(struct region *region, uint64_t off, const void *src, si
 
 static uint64_t persisted_tag;
 static unsigned persist_count;
+static struct head_slot at_first_persist; /* slot B as it was then */
 
 static int persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
@@ -22,7 +23,8 @@ static int persist(struct region *region, const struct region_span *spans, unsig
 	(void)spans;
 	(void)span_count;
 	persisted_tag = tag;
-	persist_count++;
+	if (persist_count++ == 0)
+		memcpy(&at_first_persist, memory + LAYOUT_HEAD_B_OFF, sizeof(at_first_persist));
 	return FARLOG_OK;
 }
 
@@ -215,6 +217,35 @@ static void head__blank_other_salt_and_off_the_grid(void **state)
 	assert_false(head_load(&region, &made, &seen));
 }
 
+/* A power cut left all of a slot but the word with its epoch; the next head has the same epoch. Were it stored over that and torn as well, the
+ * first one could be whole. */
+static void head__torn_slot_is_gone_before_the_next_store(void **state)
+{
+	struct superblock made = fresh();
+	struct head_slot slot = {.head_lsn = 384, .head_seq = 3, .last_epoch = 2};
+	struct head_slot nothing = {0};
+	struct head_slot torn;
+
+	(void)state;
+	memset(memory, 0, sizeof(memory));
+	assert_int_equal(head_store(&region, &made, &slot), FARLOG_OK);
+	slot.head_lsn = 9920;
+	slot.head_seq = 29;
+	assert_int_equal(head_store(&region, &made, &slot), FARLOG_OK);
+	memcpy(&torn, memory + LAYOUT_HEAD_B_OFF, sizeof(torn));
+	assert_int_equal(torn.head_lsn, 9920);
+	torn.last_epoch = 0;
+	memcpy(memory + LAYOUT_HEAD_B_OFF, &torn, sizeof(torn));
+	slot.head_lsn = 10944;
+	slot.head_seq = 32;
+	persist_count = 0;
+	assert_int_equal(head_store(&region, &made, &slot), FARLOG_OK);
+	assert_int_equal(persist_count, 2);
+	assert_memory_equal(&at_first_persist, &nothing, sizeof(nothing));
+	assert_true(head_load(&region, &made, &slot));
+	assert_int_equal(slot.head_lsn, 10944);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(superblock__written_in_turn),
 	cmocka_unit_test(superblock__newest_torn),
@@ -223,5 +254,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(superblock__unusable_numbers),
 	cmocka_unit_test(head__slot_torn),
 	cmocka_unit_test(head__blank_other_salt_and_off_the_grid),
+	cmocka_unit_test(head__torn_slot_is_gone_before_the_next_store),
 };
 RUN_GROUP(superblock, tests)
