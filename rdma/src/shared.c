@@ -1,14 +1,12 @@
 /* shared.c -- one writer for many threads.
  *
- * A thread puts its entry into a slot of its own, and whoever holds the lock then carries out what lies in all slots: stages the records
- * one after another, as the writer of one thread does, and seals them by one fence. The others only watch their slots. So records
- * of several threads share a fence, no thread has to be awake in its turn for the others to go on, and the ring's state stays in one core's
- * cache while there is work for it (Hendler et al., "Flat Combining and the Synchronization-Parallelism Tradeoff", 2010). Where a sealed
- * record is durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
+ * A thread takes its place in the ring under a short spin lock, builds and writes its record beside the others, and seals it
+ * (a fence covers only the stores of its own core). Then records are published in LSN order. Where a sealed record is
+ * durable that is all; elsewhere one thread becomes the leader and flushes for everybody: group commit.
  *
- * Owners: the writer but for its flush state by the holder of `combine`, and where sealed is durable the latencies; the flush state by the
- * holder of `flush`. `flush` may be held across a flush, `combine` never. All other counters are added to atomically. A slot is its thread's,
- * but while it is POSTED the holder of `combine` may read its entry and write its outcome. */
+ * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
+ * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
+ * held across a flush, `reserve` never. All other counters are added to atomically. */
 #include <linux/futex.h>
 #include <limits.h>
 #include <sched.h>
@@ -23,36 +21,18 @@
 
 #define SPIN_COUNT 500u
 #define YIELD_COUNT 50u
-#define SLOT_COUNT 64u
-#define ROUND_COUNT 2u /* looks at the slots before what was found is sealed: others post while the first is staged */
-
-enum slot_state {
-	SLOT_FREE = 0,
-	SLOT_TAKEN = 1,  /* by a thread that is inside */
-	SLOT_POSTED = 2, /* its entry waits to be appended */
-	SLOT_STAGED = 3, /* by the holder of `combine`, who has not sealed it yet; no other sees this */
-	SLOT_DONE = 4,   /* result and position are there */
-};
-
-struct slot {
-	uint64_t state __attribute__((aligned(64)));
-	const struct farlog_entry *entry;
-	uint64_t start_ticks;
-	int result;
-	struct farlog_position position;
-};
 
 struct farlog_shared {
 	struct farlog_writer *writer;
-	uint64_t combine __attribute__((aligned(64))); /* lock word: 0 free */
+	uint64_t reserve __attribute__((aligned(64))); /* lock word: 0 free */
 	uint64_t published_lsn __attribute__((aligned(64)));
 	uint64_t durable_lsn __attribute__((aligned(64)));
-	uint64_t flush __attribute__((aligned(64))); /* lock word of the leader */
-	uint64_t slot_count __attribute__((aligned(64))); /* slots that were ever taken */
+	uint64_t flush __attribute__((aligned(64)));   /* lock word of the leader */
+	uint64_t staging __attribute__((aligned(64))); /* lock word of the one buffer for large records */
+	uint64_t user_count __attribute__((aligned(64)));
 	uint64_t is_closing;
 	uint64_t is_failed;
 	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
-	struct slot slots[SLOT_COUNT];
 };
 
 static void nap(void)
@@ -72,16 +52,14 @@ static void pause_turn(unsigned spins)
 		nap();
 }
 
-static bool try_word(uint64_t *word)
-{
-	return atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1);
-}
-
-/* lock_word -- what is guarded is short; a holder that lost its core is waited for politely. */
+/* lock_word -- what is guarded is a few dozen instructions; a holder that lost its core is waited for politely. */
 static void lock_word(uint64_t *word)
 {
-	for (unsigned spins = 1; !try_word(word); spins++)
+	for (unsigned spins = 1;; spins++) {
+		if (atomic_load_relaxed(word) == 0 && atomic_swap_if(word, 0, 1))
+			return;
 		pause_turn(spins);
+	}
 }
 
 /* lock_until -- as lock_word, for a lock that is held across a flush. False: the time has come. */
@@ -107,6 +85,13 @@ static void ring_bell(struct farlog_shared *shared)
 		syscall(SYS_futex, &shared->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+struct reservation {
+	struct ring_place place;
+	struct gather gather;
+	struct farlog_position position;
+	uint64_t start_lsn; /* of the PAD, when there is one */
+};
+
 static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
 {
 	memset(position, 0, sizeof(*position));
@@ -120,116 +105,62 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 	return result;
 }
 
-/* ---------------------------------------------------------------- slots */
-
-/* enter -- take a slot; a thread tries the one it had last first. NULL: the writer is being closed. */
-static struct slot *enter(struct farlog_shared *shared)
-{
-	static _Thread_local unsigned last;
-	struct slot *slot;
-
-	for (unsigned spins = 1;; spins++) {
-		slot = &shared->slots[last];
-		if (atomic_load_relaxed(&slot->state) == SLOT_FREE && atomic_swap_if(&slot->state, SLOT_FREE, SLOT_TAKEN))
-			break;
-		last = (last + 1) % SLOT_COUNT;
-		if (spins % SLOT_COUNT == 0)
-			pause_turn(spins / SLOT_COUNT);
-	}
-	atomic_raise(&shared->slot_count, last + 1);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* close stores is_closing, then looks at the slots: one of us sees the other */
-	if (!atomic_load_acquire(&shared->is_closing))
-		return slot;
-	atomic_store_release(&slot->state, SLOT_FREE);
-	return NULL;
-}
-
-static void leave(struct slot *slot)
-{
-	atomic_store_release(&slot->state, SLOT_FREE); /* all we did is done before close may free it */
-}
-
-static void stage(struct farlog_shared *shared, struct slot *slot)
-{
-	slot->result = atomic_load_relaxed(&shared->is_failed)
-		? FARLOG_CLOSED
-		: writer_stage(shared->writer, slot->entry, 0, clock_ticks(), &slot->position); /* the time is taken here, so that it does not go back */
-	atomic_store_relaxed(&slot->state, SLOT_STAGED);
-}
-
-/* stage_all -- what lies in the slots now, and what is put there meanwhile. Bit n: slot n. */
-static uint64_t stage_all(struct farlog_shared *shared)
-{
-	uint64_t staged = 0;
-
-	for (unsigned round = 0; round < ROUND_COUNT; round++) {
-		uint64_t count = atomic_load_relaxed(&shared->slot_count);
-		uint64_t before = staged;
-
-		for (unsigned i = 0; i < count; i++) {
-			if (atomic_load_acquire(&shared->slots[i].state) != SLOT_POSTED)
-				continue;
-			stage(shared, &shared->slots[i]);
-			staged |= 1ull << i;
-		}
-		if (staged == before)
-			break;
-	}
-	return staged;
-}
-
-/* account -- where sealed is durable: the flush was the fence. */
-static void account(struct farlog_shared *shared, uint64_t staged, uint64_t now_ticks)
+/* reserve -- take a place; the time is taken inside, so that it does not go back along the log. */
+static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t end_lsn = writer->ring.appended_lsn;
+	uint64_t extent;
+	int result = writer_check_entry(writer, entry, &extent);
 
-	for (; staged != 0; staged &= staged - 1) {
-		const struct slot *slot = &shared->slots[__builtin_ctzll(staged)];
-
-		if (slot->result == FARLOG_OK)
-			stats_latency(writer->counters, clock_elapsed_ns(now_ticks - slot->start_ticks));
+	lock_word(&shared->reserve);
+	if (result == FARLOG_OK && atomic_load_relaxed(&shared->is_failed))
+		result = FARLOG_CLOSED;
+	if (result == FARLOG_OK && writer_is_fenced(writer))
+		result = FARLOG_FENCED;
+	if (result == FARLOG_OK)
+		result = writer_find_room(writer, extent, &reservation->place);
+	if (result == FARLOG_OK) {
+		reservation->start_lsn = writer->ring.appended_lsn;
+		writer_gather(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->gather);
+		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
+		ring_advance(&writer->ring, &reservation->place);
+		writer_account(writer, (uint64_t)entry->len + entry->key_len, 0);
 	}
-	atomic_store_relaxed(&writer->counters->durable_lsn, end_lsn);
-	if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
-		writer_hint(writer, now_ticks, end_lsn, end_lsn);
-	atomic_store_release(&shared->durable_lsn, end_lsn);
+	unlock_word(&shared->reserve);
+	return result;
 }
 
-/* combine -- carry out what lies in the slots. The caller holds the lock. */
-static void combine(struct farlog_shared *shared)
+static void write_record(struct farlog_shared *shared, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t staged = stage_all(shared);
+	bool is_large = reservation->gather.len > WRITER_SMALL_LEN;
 
-	if (staged == 0)
-		return;
+	if (is_large)
+		lock_word(&shared->staging);
+	writer_write(writer, &reservation->place, &reservation->gather);
+	if (is_large)
+		unlock_word(&shared->staging);
 	writer->region->ops->seal(writer->region);
-	if (writer->region->is_seal_durable)
-		account(shared, staged, clock_ticks());
-	atomic_store_release(&shared->published_lsn, writer->ring.appended_lsn);
-	for (; staged != 0; staged &= staged - 1)
-		atomic_store_release(&shared->slots[__builtin_ctzll(staged)].state, SLOT_DONE);
 }
 
-/* post -- have an entry appended, by ourselves or by whoever is at it. */
-static int post(struct farlog_shared *shared, struct slot *slot, const struct farlog_entry *entry, uint64_t start_ticks)
+/* publish -- in LSN order. Whoever's turn it is owns the histogram: no locked instruction for it. */
+static void publish(struct farlog_shared *shared, const struct reservation *reservation, uint64_t start_ticks)
 {
-	slot->entry = entry;
-	slot->start_ticks = start_ticks;
-	atomic_store_release(&slot->state, SLOT_POSTED);
-	for (unsigned spins = 1; atomic_load_acquire(&slot->state) != SLOT_DONE; spins++) {
-		if (!try_word(&shared->combine)) {
-			pause_turn(spins);
-			continue;
-		}
-		combine(shared);
-		unlock_word(&shared->combine);
-	}
-	return slot->result;
-}
+	struct farlog_writer *writer = shared->writer;
+	uint64_t now_ticks;
 
-/* ---------------------------------------------------------------- flushing */
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) != reservation->start_lsn; spins++)
+		pause_turn(spins);
+	now_ticks = clock_ticks();
+	if (writer->region->is_seal_durable) {
+		stats_latency(writer->counters, clock_elapsed_ns(now_ticks - start_ticks));
+		atomic_store_relaxed(&writer->counters->durable_lsn, reservation->place.end_lsn);
+		if (now_ticks - writer->hint_ticks > writer->hint_interval_ticks)
+			writer_hint(writer, now_ticks, reservation->place.end_lsn, reservation->place.end_lsn);
+		atomic_store_release(&shared->durable_lsn, reservation->place.end_lsn);
+	}
+	atomic_store_release(&shared->published_lsn, reservation->place.end_lsn);
+}
 
 /* start_flush -- everything published and not yet durable, one flush. The caller holds `flush`. */
 static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
@@ -312,19 +243,22 @@ static int settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	return FARLOG_OK;
 }
 
-static int append(struct farlog_shared *shared, struct slot *slot, const struct farlog_entry *entry, uint64_t deadline_ns,
+static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
 	struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
 	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
-	int result = post(shared, slot, entry, start_ticks);
+	struct reservation reservation;
+	int result = reserve(shared, entry, &reservation);
 
 	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
-		result = post(shared, slot, entry, start_ticks);
+		result = reserve(shared, entry, &reservation);
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
-	*position = slot->position;
+	*position = reservation.position;
+	write_record(shared, &reservation);
+	publish(shared, &reservation, start_ticks);
 	if (!writer->region->is_seal_durable) {
 		/* What waiting for room has used up of the deadline is gone. */
 		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
@@ -340,17 +274,31 @@ static int append(struct farlog_shared *shared, struct slot *slot, const struct 
 	return FARLOG_OK;
 }
 
+static bool enter(struct farlog_shared *shared)
+{
+	atomic_add(&shared->user_count, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* close stores is_closing, then looks at user_count: one of us sees the other */
+	if (!atomic_load_acquire(&shared->is_closing))
+		return true;
+	atomic_add(&shared->user_count, (uint64_t)-1);
+	return false;
+}
+
+static void leave(struct farlog_shared *shared)
+{
+	__atomic_fetch_sub(&shared->user_count, 1, __ATOMIC_RELEASE); /* all we did is done before close may free it */
+}
+
 int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
 	struct farlog_position *position)
 {
-	struct slot *slot = enter(shared);
 	int result;
 
 	memset(position, 0, sizeof(*position));
-	if (slot == NULL)
+	if (!enter(shared))
 		return FARLOG_CLOSED;
-	result = append(shared, slot, entry, deadline_ns, position);
-	leave(slot);
+	result = append(shared, entry, deadline_ns, position);
+	leave(shared);
 	return result;
 }
 
@@ -382,11 +330,10 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 	struct farlog_writer *writer = shared->writer;
 	uint64_t until_ns = clock_after_ns(deadline_ns != 0 ? deadline_ns : writer->deadline_ns);
 	uint64_t published_lsn;
-	struct slot *slot = enter(shared);
 	int result = FARLOG_NOT_FOUND;
 
 	*position = (struct farlog_position){.lsn = lsn, .copies = 1};
-	if (slot == NULL)
+	if (!enter(shared))
 		return FARLOG_CLOSED;
 	/* Beyond this nobody has been given a position yet, and what lies there may be half written: resolve must not flush it. */
 	published_lsn = atomic_load_acquire(&shared->published_lsn);
@@ -394,28 +341,28 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 		result = settle(shared, published_lsn, until_ns);
 	/* The leader may be inside a flush for longer than we may wait; appenders must not wait with us. */
 	if (!lock_until(&shared->flush, until_ns)) {
-		leave(slot);
+		leave(shared);
 		return FARLOG_UNKNOWN;
 	}
-	lock_word(&shared->combine);
+	lock_word(&shared->reserve);
 	if (writer->region->is_seal_durable)
 		atomic_store_relaxed(&writer->durable_lsn, atomic_load_acquire(&shared->durable_lsn));
 	/* Everything below the shared durable position is settled: resolve finds it so without a flush of its own. */
 	if (lsn < published_lsn && (result == FARLOG_OK || lsn < atomic_load_acquire(&shared->durable_lsn)))
 		result = farlog_resolve(writer, lsn, deadline_ns, position);
-	unlock_word(&shared->combine);
+	unlock_word(&shared->reserve);
 	unlock_word(&shared->flush);
 	ring_bell(shared);
-	leave(slot);
+	leave(shared);
 	return result;
 }
 
 void farlog_shared_cursors(farlog_shared *shared, struct farlog_cursors *cursors)
 {
-	lock_word(&shared->combine);
+	lock_word(&shared->reserve);
 	farlog_writer_cursors(shared->writer, cursors);
 	cursors->durable_lsn = atomic_load_acquire(&shared->durable_lsn);
-	unlock_word(&shared->combine);
+	unlock_word(&shared->reserve);
 }
 
 const struct farlog_recovery *farlog_shared_recovery(const farlog_shared *shared)
@@ -435,9 +382,8 @@ int farlog_shared_close(farlog_shared *shared)
 	if (shared == NULL)
 		return FARLOG_OK;
 	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < SLOT_COUNT; i++)
-		while (__atomic_load_n(&shared->slots[i].state, __ATOMIC_SEQ_CST) != SLOT_FREE)
-			nap();
+	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
+		nap();
 	if (shared->writer->region->is_seal_durable)
 		shared->writer->durable_lsn = shared->durable_lsn;
 	shared->writer->is_failed |= shared->is_failed != 0;

@@ -10,7 +10,6 @@
 #include "mutant.h"
 #include "stream.h"
 
-#define SMALL_LEN 4096u /* of a record that is put together on the stack; a longer one is in `staging` */
 #define SPIN_COUNT 2000u
 #define YIELD_COUNT 200u
 #define SLEEP_NS 50000
@@ -54,8 +53,7 @@ bool writer_is_fenced(struct farlog_writer *writer)
 	return true;
 }
 
-/* check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
-static int check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent)
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent)
 {
 	*extent = record_extent(writer->identity.align, entry->key_len, entry->len);
 	if (*extent > writer->identity.record_len_max)
@@ -88,8 +86,7 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
-/* gather_entry -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to write_record. */
-static void gather_entry(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
 	uint64_t flags, uint64_t ticks, struct gather *gather)
 {
 	struct clock_reading now;
@@ -124,11 +121,10 @@ __attribute__((noinline, cold)) static void write_pad(const struct farlog_writer
 	region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - pad_len, pad, sizeof(pad));
 }
 
-/* write_record -- PAD if one is needed, then the record. */
-__attribute__((noinline)) static void write_record(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
+__attribute__((noinline)) void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)
 {
 	struct region *region = writer->region;
-	uint8_t small[SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	uint8_t small[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
 
 	if (__builtin_expect(place->pad_len > 0, 0))
 		write_pad(writer, place->pad_len, gather);
@@ -154,8 +150,7 @@ static void mark_pressure(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->pressure, pressure);
 }
 
-/* account -- after ring_advance: counters and pressure. */
-static void account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags)
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags)
 {
 	struct farlog_counters *counters = writer->counters;
 
@@ -166,7 +161,7 @@ static void account(struct farlog_writer *writer, uint64_t payload_len, uint64_t
 	mark_pressure(writer);
 }
 
-static void fill_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
+void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
 	struct farlog_position *position)
 {
 	*position = (struct farlog_position){
@@ -207,22 +202,22 @@ STAGE_INLINE int begin_stage(struct farlog_writer *writer, const struct farlog_e
 		return FARLOG_CLOSED;
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
-	result = check_entry(writer, entry, &extent);
+	result = writer_check_entry(writer, entry, &extent);
 	if (result != FARLOG_OK)
 		return result;
 	result = writer_find_room(writer, extent, place);
 	if (result == FARLOG_OK)
-		gather_entry(writer, place, entry, flags, ticks, gather);
+		writer_gather(writer, place, entry, flags, ticks, gather);
 	return result;
 }
 
 STAGE_INLINE void end_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
 	const struct ring_place *place, struct farlog_position *position)
 {
-	fill_position(writer, place, writer->ring.next_seq, position);
+	writer_position(writer, place, writer->ring.next_seq, position);
 	writer->last_lsn = place->record_lsn;
 	ring_advance(&writer->ring, place);
-	account(writer, (uint64_t)entry->len + entry->key_len, flags);
+	writer_account(writer, (uint64_t)entry->len + entry->key_len, flags);
 }
 
 __attribute__((flatten)) static int stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
@@ -234,7 +229,7 @@ __attribute__((flatten)) static int stage(struct farlog_writer *writer, const st
 
 	if (result != FARLOG_OK)
 		return result;
-	write_record(writer, &place, &gather);
+	writer_write(writer, &place, &gather);
 	end_stage(writer, entry, flags, &place, position);
 	return FARLOG_OK;
 }
@@ -254,7 +249,7 @@ STREAM_TARGET __attribute__((flatten)) static int stage_streamed(struct farlog_w
 		struct ring_place place_in_memory = place; /* their addresses are taken: the others stay in registers */
 		struct gather gather_in_memory = gather;
 
-		write_record(writer, &place_in_memory, &gather_in_memory);
+		writer_write(writer, &place_in_memory, &gather_in_memory);
 	} else {
 		stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place.record_off, &gather);
 	}

@@ -9,7 +9,7 @@
 #include "ring.h"
 #include "stats.h"
 
-/* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its combine
+/* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its reserve
  * lock, except where shared.c says otherwise). */
 struct farlog_writer {
 	struct region *region;
@@ -72,8 +72,24 @@ int writer_pump(struct farlog_writer *writer);
 /* writer_is_fenced -- looks at the fence word; remembers. */
 bool writer_is_fenced(struct farlog_writer *writer);
 
+/* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent);
+
 /* writer_find_room -- OK or FULL; takes newer credit when needed. */
 int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place);
+
+/* writer_account -- after ring_advance: counters and pressure. */
+void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags);
+
+/* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to writer_write. */
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct gather *gather);
+
+#define WRITER_SMALL_LEN 4096u
+
+/* writer_write -- PAD if one is needed, then the record. One of more than WRITER_SMALL_LEN ring bytes passes through `staging`: then
+ * only one thread at a time. */
+void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather);
 
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
 unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
@@ -81,5 +97,8 @@ unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uin
 
 /* writer_hint -- tell readers, now and then, how far the log goes. */
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);
+
+void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
+	struct farlog_position *position);
 
 #endif
