@@ -61,10 +61,10 @@ struct far_welcome {
 struct far_refusal {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t reserved;
-	int32_t result; /* enum farlog_result */
+	uint16_t is_tail_exact; /* 1: nothing of a later epoch lies below tail_lsn */
+	int32_t result;         /* enum farlog_result */
 	uint32_t epoch_min;
-	uint64_t tail_lsn; /* with FENCED: where the log ended when the fence was confirmed; UINT64_MAX = not known */
+	uint64_t tail_lsn; /* with FENCED: no record of the client's epoch lies at or above it; UINT64_MAX = not known */
 	char text[120];
 };
 

@@ -57,15 +57,55 @@ static uint64_t epoch_floor(const struct target_ring *ring)
 	return floor;
 }
 
+/* epoch_before -- that of the log which the newest epoch went on behind, by its EPOCH record; 0 = the ring does not tell (any more). */
+static uint32_t epoch_before(const struct target_ring *ring, const struct superblock *superblock)
+{
+	struct record_identity identity = superblock_identity(superblock);
+	struct record_cursor at = {.lsn = superblock->epoch_start_lsn, .seq = superblock->epoch_start_seq, .epoch_max = superblock->writer_epoch};
+	struct record_epoch_payload payload;
+	struct record_found found;
+
+	for (unsigned i = 0; i < 2; i++) { /* a PAD may lie before it */
+		uint64_t off = at.lsn % identity.capacity;
+		const uint8_t *record = ring->bytes + LAYOUT_DATA_OFF + off;
+
+		if (record_check(&identity, &at, record, identity.capacity - off, &found) != RECORD_VALID || found.epoch != superblock->writer_epoch)
+			return 0;
+		if (found.flags & RECORD_FLAG_EPOCH) {
+			memcpy(&payload, record + RECORD_HEADER_LEN, sizeof(payload));
+			return payload.prev_epoch;
+		}
+		record_advance(&at, &found);
+	}
+	return 0;
+}
+
+/* log_end -- where what a fenced epoch wrote ends: nothing of it lies at or above that. *is_exact: below it, all is of that epoch or of those
+ * before. UINT64_MAX: the ring does not tell. A fence says nothing of an epoch that was opened after it. */
+static uint64_t log_end(const struct target_ring *ring, uint32_t epoch, bool *is_exact)
+{
+	uint64_t end_lsn = epoch < ring->tail_epoch_min ? ring->tail_lsn : UINT64_MAX;
+	struct superblock superblock;
+
+	*is_exact = epoch < ring->tail_epoch_min && ring->tail_epoch == epoch;
+	if (*is_exact || superblock_load(ring->region, ring->name, &superblock, NULL) != FARLOG_OK || superblock.writer_epoch <= epoch ||
+		superblock.epoch_start_lsn > end_lsn)
+		return end_lsn;
+	*is_exact = epoch_before(ring, &superblock) == epoch;
+	return superblock.epoch_start_lsn;
+}
+
 static int refuse_epoch(struct target_ring *ring, uint32_t epoch, struct far_refusal *refusal)
 {
+	bool is_exact;
 	uint64_t epoch_min = epoch_floor(ring);
 	char text[sizeof(refusal->text)];
 
 	snprintf(text, sizeof(text), "epoch %u is fenced: ring \"%.40s\" demands at least %lu; acquire a new grant", epoch, ring->name, epoch_min);
 	refuse(ring, refusal, FARLOG_FENCED, text);
 	refusal->epoch_min = (uint32_t)epoch_min;
-	refusal->tail_lsn = ring->tail_lsn;
+	refusal->tail_lsn = log_end(ring, epoch, &is_exact);
+	refusal->is_tail_exact = is_exact;
 	return FARLOG_FENCED;
 }
 
@@ -97,12 +137,11 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */
 	if ((*grant)->client_id != 0 && (*grant)->client_id != hello->client_id && hello->role == REGION_ROLE_WRITER)
 		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
+	/* Before its time limit: who had been let in before the target was started again is told why it is not now. */
+	if (hello->role == REGION_ROLE_WRITER && (hello->epoch != (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring)))
+		return refuse_epoch(*ring, hello->epoch, refusal);
 	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id == 0 && utc_now_ns() >= (*grant)->grant.expires_ns)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
-	if (hello->role != REGION_ROLE_WRITER)
-		return FARLOG_OK;
-	if (hello->epoch != (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring))
-		return refuse_epoch(*ring, hello->epoch, refusal);
 	return FARLOG_OK;
 }
 

@@ -76,7 +76,11 @@ struct target_ring {
 	unsigned pin_count;          /* fences under way */
 	bool is_locked[2]; /* by us for a far client, by role: writer, drain */
 	uint8_t ring_uuid[16];
-	uint64_t tail_lsn; /* where the log ended at the last fence; UINT64_MAX = none yet */
+	/* Of the last fence, where there was one: it shut out the epochs below tail_epoch_min, and the log, whose newest epoch was tail_epoch, ended
+	 * at tail_lsn. */
+	uint64_t tail_lsn;
+	uint32_t tail_epoch_min;
+	uint32_t tail_epoch;
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
 	struct farlog_target_counters counters;

@@ -111,7 +111,6 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 		strcpy(ring->name, name);
 		strcpy(ring->tenant, tenant != NULL ? tenant : "");
 		ring->hash = crc32c_update(0, name, strlen(name));
-		ring->tail_lsn = UINT64_MAX;
 		result = open_ring(ring, region_uri, error);
 	}
 	if (result == FARLOG_OK)
@@ -142,6 +141,13 @@ static int check_grant(const struct target_ring *ring, const struct farlog_grant
 		return error_set(error, FARLOG_FENCED, 0, "grant on ring \"%s\": epoch %u is below the ring's floor %lu", ring->name, grant->epoch,
 			epoch_min > 0 ? epoch_min : 1);
 	return FARLOG_OK;
+}
+
+/* is_remembered -- a grant below the floor opens nothing, but it is kept as drop_grants keeps those that were fenced here: after a restart this is how
+ * the target learns whom it fenced before. */
+static bool is_remembered(const struct target_ring *ring, uint32_t epoch)
+{
+	return epoch != 0 && epoch + (uint64_t)GRANTS_KEPT >= region_load_word(ring->region, LAYOUT_FENCE_OFF);
 }
 
 /* drop_grants -- of writers far below an epoch. The others stay, so that a writer which comes back from a long sleep is told that it has been
@@ -177,15 +183,15 @@ int farlog_target_grant(farlog_target *target, const char *name, const struct fa
 	pthread_mutex_lock(&target->mutex);
 	ring = find_ring(target, name);
 	result = ring == NULL ? no_ring(name, error) : check_grant(ring, asked, error);
-	if (result == FARLOG_OK) {
+	if (result == FARLOG_OK || (result == FARLOG_FENCED && is_remembered(ring, asked->epoch))) {
 		if (asked->role == FARLOG_GRANT_WRITER)
 			drop_grants(ring, asked->epoch);
 		grant->next = ring->grants;
 		ring->grants = grant;
+		grant = NULL;
 	}
 	pthread_mutex_unlock(&target->mutex);
-	if (result != FARLOG_OK)
-		free(grant);
+	free(grant);
 	return result;
 }
 
@@ -211,7 +217,7 @@ static int hold_ring(struct target_ring *ring, struct farlog_error *error)
 }
 
 /* persist_floor -- after the last write of the old epoch: what it stored is made durable and counted as the log's end, then the floor. */
-static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, struct farlog_error *error)
+static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t *tail_lsn, uint32_t *tail_epoch, struct farlog_error *error)
 {
 	struct region *region = ring->region;
 	struct superblock superblock;
@@ -227,6 +233,7 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	recover_scan(region, &superblock, &head, &scan);
 	*tail_lsn = scan.tail.lsn;
+	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))
 		region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
@@ -262,6 +269,7 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 {
 	struct target_ring *ring;
 	uint64_t tail = UINT64_MAX;
+	uint32_t tail_epoch = 0;
 	int result;
 
 	pthread_mutex_lock(&target->mutex);
@@ -271,15 +279,18 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 		pthread_mutex_unlock(&target->mutex);
 		result = hold_ring(ring, error);
 		if (result == FARLOG_OK) {
-			result = persist_floor(ring, epoch_min, &tail, error);
+			result = persist_floor(ring, epoch_min, &tail, &tail_epoch, error);
 			if (ring->region->directory != NULL)
 				ring->region->ops->unlock(ring->region, REGION_ROLE_FORMAT);
 		}
 		pthread_mutex_lock(&target->mutex);
 		ring->pin_count--;
 		pthread_cond_broadcast(&target->moved);
-		if (result == FARLOG_OK)
+		if (result == FARLOG_OK) {
 			ring->tail_lsn = tail;
+			ring->tail_epoch_min = epoch_min;
+			ring->tail_epoch = tail_epoch;
+		}
 	}
 	pthread_mutex_unlock(&target->mutex);
 	if (result == FARLOG_OK && tail_lsn != NULL)

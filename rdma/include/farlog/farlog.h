@@ -471,7 +471,8 @@ struct farlog_grant {
 };
 
 /* farlog_target_grant -- from now on a client with this token is let in, in this role. A writer is let in once no writer of a lower epoch is: fence it first. Errors:
- * NOT_FOUND (no such ring), FENCED (epoch below the ring's floor), INVALID. */
+ * NOT_FOUND (no such ring), FENCED (epoch below the ring's floor: nobody is let in by it, but who comes with its token is told that it is fenced;
+ * so a target that was started again is told of the writers that were fenced before), INVALID. */
 FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant, struct farlog_error *error);
 
 /* farlog_target_fence -- make writers of epochs below epoch_min unable to write: their connections are torn down and their keys invalid, then
