@@ -194,6 +194,69 @@ func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	one.doors.listeners = nil // closed by Run
 }
 
+// A writer that was fenced while it slept is told so by a target that was started again since, although the control plane names only its successor.
+func TestDoors_FencedWriterIsToldAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	one := newListening(t, dir)
+	message := func(epoch uint32) *api.WatchRingsResponse {
+		return &api.WatchRingsResponse{Rings: []*api.RingSpec{admitting(epoch, writerGrant(epoch))}}
+	}
+	admitted := func(epoch uint32) string {
+		one.mutex.Lock()
+		spec := one.wanted[0]
+		one.mutex.Unlock()
+		state := seeUntil(t, one, "the writer is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == epoch && state.EpochAdmitted == epoch })
+		return state.FarUris[0]
+	}
+	one.take(message(3))
+	zombie, err := openFar(t, admitted(3), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zombie.Close()
+	if _, err := zombie.Append(farlog.Entry{Data: []byte("order")}, stepTimeout); err != nil {
+		t.Fatal(err)
+	}
+	listened := one.doors.listeners[0].URI()
+	one.take(message(4))
+	one.doors.close()
+	one.doors.listeners = nil
+	one.lock.Close()
+	one = newTarget(t, dir)
+	doors, err := openDoors([]string{listened}, "", "", one.askLook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(doors.close)
+	one.doors = doors
+	if one.wanted, err = one.recall(); err != nil {
+		t.Fatal(err)
+	}
+	one.take(message(4))
+	admitted(4)
+	if _, err := zombie.Append(farlog.Entry{Data: []byte("too late")}, stepTimeout); !errors.Is(err, farlog.ErrFenced) {
+		t.Errorf("the fenced writer's append gave %v", err)
+	}
+	one.take(message(20))
+	if grants := one.wanted[0].Admission.Grants; len(grants) != 3 || grants[0].Epoch != 20 || grants[1].Epoch != 4 || grants[2].Epoch != 3 {
+		t.Errorf("remembered %v, expected writer 20 and the fenced ones, 4 and 3", grants)
+	}
+}
+
+func TestCarryFenced_KeepsTheNewest(t *testing.T) {
+	var before []*api.RingSpec
+	for epoch := uint32(1); epoch <= 2*fencedMax; epoch++ {
+		now := []*api.RingSpec{admitting(epoch, writerGrant(epoch), drainGrant(uint64(epoch)))}
+		carryFenced(before, now)
+		before = now
+	}
+	grants := before[0].Admission.Grants
+	if len(grants) != 2+fencedMax || grants[0].Epoch != 2*fencedMax || grants[1].Role != api.GrantRole_GRANT_ROLE_DRAIN ||
+		grants[2].Epoch != 2*fencedMax-1 || grants[1+fencedMax].Epoch != fencedMax {
+		t.Errorf("kept %v", grants)
+	}
+}
+
 func TestDoors_BadGrantIsTheRingsErrorAndNoOtherRings(t *testing.T) {
 	one := newListening(t, t.TempDir())
 	bad := admitting(1, &api.FarGrant{Token: []byte("short"), Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 1})

@@ -1,10 +1,13 @@
 package target
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -14,6 +17,30 @@ import (
 // wantedName is the file with the control plane's last word. A target that is started again without a control plane serves by it: its
 // grants let the same writers and drains in, and a fence is only ever raised. It holds tokens.
 const wantedName = "wanted.json"
+
+// fencedMax is how many fenced writers of a ring are kept, so that they are told so when they come back, also after a restart of this target.
+const fencedMax = 8
+
+// carryFenced adds to what is wanted the writers' grants of before that are no longer wanted and lie below the fence: the newest of them. The control
+// plane tells only who may come in. Nobody is let in by what is added, because the fence is raised before any grant is given.
+func carryFenced(before, wanted []*api.RingSpec) {
+	grants := make(map[string][]*api.FarGrant, len(before))
+	for _, spec := range before {
+		grants[spec.Stream.Spec.Name] = spec.GetAdmission().GetGrants()
+	}
+	for _, spec := range wanted {
+		admission := spec.GetAdmission()
+		fenced := slices.DeleteFunc(slices.Clone(grants[spec.Stream.Spec.Name]), func(grant *api.FarGrant) bool {
+			isWanted := func(other *api.FarGrant) bool { return bytes.Equal(other.Token, grant.Token) }
+			return grant.Role != api.GrantRole_GRANT_ROLE_WRITER || grant.Epoch >= admission.GetEpochMin() ||
+				slices.ContainsFunc(admission.GetGrants(), isWanted)
+		})
+		slices.SortStableFunc(fenced, func(a, b *api.FarGrant) int { return cmp.Compare(b.Epoch, a.Epoch) })
+		if len(fenced) > 0 {
+			admission.Grants = append(admission.Grants, fenced[:min(len(fenced), fencedMax)]...)
+		}
+	}
+}
 
 func (t *Target) remember(message *api.WatchRingsResponse) error {
 	raw, err := protojson.Marshal(message)

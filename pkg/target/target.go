@@ -142,18 +142,22 @@ func (t *Target) followSpecs(ctx context.Context) {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchRingsResponse], error) {
 		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.config.Agent})
 	}
-	api.Follow(ctx, open, func(message *api.WatchRingsResponse) {
-		// Kept first: who has been told of a grant must find it here also after a restart.
-		if err := t.remember(message); err != nil {
-			t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
-		}
-		t.mutex.Lock()
-		t.wanted = message.Rings
-		t.mutex.Unlock()
-		t.askLook()
-	}, func(err error) {
+	api.Follow(ctx, open, t.take, func(err error) {
 		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
 	})
+}
+
+// take makes a message of the control plane what is wanted. Called by one goroutine.
+func (t *Target) take(message *api.WatchRingsResponse) {
+	carryFenced(t.wanted, message.Rings) // nobody else stores to wanted
+	// Kept first: who has been told of a grant must find it here also after a restart.
+	if err := t.remember(message); err != nil {
+		t.config.Logger.Warn("what is wanted could not be kept for a restart", "error", err)
+	}
+	t.mutex.Lock()
+	t.wanted = message.Rings
+	t.mutex.Unlock()
+	t.askLook()
 }
 
 // observe makes what is wanted and missing, and looks at every ring: those wanted and those found in the directory,
