@@ -21,6 +21,17 @@ static const char *method_name(enum farlog_flush_method method)
 	}
 }
 
+/* cure -- of a READ that nobody has said is a flush there. On other memory it is one without a word, or cannot be one. */
+static const char *cure(const struct far_link *link, const struct uri *uri)
+{
+	bool is_dax = link->welcome.kind == FARLOG_REGION_DEVDAX || link->welcome.kind == FARLOG_REGION_FSDAX;
+
+	if (!is_dax || strcmp(uri->flush, method_name(FARLOG_FLUSH_RDMA_READ)) != 0)
+		return "";
+	return "; a READ flushes only where writes pass the caches by or the caches survive: its operator can attest that (farlogd target "
+		"--attestation FILE, docs/operating.md)";
+}
+
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,
 	struct farlog_error *error)
 {
@@ -39,9 +50,9 @@ int far_choose_method(struct far_link *link, const struct far_transport *transpo
 		}
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", names[0] != '\0' ? ", " : "", method_name(method));
 	}
-	return error_set(error, FARLOG_LEVEL, 0, "uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s", text,
+	return error_set(error, FARLOG_LEVEL, 0, "uri \"%s\": flush \"%s\" does not give level %s on this target (%s); it offers: %s%s", text,
 		is_named ? uri->flush : "auto", farlog_level_name(link->welcome.level), link->welcome.probe,
-		names[0] != '\0' ? names : "none that this client can do");
+		names[0] != '\0' ? names : "none that this client can do", cure(link, uri));
 }
 
 static uint64_t default_deadline_ns(const struct far_link *link, const struct far_transport *transport)

@@ -9,6 +9,15 @@
 int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
 	struct farlog_error *error);
 
+/* region_mem_domain -- the kernel's word on the memory behind a path: a DAX device, or a file on a DAX file system. UNKNOWN where it has none. */
+enum farlog_persistence_domain region_mem_domain(const char *path);
+
+/* region_domain_above -- the same for a device's directory in sysfs: it, or one above it, may be a region that says it. */
+enum farlog_persistence_domain region_domain_above(const char *directory);
+
+/* region_domain_name -- "memory_controller", "cpu_cache", or "" for UNKNOWN. */
+const char *region_domain_name(enum farlog_persistence_domain domain);
+
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error);
 

@@ -93,6 +93,14 @@ static int set_flush(const char *text, const struct uri *uri, struct farlog_cont
 	return FARLOG_OK;
 }
 
+/* domain_text -- where the kernel is silent the memory controller is taken to be inside: that is what /dev/dax is for. */
+static const char *domain_text(const char *path)
+{
+	enum farlog_persistence_domain domain = region_mem_domain(path);
+
+	return domain != FARLOG_DOMAIN_UNKNOWN ? region_domain_name(domain) : "not told by the kernel";
+}
+
 static int probe_device(const char *text, const struct uri *uri, const struct stat *info,
 	struct farlog_contract *contract, struct farlog_error *error)
 {
@@ -116,8 +124,8 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 		contract->size_bytes = 0;
 	if (file != NULL)
 		fclose(file);
-	snprintf(contract->probe, sizeof(contract->probe), "character device of subsystem dax, %lu bytes; the platform's "
-		"power-fail domain is taken to cover the memory controller", contract->size_bytes);
+	snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
+		domain_text(uri->path));
 	return FARLOG_OK;
 }
 
@@ -170,7 +178,8 @@ static int probe_file(const char *text, const struct uri *uri, const struct stat
 			"PCI resource file; that the device behind it keeps its memory is the operator's word");
 	} else if (is_map_sync(uri->path, contract->size_bytes)) {
 		set_kind(contract, FARLOG_REGION_FSDAX);
-		snprintf(contract->probe, sizeof(contract->probe), "file system accepts MAP_SYNC: stores go to the media itself");
+		snprintf(contract->probe, sizeof(contract->probe), "file system accepts MAP_SYNC: stores go to the media; persistence domain: %s",
+			domain_text(uri->path));
 	} else {
 		set_kind(contract, FARLOG_REGION_FILE);
 		snprintf(contract->probe, sizeof(contract->probe),

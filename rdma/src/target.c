@@ -217,10 +217,10 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 	*welcome = (struct far_welcome){
 		.magic = FAR_WELCOME_MAGIC, .version = FAR_VERSION, .kind = (uint8_t)contract->kind, .level = (uint8_t)contract->level,
 		.size_bytes = contract->size_bytes, .granularity = contract->granularity, .atomic_unit = contract->atomic_unit,
-		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract)};
+		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract) | ring->attested_methods};
 	memcpy(welcome->ring_uuid, ring->ring_uuid, sizeof(welcome->ring_uuid));
 	snprintf(welcome->kind_name, sizeof(welcome->kind_name), "%.15s", contract->kind_name);
-	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", contract->probe);
+	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", ring->attested[0] != '\0' ? ring->attested : contract->probe);
 }
 
 int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,

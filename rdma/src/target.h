@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "attest.h"
 #include "far_wire.h"
 #include "region.h"
 #include "uri.h"
@@ -83,6 +84,8 @@ struct target_ring {
 	uint32_t tail_epoch;
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
+	uint32_t attested_methods; /* offered beyond those of the contract */
+	char attested[ATTEST_TEXT_LEN];
 	struct farlog_target_counters counters;
 };
 
@@ -94,11 +97,16 @@ struct farlog_target {
 	const struct target_transport *transport;
 	void *listener;
 	struct target_ring *rings;
+	struct target_attested *attested;
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };
 
 /* target_methods -- bit n: enum farlog_flush_method n gives the contract's level to a far writer. */
 uint32_t target_methods(const struct farlog_contract *contract);
+
+/* target_apply_attestation -- what is attested of this region's path, to a ring in it that is about to be served. OK; INVALID: it contradicts what
+ * the region is now. */
+int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error);
 
 /* target_shut_out -- revoke a connection. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
 void target_shut_out(struct farlog_target *target, struct target_conn *conn);

@@ -114,6 +114,8 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 		result = open_ring(ring, region_uri, error);
 	}
 	if (result == FARLOG_OK)
+		result = target_apply_attestation(target, ring, region_uri, error);
+	if (result == FARLOG_OK)
 		result = target->transport->expose(target->listener, ring, &ring->key, error);
 	pthread_mutex_lock(&target->mutex);
 	if (result == FARLOG_OK && find_ring(target, name) != NULL)
@@ -372,6 +374,7 @@ void farlog_target_close(farlog_target *target)
 	pthread_mutex_unlock(&target->mutex);
 	if (target->listener != NULL)
 		target->transport->close(target->listener);
+	attest_free(target->attested);
 	pthread_cond_destroy(&target->moved);
 	pthread_mutex_destroy(&target->mutex);
 	free(target);

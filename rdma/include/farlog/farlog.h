@@ -452,6 +452,37 @@ FARLOG_API int farlog_target_open(const char *uri, farlog_target **target, struc
 /* farlog_target_uri -- where it listens: "ofi:tcp://127.0.0.1:7471". */
 FARLOG_API const char *farlog_target_uri(const farlog_target *target);
 
+/* What survives a power cut, in the words of the kernel's persistence_domain of an nvdimm region. */
+enum farlog_persistence_domain {
+	FARLOG_DOMAIN_UNKNOWN = 0,           /* the kernel names none */
+	FARLOG_DOMAIN_MEMORY_CONTROLLER = 1, /* what the memory controller accepted (ADR) */
+	FARLOG_DOMAIN_CPU_CACHE = 2          /* also what is in a processor's cache (eADR) */
+};
+
+/* Why a READ behind a WRITE, on the same queue pair, makes the WRITE persistent. */
+enum farlog_read_flush {
+	FARLOG_READ_FLUSH_NONE = 0,
+	FARLOG_READ_FLUSH_DDIO_OFF = 1, /* the card's writes pass the processor's caches by; the READ pushes them to the memory controller */
+	FARLOG_READ_FLUSH_EADR = 2,     /* the caches survive as well; the READ pushes the writes into them */
+	FARLOG_READ_FLUSH_BAR = 3       /* a PCI device's memory, which no cache holds */
+};
+
+#define FARLOG_ATTESTED_BY_LEN 25 /* with the 0 at its end: all of it has to fit a far client's contract */
+
+/* What the operator of a target's host says of a region because no program can find it out. */
+struct farlog_attestation {
+	uint32_t read_flush; /* enum farlog_read_flush */
+	uint32_t domain;     /* enum farlog_persistence_domain; UNKNOWN = not attested: the kernel's word counts */
+	const char *by;      /* who: 1 to FARLOG_ATTESTED_BY_LEN - 1 bytes */
+	const char *date;    /* "2026-11-21" */
+};
+
+/* farlog_target_attest -- rings of this region that are served from now on have, beyond what is probed, what is attested: with read_flush far
+ * writers are offered FARLOG_FLUSH_RDMA_READ. region_uri: its path is what counts. Errors: INVALID, of what contradicts the probe, names key, value
+ * and what was expected; EXISTS: it is attested already; and as farlog_region_probe. */
+FARLOG_API int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation,
+	struct farlog_error *error);
+
 /* farlog_target_serve -- open a formatted ring and let granted clients reach it as <target uri>/<name>. tenant: rings of different tenants are in
  * different protection domains; NULL = one for all. Errors: EXISTS (name taken), and as farlog_reader_open. */
 FARLOG_API int farlog_target_serve(farlog_target *target, const char *name, const char *region_uri, const char *tenant,

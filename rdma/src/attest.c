@@ -1,0 +1,217 @@
+/* attest.c -- what the operator of a target says of a region, and what of it can be believed. See attest.h.
+ *
+ * Whether a READ flushes is decided by the platform's settings of data direct I/O, which a process cannot see. An attestation therefore adds a
+ * method and never a level; what the kernel or the kind of memory denies is refused, at the daemon's start and again when a ring is served. */
+#include "attest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "region_mem.h"
+#include "target.h"
+
+struct target_attested {
+	struct target_attested *next;
+	struct farlog_attestation attestation; /* its texts are those below */
+	char by[FARLOG_ATTESTED_BY_LEN];
+	char date[ATTEST_DATE_LEN];
+	char path[URI_PATH_LEN_MAX];
+};
+
+static const char *const reasons[] = {[FARLOG_READ_FLUSH_NONE] = "", [FARLOG_READ_FLUSH_DDIO_OFF] = "ddio-off",
+	[FARLOG_READ_FLUSH_EADR] = "eadr", [FARLOG_READ_FLUSH_BAR] = "bar"};
+
+/* ---------------------------------------------------------------- what can be believed */
+
+static bool is_date(const char *text)
+{
+	static const char form[] = "dddd-dd-dd";
+
+	if (strlen(text) != strlen(form))
+		return false;
+	for (size_t i = 0; form[i] != '\0'; i++)
+		if (form[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != form[i])
+			return false;
+	return true;
+}
+
+static bool is_name(const char *text)
+{
+	size_t len = strlen(text);
+
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F)
+			return false;
+	return len > 0 && len < FARLOG_ATTESTED_BY_LEN;
+}
+
+static int check_signature(const char *region_uri, const struct farlog_attestation *attestation, struct farlog_error *error)
+{
+	if (attestation->by == NULL || !is_name(attestation->by))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": by \"%s\": expected a name of 1 to %d bytes on one line", region_uri,
+			attestation->by != NULL ? attestation->by : "", FARLOG_ATTESTED_BY_LEN - 1);
+	if (attestation->date == NULL || !is_date(attestation->date))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": date \"%s\": expected one like 2026-11-21", region_uri,
+			attestation->date != NULL ? attestation->date : "");
+	return FARLOG_OK;
+}
+
+static int check_kind(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation,
+	struct farlog_error *error)
+{
+	bool is_bar = found->kind == FARLOG_REGION_BAR;
+
+	if (!is_bar && found->kind != FARLOG_REGION_DEVDAX && found->kind != FARLOG_REGION_FSDAX)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": it is found to be %s, of which there is nothing to attest; expected a DAX device, "
+			"a file on a DAX file system, or a PCI resource file", region_uri, found->kind_name);
+	if (attestation->read_flush != FARLOG_READ_FLUSH_NONE && is_bar != (attestation->read_flush == FARLOG_READ_FLUSH_BAR))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": how \"%s\": it is found to be %s; expected %s", region_uri,
+			reasons[attestation->read_flush], found->kind_name, is_bar ? "bar" : "ddio-off or eadr");
+	if (is_bar && attestation->domain != FARLOG_DOMAIN_UNKNOWN)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"%s\": a BAR is in none of the host's; expected no such key",
+			region_uri, region_domain_name((enum farlog_persistence_domain)attestation->domain));
+	return FARLOG_OK;
+}
+
+static int check_domain(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation,
+	struct farlog_error *error)
+{
+	enum farlog_persistence_domain attested = (enum farlog_persistence_domain)attestation->domain;
+	enum farlog_persistence_domain domain = found->domain != FARLOG_DOMAIN_UNKNOWN ? found->domain : attested;
+
+	if (attested != FARLOG_DOMAIN_UNKNOWN && attested != domain)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"%s\": the kernel says %s; expected that, or no such key",
+			region_uri, region_domain_name(attested), region_domain_name(domain));
+	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE || found->kind == FARLOG_REGION_BAR)
+		return FARLOG_OK;
+	if (domain == FARLOG_DOMAIN_UNKNOWN)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"\": the kernel names none for this region, and read_flushes needs "
+			"one; expected memory_controller or cpu_cache", region_uri);
+	if (attestation->read_flush == FARLOG_READ_FLUSH_EADR && domain != FARLOG_DOMAIN_CPU_CACHE)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": how \"eadr\": the persistence domain is %s%s; expected ddio-off, or memory in "
+			"cpu_cache", region_uri, region_domain_name(domain), found->domain != FARLOG_DOMAIN_UNKNOWN ? ", says the kernel" : "");
+	return FARLOG_OK;
+}
+
+int attest_check(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation, struct farlog_error *error)
+{
+	int result;
+
+	if (attestation->read_flush > FARLOG_READ_FLUSH_BAR || attestation->domain > FARLOG_DOMAIN_CPU_CACHE)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": read_flush %u and domain %u are not both among those in farlog.h", region_uri,
+			attestation->read_flush, attestation->domain);
+	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE && attestation->domain == FARLOG_DOMAIN_UNKNOWN)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": nothing is attested; expected read_flushes true, or persistence_domain", region_uri);
+	result = check_signature(region_uri, attestation, error);
+	if (result == FARLOG_OK)
+		result = check_kind(region_uri, found, attestation, error);
+	return result == FARLOG_OK ? check_domain(region_uri, found, attestation, error) : result;
+}
+
+uint32_t attest_methods(const struct farlog_attestation *attestation)
+{
+	return attestation->read_flush != FARLOG_READ_FLUSH_NONE ? 1u << FARLOG_FLUSH_RDMA_READ : 0;
+}
+
+void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_TEXT_LEN])
+{
+	const char *reason = reasons[attestation->read_flush];
+	const char *domain = region_domain_name((enum farlog_persistence_domain)attestation->domain);
+
+	snprintf(text, ATTEST_TEXT_LEN, "%s%s%s by attestation of %s, %s", reason, reason[0] != '\0' && domain[0] != '\0' ? ", " : "", domain,
+		attestation->by, attestation->date);
+}
+
+/* ---------------------------------------------------------------- what a target keeps */
+
+static struct attest_found look_at(const struct farlog_contract *contract, const char *path)
+{
+	return (struct attest_found){.kind = contract->kind, .kind_name = contract->kind_name, .domain = region_mem_domain(path)};
+}
+
+static const struct target_attested *find_attested(const struct farlog_target *target, const char *path)
+{
+	const struct target_attested *one = target->attested;
+
+	while (one != NULL && strcmp(one->path, path) != 0)
+		one = one->next;
+	return one;
+}
+
+static int keep(struct farlog_target *target, const struct uri *uri, const struct farlog_attestation *attestation, struct farlog_error *error)
+{
+	struct target_attested *one = calloc(1, sizeof(*one));
+
+	if (one == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "attest region \"%s\": out of memory", uri->path);
+	snprintf(one->by, sizeof(one->by), "%s", attestation->by);
+	snprintf(one->date, sizeof(one->date), "%s", attestation->date);
+	snprintf(one->path, sizeof(one->path), "%s", uri->path);
+	one->attestation = *attestation;
+	one->attestation.by = one->by;
+	one->attestation.date = one->date;
+	pthread_mutex_lock(&target->mutex);
+	if (find_attested(target, uri->path) != NULL) {
+		pthread_mutex_unlock(&target->mutex);
+		free(one);
+		return error_set(error, FARLOG_EXISTS, 0, "region \"%s\" is attested already", uri->path);
+	}
+	one->next = target->attested;
+	target->attested = one;
+	pthread_mutex_unlock(&target->mutex);
+	return FARLOG_OK;
+}
+
+int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation, struct farlog_error *error)
+{
+	struct farlog_contract contract;
+	struct attest_found found;
+	struct uri uri;
+	int result = uri_parse(region_uri, &uri, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (strcmp(uri.scheme, "mem") != 0)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": expected mem:/path: a host attests its own memory", region_uri);
+	result = region_mem_probe(region_uri, &uri, &contract, error);
+	if (result != FARLOG_OK)
+		return result;
+	found = look_at(&contract, uri.path);
+	result = attest_check(region_uri, &found, attestation, error);
+	return result == FARLOG_OK ? keep(target, &uri, attestation, error) : result;
+}
+
+int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error)
+{
+	const struct target_attested *one;
+	struct attest_found found;
+	struct uri uri;
+	int result = uri_parse(region_uri, &uri, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	pthread_mutex_lock(&target->mutex);
+	one = find_attested(target, uri.path); /* it stays until the target is closed */
+	pthread_mutex_unlock(&target->mutex);
+	if (one == NULL)
+		return FARLOG_OK;
+	found = look_at(&ring->region->contract, uri.path);
+	result = attest_check(region_uri, &found, &one->attestation, error);
+	if (result != FARLOG_OK)
+		return result;
+	ring->attested_methods = attest_methods(&one->attestation);
+	attest_text(&one->attestation, ring->attested);
+	return FARLOG_OK;
+}
+
+void attest_free(struct target_attested *list)
+{
+	while (list != NULL) {
+		struct target_attested *next = list->next;
+
+		free(list);
+		list = next;
+	}
+}

@@ -1,0 +1,34 @@
+/* attest.h -- what the operator of a target says of a region, against what is probed: arithmetic without I/O, and the list that a target keeps. */
+#ifndef FARLOG_ATTEST_H
+#define FARLOG_ATTEST_H
+
+#include <stdbool.h>
+
+#include "farlog/farlog.h"
+
+#define ATTEST_TEXT_LEN 96
+#define ATTEST_DATE_LEN 11
+
+struct target_attested;
+
+/* What a region is found to be. */
+struct attest_found {
+	uint32_t kind;                         /* enum farlog_region_kind */
+	const char *kind_name;
+	enum farlog_persistence_domain domain; /* by the kernel */
+};
+
+/* attest_check -- does it say something, of such a region, that what was found does not deny, and by whom and when? OK or INVALID; the text has the
+ * region, the key of the operator's file, its value and what was expected. */
+int attest_check(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation, struct farlog_error *error);
+
+/* attest_methods -- the flush methods that it adds: bit n for enum farlog_flush_method n. */
+uint32_t attest_methods(const struct farlog_attestation *attestation);
+
+/* attest_text -- "ddio-off by attestation of NAME, DATE", for logs and a client's contract. */
+void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_TEXT_LEN]);
+
+/* attest_free -- the whole list. */
+void attest_free(struct target_attested *list);
+
+#endif
