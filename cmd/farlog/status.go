@@ -145,6 +145,7 @@ type statusRow struct {
 	LevelReached  string `json:"level_reached"`
 	Region        string `json:"region"`
 	Flush         string `json:"flush"`
+	Attestation   string `json:"attestation,omitempty"`
 	HeadLSN       uint64 `json:"head_lsn"`
 	DurableLSN    uint64 `json:"durable_lsn"`
 	AppendedLSN   uint64 `json:"appended_lsn"`
@@ -197,6 +198,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 func (r *statusRow) addRing(ring *api.RingState) {
 	r.Writer, r.IsWriterHeld, r.Epoch = ring.WriterId, ring.IsWriterHeld, ring.WriterEpoch
 	r.Region, r.Flush = ring.GetContract().GetKind(), ring.GetContract().GetFlushMethod()
+	r.Attestation = ring.GetContract().GetAttestation()
 	r.HeadLSN, r.DurableLSN, r.AppendedLSN, r.CapacityBytes = ring.HeadLsn, ring.DurableLsn, ring.AppendedLsn, ring.CapacityBytes
 	r.LagBytes, r.LagRecords, r.LagSeconds = ring.LagBytes, ring.LagRecords, ring.LagAge.AsDuration().Seconds()
 	if ring.CapacityBytes > 0 {
@@ -245,6 +247,9 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	}
 	line("  writer   %s  epoch %d", r.writerText(), r.Epoch)
 	line("  level    %s of %s asked for  (%s, %s)", dashed(r.LevelReached), r.Level, dashed(r.Region), dashed(r.Flush))
+	for i, part := range wrap(r.Attestation, statusColumns-11, isWide) {
+		line("  %-8s %s", []string{"attested", ""}[min(i, 1)], part)
+	}
 	line("  cursors  head %s  durable %s  appended %s", humanCount(r.HeadLSN), humanCount(r.DurableLSN), humanCount(r.AppendedLSN))
 	line("  ring     %s, %.1f %% full%s", humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))

@@ -58,12 +58,13 @@ func TestStatusRow_NothingThatAnOperatorNeedsIsCut(t *testing.T) {
 	reason := "ring " + strings.Repeat("/directory", 8) + " is missing: " + strings.Repeat("put it back ", 12) + "at last"
 	row := statusRow{Stream: "a", State: "error", Reason: reason, HeadLSN: 1 << 50, DurableLSN: 1 << 50, AppendedLSN: 1 << 50,
 		CapacityBytes: 64 << 20, FullRatio: 0.003, TimeToFullSeconds: &fill}
+	row.Attestation = "ddio-off, memory_controller by attestation of a name of 24 bytes, full, 2026-11-21"
 	age := 0.25
 	row.ObservedAgeSeconds = &age
 	var screen bytes.Buffer
 	row.render(&screen, false)
 	text := strings.Join(strings.Fields(screen.String()), " ")
-	for _, want := range []string{reason, "ERROR as of 250 ms ago", "ring 64.0 MiB, 0.3 % full, full in 90.0 s", "appended 1,125,899,906,842,624"} {
+	for _, want := range []string{reason, "attested " + row.Attestation, "ERROR as of 250 ms ago", "ring 64.0 MiB, 0.3 % full, full in 90.0 s", "appended 1,125,899,906,842,624"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, screen.String())
 		}

@@ -250,6 +250,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		line("ring uuid", "%x", ring.RingUuid)
 		if contract := ring.Contract; contract != nil {
 			line("contract", "%s by %s on %s: %s", shortName(contract.Level.String()), contract.FlushMethod, contract.Kind, contract.Probe)
+			if contract.Attestation != "" {
+				line("attested", "%s", contract.Attestation)
+			}
 		}
 	}
 	return table.Flush()

@@ -44,7 +44,10 @@ type settings struct {
 	targetRegions   []string
 	targetListen    []string
 	targetAdvertise string
-	drainTransport  string
+
+	targetAttestation string
+	attestations      []config.Attestation // what is in it
+	drainTransport    string
 
 	etcdEndpoints []string
 	lease         time.Duration
@@ -98,10 +101,11 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	return s, set, file
 }
 
-// declareTarget makes the settings of a target that is a daemon of its own. --listen, --advertise and --region are short for --target-listen and so on.
+// declareTarget makes the settings of a target that is a daemon of its own. --listen, --advertise, --region and --attestation are short for --target-listen
+// and so on.
 func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "listen" || name == "advertise" || name == "region" {
+		if slices.Contains([]string{"listen", "advertise", "region", "attestation"}, name) {
 			name = roleTarget + "-" + name
 		}
 		return pflag.NormalizedName(name)
@@ -113,9 +117,11 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 		"`URI` to listen at for writers and drains on other hosts: ofi:tcp://host:port or verbs://host:port; may be repeated (also: --listen)", eachListenURI)
 	set.String(&s.targetAdvertise, "target.advertise", "",
 		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: --advertise)")
+	set.String(&s.targetAttestation, "target.attestation", "",
+		"YAML `file` in which this host's operator attests what of its regions no program can find out; docs/operating.md has its keys (also: --attestation)")
 }
 
-// complete fills in what depends on other settings or on the host. It opens nothing.
+// complete fills in what depends on other settings or on the host. It opens nothing, and reads no file but that of attestations.
 func (s *settings) complete() error {
 	dir, err := filepath.Abs(s.dataDir)
 	if err != nil {
@@ -133,7 +139,25 @@ func (s *settings) complete() error {
 			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
 		}
 	}
-	return nil
+	return s.readAttestations()
+}
+
+// readAttestations reads the file of a target that has one. It says what writers on other hosts are offered: without a way in and without a region
+// of many rings it would say nothing.
+func (s *settings) readAttestations() error {
+	if s.targetAttestation == "" {
+		return nil
+	}
+	if len(s.targetListen) == 0 {
+		return &usageError{fmt.Sprintf("--target-attestation %q: expected --target-listen as well: it is for writers on other hosts", s.targetAttestation)}
+	}
+	var paths []string
+	for _, uri := range s.targetRegions {
+		paths = append(paths, config.RegionPath(uri))
+	}
+	var err error
+	s.attestations, err = config.ReadAttestations(s.targetAttestation, paths)
+	return err
 }
 
 func (s *settings) has(role string) bool { return slices.Contains(s.roles, role) }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/metrics"
 	"github.com/farlog/farlog/pkg/target"
@@ -20,6 +21,7 @@ func (d *daemon) openTarget(context.Context) error {
 	one, err := target.New(target.Config{
 		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
+		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
 	})
 	if err != nil {
 		conn.Close()
@@ -37,6 +39,16 @@ func (d *daemon) openTarget(context.Context) error {
 		close:   conn.Close,
 	})
 	return nil
+}
+
+// attestationsOf has checked words: the file's are those of the core.
+func attestationsOf(read []config.Attestation) []target.Attestation {
+	list := make([]target.Attestation, len(read))
+	for i, one := range read {
+		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date)
+		list[i] = target.Attestation{Attestation: said, Region: one.Region, Reason: one.Reason}
+	}
+	return list
 }
 
 func ringSamples(rings []target.Ring) []metrics.RingSample {

@@ -7,6 +7,8 @@ package farlog
 import "C"
 
 import (
+	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -30,6 +32,59 @@ type TargetGrant struct {
 	Role    GrantRole
 	Epoch   uint32    // of a writer
 	Expires time.Time // admission ends then; zero = never
+}
+
+// PersistenceDomain is what survives a power cut, in the words of the kernel's attribute of an nvdimm region.
+type PersistenceDomain uint32
+
+// The persistence domains.
+const (
+	DomainUnknown          PersistenceDomain = 0
+	DomainMemoryController PersistenceDomain = 1 // ADR
+	DomainCPUCache         PersistenceDomain = 2 // eADR
+)
+
+// ReadFlush is why a READ behind a WRITE makes it persistent.
+type ReadFlush uint32
+
+// The reasons.
+const (
+	ReadFlushNone    ReadFlush = 0
+	ReadFlushDDIOOff ReadFlush = 1
+	ReadFlushEADR    ReadFlush = 2
+	ReadFlushBAR     ReadFlush = 3
+)
+
+// AttestedByLen is the longest name in an Attestation, in bytes: all of it has to fit a far client's contract.
+const AttestedByLen = 24
+
+// Attestation is what the operator of a target's host says of a region because no program can find it out.
+type Attestation struct {
+	ReadFlush ReadFlush
+	Domain    PersistenceDomain // DomainUnknown: the kernel's word counts
+	By        string            // who: 1 to AttestedByLen bytes
+	Date      string            // "2026-11-21"
+}
+
+var (
+	readFlushNames = []string{ReadFlushNone: "", ReadFlushDDIOOff: "ddio-off", ReadFlushEADR: "eadr", ReadFlushBAR: "bar"}
+	domainNames    = []string{DomainUnknown: "", DomainMemoryController: "memory_controller", DomainCPUCache: "cpu_cache"}
+)
+
+// NewAttestation takes the words that String gives: how is "" or "ddio-off", "eadr", "bar"; domain is "" or "memory_controller", "cpu_cache". False:
+// no such words.
+func NewAttestation(how, domain, by, date string) (Attestation, bool) {
+	read, where := slices.Index(readFlushNames, how), slices.Index(domainNames, domain)
+	return Attestation{ReadFlush: ReadFlush(read), Domain: PersistenceDomain(where), By: by, Date: date}, read >= 0 && where >= 0
+}
+
+// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE".
+func (a Attestation) String() string {
+	how, domain := readFlushNames[a.ReadFlush], domainNames[a.Domain]
+	if how != "" && domain != "" {
+		how += ", "
+	}
+	return fmt.Sprintf("%s%s by attestation of %s, %s", how, domain, a.By, a.Date)
 }
 
 // TargetCounters are the numbers of one ring of a target.
@@ -60,6 +115,20 @@ func OpenTarget(uri string) (*Target, error) {
 //
 // Implements: const char *farlog_target_uri(const farlog_target *)
 func (t *Target) URI() string { return C.GoString(C.farlog_target_uri(t.c)) }
+
+// Attest adds what is attested of a region to what is probed of it, for rings that are served from then on. What contradicts the probe is
+// refused, with the key, its value and what was expected.
+//
+// Implements: int farlog_target_attest(farlog_target *, const char *, const struct farlog_attestation *, struct farlog_error *)
+func (t *Target) Attest(region string, attestation Attestation) error {
+	c := C.struct_farlog_attestation{read_flush: C.uint32_t(attestation.ReadFlush), domain: C.uint32_t(attestation.Domain)}
+	c.by, c.date = C.CString(attestation.By), C.CString(attestation.Date)
+	defer C.free(unsafe.Pointer(c.by))
+	defer C.free(unsafe.Pointer(c.date))
+	return coldCall(region, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_target_attest(t.c, text, &c, failure)
+	})
+}
 
 // Serve lets granted clients reach the ring in region as URI()/name. Rings of different tenants are in different protection domains.
 //

@@ -45,6 +45,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 		return Ring{State: state}
 	}
 	describe(state, status, now)
+	state.Contract.Attestation = t.attested(state.Uri)
 	ring := Ring{State: state}
 	counters, err := farlog.ReadCounters(t.config.CountersDir, status.RingUUID)
 	if err == nil {

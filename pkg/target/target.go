@@ -44,6 +44,9 @@ type Config struct {
 	Regions     []string      // mem: URIs of regions that hold many rings each; empty: every ring has a file in Dir
 	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
 	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
+
+	Attestations    []Attestation // of Regions, for those that Listen lets in
+	AttestationFile string        // where they were read, for errors and the log
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -86,6 +89,12 @@ func New(config Config) (*Target, error) {
 		lock.Close()
 		return nil, err
 	}
+	if err := t.doors.attest(config.AttestationFile, config.Attestations); err != nil {
+		t.doors.close()
+		lock.Close()
+		return nil, err
+	}
+	t.logAttestations()
 	return t, nil
 }
 

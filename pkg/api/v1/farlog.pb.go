@@ -442,8 +442,10 @@ type Contract struct {
 	IsReadBack       bool                   `protobuf:"varint,7,opt,name=is_read_back,json=isReadBack,proto3" json:"is_read_back,omitempty"`
 	SizeBytes        uint64                 `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	DeadlineDefault  *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline_default,json=deadlineDefault,proto3" json:"deadline_default,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What no probe finds out: "ddio-off by attestation of NAME, DATE". Empty: nothing is attested.
+	Attestation   string `protobuf:"bytes,10,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Contract) Reset() {
@@ -537,6 +539,13 @@ func (x *Contract) GetDeadlineDefault() *durationpb.Duration {
 		return x.DeadlineDefault
 	}
 	return nil
+}
+
+func (x *Contract) GetAttestation() string {
+	if x != nil {
+		return x.Attestation
+	}
+	return ""
 }
 
 // RingSpec is one member of a stream: a ring that a target has to provide.
@@ -2861,7 +2870,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
 	"\x04salt\x18\x03 \x01(\x06R\x04salt\x12\f\n" +
 	"\x01k\x18\x04 \x01(\rR\x01k\x124\n" +
-	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\"\xdf\x02\n" +
+	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\"\x81\x03\n" +
 	"\bContract\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12!\n" +
 	"\fflush_method\x18\x02 \x01(\tR\vflushMethod\x12\x14\n" +
@@ -2873,7 +2882,9 @@ const file_farlog_proto_rawDesc = "" +
 	"isReadBack\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
-	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\"\x9e\x01\n" +
+	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
+	"\vattestation\x18\n" +
+	" \x01(\tR\vattestation\"\x9e\x01\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +

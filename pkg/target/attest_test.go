@@ -1,0 +1,59 @@
+package target
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+func said(region string) Attestation {
+	return Attestation{Region: region, Attestation: farlog.Attestation{
+		ReadFlush: farlog.ReadFlushDDIOOff, Domain: farlog.DomainMemoryController, By: "Ada", Date: "2026-11-21"}}
+}
+
+// What the memory denies ends the start, and leaves the directory to the next one.
+func TestNew_AttestationOfAPageCacheIsRefused(t *testing.T) {
+	dir, region := t.TempDir(), filepath.Join(t.TempDir(), "region")
+	if err := os.WriteFile(region, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := Config{Dir: dir, Agent: &api.Agent{Id: "t1", Host: "alpha"}, Logger: slog.New(slog.DiscardHandler), Regions: []string{"mem:" + region},
+		Listen: []string{"ofi:tcp://127.0.0.1:0"}, Attestations: []Attestation{said(region)}, AttestationFile: "site.yaml"}
+	_, err := New(settings)
+	if err == nil {
+		t.Fatal("a file in a page cache was attested to be flushed by a READ")
+	}
+	for _, part := range []string{"site.yaml: ", `"mem:` + region + `"`, "expected a DAX device"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	settings.Attestations = nil
+	one, err := New(settings)
+	if err != nil {
+		t.Fatalf("what was refused is still there: %v", err)
+	}
+	one.doors.close()
+	one.lock.Close()
+}
+
+// A ring's state says on whose word its region's contract rests.
+func TestObserve_AttestationOfTheRegionIsInTheContract(t *testing.T) {
+	region := filepath.Join(t.TempDir(), "region")
+	one := newTarget(t, t.TempDir())
+	one.config.Regions = []string{"mem:" + region + "?size=16777216"}
+	one.config.Attestations = []Attestation{said(filepath.Dir(region)), said(region)}
+	state := see(one, want("desk7/orders", 5))[0].State
+	if state.Error != "" || state.Contract.GetAttestation() != "ddio-off, memory_controller by attestation of Ada, 2026-11-21" {
+		t.Fatalf("seen: %v", state)
+	}
+	one.config.Attestations = one.config.Attestations[:1]
+	if state = see(one, want("desk7/orders", 5))[0].State; state.Contract.GetAttestation() != "" {
+		t.Errorf("said of another region: %v", state.Contract)
+	}
+}
