@@ -21,7 +21,6 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var seen []string
 	records, err := newRecords("V", 6000)
 	if err != nil {
 		return "", err
@@ -31,20 +30,15 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for i, method := range []string{"rdma-flush", "target-cpu", "rdma-flush&wait=block", "target-cpu&wait=block"} {
-		by, err := b.takeover(ctx, target, i+1)
-		if err != nil {
-			return "", err
-		}
-		proved, err := b.writeAndProve(ctx, guests["host"], by, method, l)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", method, err)
-		}
-		seen = append(seen, fmt.Sprintf("%s: %s", method, proved))
-	}
-	if err := b.readFlushIsRefused(ctx, guests["host"], target); err != nil {
+	seen, err := b.takeTurns(ctx, guests["host"], target, 1, l, "rdma-flush", "target-cpu", "rdma-flush&wait=block", "target-cpu&wait=block")
+	if err != nil {
 		return "", err
 	}
+	attested, err := b.readFlush(ctx, guests, target, l)
+	if err != nil {
+		return "", err
+	}
+	seen = append(seen, attested...)
 	alone, err := b.start(guests["host"], "verbs", "verbs "+addresses["host"])
 	if err != nil {
 		return "", err
@@ -54,6 +48,23 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	}
 	lines := strings.Split(strings.TrimSpace(alone.Stdout()), "\n")
 	return strings.Join(append(seen, "its own test: "+lines[len(lines)-1]), "; "), nil
+}
+
+// takeTurns writes by one method after another, from epoch on.
+func (b *bed) takeTurns(ctx context.Context, host *vm.Guest, target *farTarget, epoch int, l *ledger, methods ...string) ([]string, error) {
+	var seen []string
+	for i, method := range methods {
+		by, err := b.takeover(ctx, target, epoch+i)
+		if err != nil {
+			return nil, err
+		}
+		proved, err := b.writeAndProve(ctx, host, by, method, l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", method, err)
+		}
+		seen = append(seen, fmt.Sprintf("%s: %s", method, proved))
+	}
+	return seen, nil
 }
 
 // takeover makes the older writers unable to write, and grants the next epoch.
@@ -75,6 +86,9 @@ func (b *bed) writeAndProve(ctx context.Context, host *vm.Guest, by grant, metho
 	if !strings.Contains(writer.Stderr(), "flush="+flush) {
 		return proof{}, fmt.Errorf("%s was asked for, the writer says: %s", flush, writer.Stderr())
 	}
+	if isRead := flush == "rdma-read"; isRead != strings.Contains(writer.Stderr(), "ddio-off by attestation of "+attestedBy+", 2026-11-21") {
+		return proof{}, fmt.Errorf("the contract of %s: %s", flush, writer.Stderr())
+	}
 	enough := l.next + 500
 	if err := l.feed(ctx, b, writer, func(acknowledged int) bool { return acknowledged >= enough }); err != nil {
 		return proof{}, err
@@ -85,16 +99,58 @@ func (b *bed) writeAndProve(ctx context.Context, host *vm.Guest, by grant, metho
 	return l.proveMemory(b.targetMemory())
 }
 
+const (
+	attestationFile = "/run/attestation.yaml"
+	attestedBy      = "testbed"
+
+	// attestation of the guest's NVDIMM. SoftRoCE writes with the processor's own stores: that a READ flushes them is not so, and here it is the
+	// road of an operator's word that is looked at, from the file to the writer, and the method that comes of it.
+	attestation = `cat >` + attestationFile + ` <<'END'
+regions:
+  /dev/dax0.0:
+    read_flushes: true
+    how: %s
+    by: ` + attestedBy + `
+    date: 2026-11-21
+    reason: no power is cut here
+END
+`
+)
+
+// readFlush proves that rdma-read to persistent memory is there only by attestation: refused without one, as is an attestation that the kernel
+// denies; with one that it does not, it takes records like the other methods.
+func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target *farTarget, l *ledger) ([]string, error) {
+	if err := b.readFlushIsRefused(ctx, guests["host"], target); err != nil {
+		return nil, err
+	}
+	attest := func(how string) error {
+		if _, err := guests["target"].Run(ctx, fmt.Sprintf(attestation, how)); err != nil {
+			return err
+		}
+		_, err := target.say(ctx, "attest %s %s", attestationFile, strings.TrimPrefix(devdax, "mem:"))
+		return err
+	}
+	if err := mustSay("eADR of a memory controller's domain", attest("eadr"), attestationFile, `how "eadr"`, "memory_controller, says the kernel"); err != nil {
+		return nil, err
+	}
+	if err := attest("ddio-off"); err != nil {
+		return nil, err
+	}
+	for _, command := range []string{"forget orders", "serve orders " + devdax + " desk"} {
+		if _, err := target.say(ctx, "%s", command); err != nil {
+			return nil, err
+		}
+	}
+	return b.takeTurns(ctx, guests["host"], target, 101, l, "rdma-read", "rdma-read&wait=block")
+}
+
 // readFlushIsRefused: a READ reaches what caches hold, and nothing attests here that writes pass the caches by. Asked for on devdax it is
-// refused when the ring is opened, with what there is instead.
+// refused when the ring is opened, with what there is instead and what to do.
 func (b *bed) readFlushIsRefused(ctx context.Context, host *vm.Guest, target *farTarget) error {
 	by, err := b.takeover(ctx, target, 100)
 	if err != nil {
 		return err
 	}
 	_, err = b.writeFar(ctx, host, by, "?flush=rdma-read", "")
-	if err == nil || !strings.Contains(err.Error(), "it offers: rdma-flush, target-cpu") {
-		return fmt.Errorf("flush=rdma-read on devdax: %w, want a refusal that tells what is offered", err)
-	}
-	return nil
+	return mustSay("flush=rdma-read on devdax", err, "it offers: rdma-flush, target-cpu", "farlogd target --attestation FILE")
 }

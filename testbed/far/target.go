@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
@@ -19,6 +20,7 @@ import (
 //	fence NAME EPOCH            ok TAIL-LSN
 //	count NAME                  ok counter=value ...
 //	forget NAME
+//	attest FILE PATH            what the file says of the region at PATH, for rings served from now on
 //
 // The end of its input ends it.
 func runTarget(uri string, in io.Reader, out io.Writer) error {
@@ -44,7 +46,7 @@ var roles = map[string]farlog.GrantRole{"writer": farlog.GrantWriter, "drain": f
 
 func command(target *farlog.Target, words []string) (string, error) {
 	if len(words) < 2 {
-		return "", fmt.Errorf("%q: expected a command and a ring", words)
+		return "", fmt.Errorf("%q: expected a command and what it is for", words)
 	}
 	name, rest := words[1], words[2:]
 	switch {
@@ -59,6 +61,8 @@ func command(target *farlog.Target, words []string) (string, error) {
 		}
 		tail, err := target.Fence(name, uint32(epoch))
 		return strconv.FormatUint(tail, 10), err
+	case words[0] == "attest" && len(rest) == 1:
+		return "", attest(target, name, rest[0])
 	case words[0] == "forget" && len(rest) == 0:
 		return "", target.Forget(name)
 	case words[0] == "count" && len(rest) == 0:
@@ -73,6 +77,21 @@ func command(target *farlog.Target, words []string) (string, error) {
 		return strings.Join(all, " "), nil
 	}
 	return "", fmt.Errorf("%q: no such command", words)
+}
+
+// attest does what farlogd does with its --attestation.
+func attest(target *farlog.Target, file, path string) error {
+	list, err := config.ReadAttestations(file, []string{path})
+	if err != nil {
+		return err
+	}
+	for _, one := range list {
+		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date) // the file's words were checked
+		if err := target.Attest("mem:"+one.Region, said); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
 }
 
 func grant(target *farlog.Target, name string, words []string) error {

@@ -31,6 +31,7 @@ func runWriter(uri string, options farlog.WriterOptions, batch int) error {
 		return err
 	}
 	contract := writer.Contract()
+	fmt.Fprintf(os.Stderr, "contract %s\n", contract.Probe)
 	fmt.Fprintf(os.Stderr, "open %s flush=%s level=%s recovered_tail=%d\n", contract.Kind, contract.FlushMethod, contract.Level,
 		writer.Recovery().TailLSN)
 	out := bufio.NewWriter(os.Stdout)

@@ -195,7 +195,7 @@ func (o *Options) arguments(parameter string) []string {
 	}
 	arguments = append(arguments, o.processor()...)
 	if o.NVDIMM.Path != "" {
-		arguments = append(arguments, "-machine", "pc,nvdimm=on",
+		arguments = append(arguments, "-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl",
 			"-m", fmt.Sprintf("%dM,slots=2,maxmem=%dM", memory, int64(memory)+o.NVDIMM.SizeBytes>>20+1024),
 			"-object", o.NVDIMM.backend("nvdimm"), "-device", fmt.Sprintf("nvdimm,memdev=nvdimm,label-size=%d", labelLen))
 	} else {
