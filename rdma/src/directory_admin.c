@@ -194,7 +194,7 @@ int directory_format(const char *text, const struct uri *uri, const struct farlo
 }
 
 /* check_drained -- nothing is lost with the ring. */
-static int check_drained(const struct region *region, const char *uri, struct farlog_error *error)
+static int check_drained(struct region *region, const char *uri, struct farlog_error *error)
 {
 	struct superblock superblock;
 	struct head_slot head;

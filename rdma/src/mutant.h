@@ -18,6 +18,7 @@ enum farlog_mutant {
 	MUTANT_HEAD_FLUSHED_EARLY = 9, /* an opening writer believes a head that nobody has flushed yet */
 	MUTANT_ANSWERED_EARLY = 10,    /* a target says that it has flushed, and has not */
 	MUTANT_NOT_SENT_AGAIN = 11,    /* a far region leaves out what a broken link had under way */
+	MUTANT_PIECE_IS_ALL = 12,      /* a far writer takes the end of the piece that it has fetched for the end of the log */
 };
 
 #ifdef FARLOG_FAULT

@@ -1,23 +1,69 @@
 /* recover.c -- finding the tail. */
 #include "recover.h"
 
+#include "mutant.h"
 #include "superblock.h"
 
 #include <string.h>
 
-void recover_scan(const struct region *region, const struct superblock *superblock, const struct head_slot *head,
-	struct recover_scan *scan)
+#define FETCH_LEN (1u << 20)
+
+/* show -- bring the ring's bytes up to that LSN into what base shows; those below shown_lsn are there. A near region shows all. */
+static int show(struct region *region, uint64_t capacity, struct recover_scan *scan, uint64_t to_lsn)
+{
+	int result = FARLOG_OK;
+
+	while (scan->shown_lsn < to_lsn && result == FARLOG_OK) {
+		uint64_t off = scan->shown_lsn % capacity;
+		uint64_t len = to_lsn - scan->shown_lsn < capacity - off ? to_lsn - scan->shown_lsn : capacity - off;
+
+		result = region_fetch(region, LAYOUT_DATA_OFF + off, len);
+		if (result == FARLOG_OK)
+			scan->shown_lsn += len;
+	}
+	return result;
+}
+
+/* check_far -- record_check where the bytes come in pieces, the last of a lap up to the ring's end: what ends with a piece is no end of the log. */
+static int check_far(struct region *region, const struct record_identity *identity, uint64_t end_lsn, struct recover_scan *scan,
+	enum record_verdict *verdict, struct record_found *found)
+{
+	uint64_t off = scan->tail.lsn % identity->capacity;
+
+	for (;;) {
+		uint64_t left_in_lap = identity->capacity - scan->shown_lsn % identity->capacity;
+		uint64_t to_lsn = scan->shown_lsn + (FETCH_LEN < left_in_lap ? FETCH_LEN : left_in_lap);
+		int result;
+
+		*verdict = record_check(identity, &scan->tail, region->base + LAYOUT_DATA_OFF + off, scan->shown_lsn - scan->tail.lsn, found);
+		if (*verdict != RECORD_CUT || scan->shown_lsn == end_lsn || (MUTANT(PIECE_IS_ALL) && scan->record_count > 0))
+			return FARLOG_OK;
+		result = show(region, identity->capacity, scan, to_lsn < end_lsn ? to_lsn : end_lsn);
+		if (result != FARLOG_OK)
+			return result;
+	}
+}
+
+int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan)
 {
 	struct record_identity identity = superblock_identity(superblock);
 	const uint8_t *data = region->base + LAYOUT_DATA_OFF;
 	uint64_t off = head->head_lsn % identity.capacity;
+	uint64_t end_lsn = head->head_lsn + identity.capacity;
+	enum record_verdict verdict;
 	struct record_found found;
+	int result = FARLOG_OK;
 
 	memset(scan, 0, sizeof(*scan));
 	scan->tail = (struct record_cursor){
 		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
-	while (scan->tail.lsn - head->head_lsn < identity.capacity) {
-		if (record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found) != RECORD_VALID)
+	scan->shown_lsn = region->is_far ? head->head_lsn : end_lsn;
+	while (result == FARLOG_OK && scan->tail.lsn < end_lsn) {
+		if (region->is_far)
+			result = check_far(region, &identity, end_lsn, scan, &verdict, &found);
+		else
+			verdict = record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found);
+		if (result != FARLOG_OK || verdict != RECORD_VALID)
 			break;
 		record_advance(&scan->tail, &found);
 		off += found.extent;
@@ -29,19 +75,25 @@ void recover_scan(const struct region *region, const struct superblock *superblo
 			scan->oldest_ts_ns = found.ts_ns;
 		scan->newest_ts_ns = found.ts_ns;
 	}
+	return result;
 }
 
-uint64_t recover_orphans(const struct region *region, const struct superblock *superblock,
-	const struct record_cursor *tail, uint64_t head_lsn, uint64_t window)
+int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
+	uint64_t *count)
 {
+	const struct record_cursor *tail = &scan->tail;
 	struct record_identity identity = superblock_identity(superblock);
 	const uint8_t *data = region->base + LAYOUT_DATA_OFF;
 	uint64_t end_lsn = tail->lsn + window;
-	uint64_t count = 0;
 	struct record_found found;
+	int result;
 
+	*count = 0;
 	if (end_lsn > head_lsn + identity.capacity)
 		end_lsn = head_lsn + identity.capacity;
+	result = show(region, identity.capacity, scan, end_lsn);
+	if (result != FARLOG_OK)
+		return result;
 	for (uint64_t lsn = tail->lsn + identity.align; lsn < end_lsn;) {
 		uint64_t off = lsn % identity.capacity;
 		struct record_header header;
@@ -55,8 +107,8 @@ uint64_t recover_orphans(const struct region *region, const struct superblock *s
 			lsn += identity.align;
 			continue;
 		}
-		count += !(found.flags & RECORD_FLAG_PAD);
+		*count += !(found.flags & RECORD_FLAG_PAD);
 		lsn += found.extent;
 	}
-	return count;
+	return FARLOG_OK;
 }

@@ -11,16 +11,17 @@ struct recover_scan {
 	uint64_t record_count;
 	uint64_t oldest_ts_ns; /* 0 = nothing undrained */
 	uint64_t newest_ts_ns;
+	uint64_t shown_lsn; /* base shows the ring's bytes from the head up to here */
 };
 
 /* recover_scan -- walk from the head to the first position without a valid record. Reads in place: for regions at rest (the
- * writer's lock is held), or for a view that may lag behind a living writer. */
-void recover_scan(const struct region *region, const struct superblock *superblock, const struct head_slot *head,
-	struct recover_scan *scan);
+ * writer's lock is held), or for a view that may lag behind a living writer. Of a far ring it fetches what it walks over, and no more: the
+ * free part of the copy stays zero. OK; of a far region IO: then the tail is not known. */
+int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan);
 
-/* recover_orphans -- valid records of the last epochs beyond the tail within `window` bytes: never acknowledged, because acknowledging
- * goes in order; counted so that they can be reported. */
-uint64_t recover_orphans(const struct region *region, const struct superblock *superblock,
-	const struct record_cursor *tail, uint64_t head_lsn, uint64_t window);
+/* recover_orphans -- *count valid records of the last epochs beyond the tail within `window` bytes: never acknowledged, because acknowledging
+ * goes in order; counted so that they can be reported. OK; of a far region IO. */
+int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
+	uint64_t *count);
 
 #endif

@@ -80,6 +80,8 @@ int far_copy(struct far_link *link, uint64_t size_bytes)
 	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (copy == MAP_FAILED)
 		return FARLOG_NO_MEMORY;
+	if (link->window_len == 0)
+		madvise(copy, copy_len, MADV_HUGEPAGE); /* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
 	madvise(copy, copy_len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
 	link->copy = copy;
 	link->copy_len = copy_len;
@@ -511,12 +513,11 @@ static int start_connector(struct region_far *far, struct farlog_error *error)
 	return FARLOG_OK;
 }
 
-/* connect_first -- and fetch what opening looks at: a writer scans all, a reader fetches as it goes. */
+/* connect_first -- and fetch the header. What is undrained a writer fetches when it scans it; the free part of a ring never comes. */
 static int connect_first(struct region_far *far, const struct uri *uri, struct farlog_error *error)
 {
 	struct far_link *link = far->link;
 	struct far_refusal refusal = {0};
-	uint64_t len;
 	int result = link->ops->connect(link, &far->hello, &refusal, CONNECT_NS, error);
 
 	if (refusal.magic == FAR_REFUSAL_MAGIC)
@@ -527,9 +528,7 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 		return result;
 	far_fill_contract(link, far->transport, &far->region.contract);
 	far->region.base = link->copy;
-	len = far->role == REGION_ROLE_WRITER ? link->welcome.size_bytes : FAR_HEADER_LEN;
-	if (far_fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK ||
-		(len > LAYOUT_DATA_OFF && far_fetch(&far->region, LAYOUT_DATA_OFF, len - LAYOUT_DATA_OFF) != FARLOG_OK))
+	if (far_fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read ring \"%s\" from its target: %s", far->text,
 			link->broken[0] != '\0' ? link->broken : "no answer");
 	return FARLOG_OK;

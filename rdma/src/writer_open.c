@@ -100,6 +100,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 {
 	uint64_t start_ns = clock_monotonic_ns();
 	uint64_t durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	uint64_t orphan_count;
 	struct recover_scan scan;
 	struct head_slot head;
 	int result;
@@ -118,7 +119,11 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
 			"damaged; run: farlog dump '%s'",
 			uri, head.last_epoch, writer->superblock.writer_epoch, uri);
-	recover_scan(writer->region, &writer->superblock, &head, &scan);
+	result = recover_scan(writer->region, &writer->superblock, &head, &scan);
+	if (result == FARLOG_OK)
+		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphan_count);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "read undrained records of ring \"%s\" from its target", uri);
 	if (scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
@@ -132,7 +137,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 		.tail_lsn = scan.tail.lsn,
 		.next_seq = scan.tail.seq,
 		.record_count = scan.record_count,
-		.orphan_count = recover_orphans(writer->region, &writer->superblock, &scan.tail, head.head_lsn, ORPHAN_WINDOW_LEN),
+		.orphan_count = orphan_count,
 		.scanned_bytes = scan.tail.lsn - head.head_lsn,
 		.duration_ns = clock_monotonic_ns() - start_ns,
 	};

@@ -4,8 +4,8 @@
  *
  * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in a memory that keeps
  * every store pending until the target has flushed it, and that loses any subset of the pending words at a power cut. The writer goes
- * on by itself when the target is back. Then: every acknowledged record is in the ring or was drained, once, in order and with its own
- * bytes. With --mutants the protocol is broken, one way at a time, and this must be found. */
+ * on by itself when the target is back; now and then another one takes its ring over, undrained records and all, and goes on behind them.
+ * Then: every acknowledged record is in the ring or was drained, once, in order and with its own bytes. With --mutants the protocol is broken, one way at a time, and this must be found. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,9 @@
 #define PAYLOAD_MAX 900u
 #define RECORDS_MAX 200000u
 #define CRASHES_A_LIFE 50u
-#define EPOCH 1u
+#define TAKEOVER_EVERY 5u  /* turns of the writer */
 #define TRIES_MAX 100u
 #define MUTANT_CRASHES_MAX 4000u
-
-static const uint8_t writer_token[FARLOG_TOKEN_LEN] = "writer's token!";
 
 /* What is known of each record, by the number in its payload. */
 static uint8_t is_acknowledged[RECORDS_MAX];
@@ -41,7 +39,10 @@ static struct {
 	bool is_over;
 	unsigned crashes;
 	unsigned crashes_wanted;
-} world;
+	uint32_t epoch;        /* of the writer that is let in */
+	unsigned takeovers;
+	pthread_mutex_t power; /* held by who cuts it, and by who must not be cut off */
+} world = {.power = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t draw(uint64_t *state)
 {
@@ -57,13 +58,21 @@ static void die(const char *what, const struct farlog_error *error)
 	exit(1);
 }
 
+/* make_grant -- every epoch is another client's, with a token of its own. */
+static struct farlog_grant make_grant(void)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = world.epoch, .token = "writer's token"};
+
+	memcpy(grant.token + FARLOG_TOKEN_LEN - 4, &world.epoch, 4);
+	return grant;
+}
+
 /* power_on -- the target's host comes up: the same address, the same ring, the grants as the control plane has them. */
 static void power_on(void)
 {
-	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = EPOCH};
+	struct farlog_grant grant = make_grant();
 	struct farlog_error error = {0};
 
-	memcpy(grant.token, writer_token, sizeof(grant.token));
 	if (farlog_target_open(world.uri, &world.target, &error) != FARLOG_OK ||
 		farlog_target_serve(world.target, RING, URI, NULL, &error) != FARLOG_OK ||
 		farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
@@ -84,8 +93,10 @@ static void *cut_power(void *context)
 		struct timespec pause = {0, (long)(draw(&world.cut_random) % 20000000)};
 
 		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&world.power);
 		power_off();
 		power_on();
+		pthread_mutex_unlock(&world.power);
 		if (++world.crashes >= world.crashes_wanted)
 			__atomic_store_n(&world.is_over, true, __ATOMIC_RELEASE);
 	}
@@ -217,6 +228,59 @@ static const char *append_some(farlog_writer *writer, uint64_t *number)
 	return found == NULL && is_full ? drain_some() : found;
 }
 
+/* open_writer -- the next epoch's, where the last one's is shut out. A power cut in the middle may have used its epoch up: then the one after it.
+ * NULL: the ring is refused, as one that has lost bytes. */
+static farlog_writer *open_writer(void)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer = NULL;
+
+	for (unsigned i = 0; i < TRIES_MAX && writer == NULL && error.result != FARLOG_CORRUPT; i++) {
+		struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+		struct farlog_grant grant;
+		char uri[96];
+		uint64_t tail_lsn;
+
+		pthread_mutex_lock(&world.power);
+		world.epoch++;
+		grant = make_grant();
+		if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK ||
+			farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
+			die("take over", &error);
+		snprintf(uri, sizeof(uri), "%s/%s", world.uri, RING);
+		pthread_mutex_unlock(&world.power);
+		config.epoch = grant.epoch;
+		config.grant_token = grant.token;
+		error.result = farlog_writer_open(uri, &config, &writer, &error);
+	}
+	if (writer == NULL && error.result != FARLOG_CORRUPT)
+		die("open writer", &error);
+	return writer;
+}
+
+/* take_over -- by a writer that knows of the log what is in the ring. It goes on behind the last record that recovery kept: all that were
+ * acknowledged lie before it. */
+static const char *take_over(farlog_writer **writer, uint64_t *number)
+{
+	farlog_writer *next = open_writer();
+	const char *found;
+	uint64_t kept = *number;
+
+	farlog_writer_close(*writer);
+	*writer = next;
+	if (next == NULL)
+		return violation("and what is before it: the next writer finds the ring damaged", *number);
+	world.takeovers++;
+	pthread_mutex_lock(&world.power);
+	found = drain_some();
+	pthread_mutex_unlock(&world.power);
+	while (kept > 0 && seen_lsn[kept - 1] == 0 && found == NULL)
+		if (is_acknowledged[--kept])
+			found = violation("was acknowledged, and the next writer has written over it", kept);
+	*number = kept;
+	return found;
+}
+
 static const char *check_all(uint64_t count)
 {
 	for (uint64_t number = 0; number < count; number++)
@@ -232,7 +296,9 @@ static void begin(uint64_t seed, unsigned crashes)
 
 	memset(is_acknowledged, 0, sizeof(is_acknowledged));
 	memset(seen_lsn, 0, sizeof(seen_lsn));
-	memset(&world, 0, sizeof(world));
+	world.is_over = false;
+	world.crashes = world.takeovers = 0;
+	world.epoch = 1; /* nobody's: each writer takes the next */
 	snprintf(world.uri, sizeof(world.uri), "ofi:tcp://127.0.0.1:0");
 	world.random = seed * 2 + 1;
 	world.cut_random = seed * 3 + 1;
@@ -248,40 +314,39 @@ static void begin(uint64_t seed, unsigned crashes)
 /* live -- one writer's life through many power cuts. NULL: all is well. */
 static const char *live(uint64_t seed, unsigned crashes, uint64_t *number)
 {
-	struct farlog_writer_config config = {.epoch = EPOCH, .grant_token = writer_token, .counters_dir = "", .policy = FARLOG_POLICY_REJECT};
-	struct farlog_error error = {0};
 	const char *found = NULL;
-	char uri[96];
 	farlog_writer *writer;
 	pthread_t power;
 
 	begin(seed, crashes);
 	*number = 0;
-	snprintf(uri, sizeof(uri), "%s/%s", world.uri, RING);
-	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK)
-		die("open writer", &error);
+	writer = open_writer();
+	if (writer == NULL)
+		die("open the first writer: its ring is damaged", NULL);
 	if (pthread_create(&power, NULL, cut_power, NULL) != 0)
 		die("start thread", NULL);
 	while (found == NULL && *number < RECORDS_MAX && !__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE))
-		found = append_some(writer, number);
+		found = draw(&world.random) % TAKEOVER_EVERY == 0 ? take_over(&writer, number) : append_some(writer, number);
 	__atomic_store_n(&world.is_over, true, __ATOMIC_RELEASE);
 	pthread_join(power, NULL);
 	power_off(); /* before the writer can say goodbye; what lay in a cache alone is gone, too */
-	farlog_writer_close(writer);
+	if (writer != NULL)
+		farlog_writer_close(writer);
 	if (found == NULL)
 		found = drain_some();
 	return found != NULL ? found : check_all(*number);
 }
 
-static bool play(uint64_t seed, unsigned crashes_wanted, unsigned *crashes, uint64_t *records)
+static bool play(uint64_t seed, unsigned crashes_wanted, unsigned *crashes, unsigned *takeovers, uint64_t *records)
 {
-	*crashes = 0;
+	*crashes = *takeovers = 0;
 	*records = 0;
 	for (uint64_t life = 0; *crashes < crashes_wanted; life++) {
 		uint64_t number;
 		const char *found = live(seed * 0x2545F4914F6CDD1Dull + life, CRASHES_A_LIFE, &number);
 
 		*crashes += world.crashes;
+		*takeovers += world.takeovers;
 		*records += number;
 		if (found == NULL)
 			continue;
@@ -296,17 +361,19 @@ static int run_mutants(uint64_t seed)
 	static const struct {
 		const char *name;
 		int mutant;
-	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN}};
+	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN},
+		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL}};
 	unsigned caught = 0;
 	unsigned count = sizeof(mutants) / sizeof(mutants[0]);
 
 	for (unsigned i = 0; i < count; i++) {
 		unsigned crashes;
+		unsigned takeovers;
 		uint64_t records;
 		bool is_caught;
 
 		farlog_fault_set_mutant(mutants[i].mutant);
-		is_caught = !play(seed, MUTANT_CRASHES_MAX, &crashes, &records);
+		is_caught = !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
 		farlog_fault_set_mutant(MUTANT_NONE);
 		printf("far-mutants: %s: %s after %u crashes\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", crashes);
 		caught += is_caught;
@@ -320,14 +387,15 @@ int main(int argc, char **argv)
 	uint64_t seed = getenv("SEED") != NULL ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL);
 	unsigned wanted = getenv("CRASHES") != NULL ? (unsigned)strtoul(getenv("CRASHES"), NULL, 10) : 500;
 	unsigned crashes;
+	unsigned takeovers;
 	uint64_t records;
 	bool is_well;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);
-	is_well = play(seed, wanted, &crashes, &records);
-	printf("far-crash: SEED=%lu, %u power cuts, %lu records\n", seed, crashes, records);
+	is_well = play(seed, wanted, &crashes, &takeovers, &records);
+	printf("far-crash: SEED=%lu, %u power cuts, %u takeovers, %lu records\n", seed, crashes, takeovers, records);
 	printf("far-crash: %d passed, %d failed\n", is_well, !is_well);
 	return is_well ? 0 : 1;
 }
