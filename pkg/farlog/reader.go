@@ -91,6 +91,16 @@ func (r *Reader) Status() (Status, error) {
 	return statusOf(&status), nil
 }
 
+// Reads counts the READs that were posted to the ring's target; 0 of a ring on this host.
+//
+// Implements: uint64_t farlog_reader_reads(const farlog_reader *)
+func (r *Reader) Reads() uint64 {
+	if r.handle == nil {
+		return 0
+	}
+	return uint64(C.farlog_reader_reads(r.handle))
+}
+
 // Close gives the drain lock back. A second Close returns ErrClosed.
 //
 // Implements: void farlog_reader_close(farlog_reader *)

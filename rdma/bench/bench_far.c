@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include "bench_far.h"
 #include "clock.h"
 
 #define BLOCK_COUNT 2000u
@@ -29,15 +29,6 @@
 #define PATIENCE_NS 2000000000u
 #define SPIN_NS 200000u
 #define LINE_LEN 512u
-
-/* The other side: a process that serves one ring, and one that is the far end of a ping-pong. */
-struct other {
-	pid_t target;
-	pid_t echo;
-	int socket;    /* of the ping-pong */
-	char uri[160]; /* of the ring */
-	uint8_t token[FARLOG_TOKEN_LEN];
-};
 
 static void no_delay(int fd)
 {
@@ -75,17 +66,35 @@ static void echo(int listener)
 				return;
 }
 
-static void serve(const char *region_uri, const uint8_t *token, int out)
+void far_token(uint32_t epoch, uint8_t token[FARLOG_TOKEN_LEN])
 {
-	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
+	memset(token, 0x42, FARLOG_TOKEN_LEN);
+	memcpy(token, &epoch, sizeof(epoch));
+}
+
+static int grant_all(farlog_target *target, struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	for (uint32_t epoch = 0; epoch <= FAR_EPOCH_LAST && result == FARLOG_OK; epoch++) {
+		struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = epoch};
+
+		if (epoch < FAR_EPOCH_FIRST)
+			grant = (struct farlog_grant){.role = epoch == 0 ? FARLOG_GRANT_DRAIN : FARLOG_GRANT_READER};
+		far_token(epoch, grant.token);
+		result = farlog_target_grant(target, "bench", &grant, error);
+	}
+	return result;
+}
+
+static void serve(const char *region_uri, int out)
+{
 	struct farlog_error error = {0};
 	char line[LINE_LEN] = "";
 	farlog_target *target;
 
-	memcpy(grant.token, token, sizeof(grant.token));
 	if (farlog_target_open("ofi:tcp://127.0.0.1:0?wait=spin", &target, &error) == FARLOG_OK &&
-		farlog_target_serve(target, "bench", region_uri, NULL, &error) == FARLOG_OK &&
-		farlog_target_grant(target, "bench", &grant, &error) == FARLOG_OK)
+		farlog_target_serve(target, "bench", region_uri, NULL, &error) == FARLOG_OK && grant_all(target, &error) == FARLOG_OK)
 		snprintf(line, sizeof(line), "%.150s/bench", farlog_target_uri(target));
 	else
 		snprintf(line, sizeof(line), "! %.500s", error.text);
@@ -127,7 +136,7 @@ static void start_echo(struct other *other)
 	close(listener);
 }
 
-static void other_end(struct other *other)
+void far_end(struct other *other)
 {
 	kill(other->target, SIGKILL);
 	kill(other->echo, SIGKILL);
@@ -136,23 +145,21 @@ static void other_end(struct other *other)
 	close(other->socket);
 }
 
-/* other_start -- false: libfabric is not there. */
-static bool other_start(struct other *other, const char *region_uri)
+bool far_start(struct other *other, const char *region_uri)
 {
 	char line[LINE_LEN] = "";
 	int out[2];
 
-	memset(other->token, 0x42, sizeof(other->token));
 	if (pipe(out) != 0)
 		bench_fail("far", "no pipe");
 	start_echo(other);
 	other->target = start_process();
 	if (other->target == 0)
-		serve(region_uri, other->token, out[1]);
+		serve(region_uri, out[1]);
 	close(out[1]);
 	if (read(out[0], line, sizeof(line)) != sizeof(line) || line[0] == '!') {
 		fprintf(stderr, "far: skipped: %s\n", line + 1);
-		other_end(other);
+		far_end(other);
 		return false;
 	}
 	close(out[0]);
@@ -163,11 +170,13 @@ static bool other_start(struct other *other, const char *region_uri)
 /* ring_open -- the writer is far, the drain is not: what it costs is not measured here. */
 static void ring_open(struct bench_ring *ring, const struct other *other)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = 2, .grant_token = other->token};
+	uint8_t token[FARLOG_TOKEN_LEN];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = FAR_EPOCH_FIRST, .grant_token = token};
 	struct farlog_reader_config drain = {.is_drain = 1};
 	struct farlog_error error;
 	char uri[192];
 
+	far_token(FAR_EPOCH_FIRST, token);
 	snprintf(uri, sizeof(uri), "%s?wait=spin", other->uri);
 	if (farlog_writer_open(uri, &config, &ring->writer, &error) != FARLOG_OK ||
 		farlog_reader_open(ring->uri, &drain, &ring->drain, &error) != FARLOG_OK)
@@ -257,7 +266,7 @@ static void tmpfs_ring(void)
 	uint64_t start_ns;
 
 	bench_ring_make(&ring, "far", BENCH_RING_LEN);
-	if (!other_start(&other, ring.uri)) {
+	if (!far_start(&other, ring.uri)) {
 		unlink(ring.path);
 		return;
 	}
@@ -281,7 +290,7 @@ static void tmpfs_ring(void)
 	bench_samples_free(&submitted);
 	bench_samples_free(&wire);
 	bench_ring_close(&ring);
-	other_end(&other);
+	far_end(&other);
 }
 
 static void msync_block(uint8_t *map, struct bench_samples *samples)
@@ -313,7 +322,7 @@ static void file_ring(void)
 	unsetenv("FARLOG_BENCH_DIR");
 	file = fopen(scratch.path, "r+");
 	map = file == NULL ? MAP_FAILED : mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
-	if (map == MAP_FAILED || !other_start(&other, ring.uri)) {
+	if (map == MAP_FAILED || !far_start(&other, ring.uri)) {
 		unlink(ring.path);
 		unlink(scratch.path);
 		return;
@@ -334,12 +343,14 @@ static void file_ring(void)
 	fclose(file);
 	unlink(scratch.path);
 	bench_ring_close(&ring);
-	other_end(&other);
+	far_end(&other);
 }
 
 void bench_far(void)
 {
 	bench_pin(0);
+	bench_far_open();
+	bench_far_drain();
 	tmpfs_ring();
 	file_ring();
 }

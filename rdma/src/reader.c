@@ -1,9 +1,9 @@
 /* reader.c -- reading a ring from outside, and releasing what the store has.
  *
  * The reader copies first and checks the copy, because the writer may be in the middle of the bytes. What the writer's
- * tail hint covers is copied in large pieces; beyond it record by record, and those are copied twice with a pause
- * between, so that a half-landed record must keep a colliding CRC for 10 us to be believed (research on live readers at the
- * tip: 2^-32 a record is not enough at a billion polls a day). */
+ * tail hint covers is copied in large pieces; beyond it record by record, or from afar in pieces that grow while they are full, and those are
+ * copied twice with a pause between, so that a half-landed record must keep a colliding CRC for 10 us to be believed (research on live
+ * readers at the tip: 2^-32 a record is not enough at a billion polls a day). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +17,9 @@
 
 #define TIP_PAUSE_NS 10000u
 #define FORGET_LEN (8u << 20)
+#define TIP_LEN_FIRST 4096u      /* of a READ beyond the hint, where nothing may be */
+#define TIP_LEN_LAST (1u << 20)
+#define AGAIN_LEN (1u << 20)     /* of a READ of the second look */
 
 struct farlog_reader {
 	struct region *region;
@@ -30,6 +33,8 @@ struct farlog_reader {
 	bool is_drain;
 	bool is_resync_needed;
 	bool is_rewound;
+	uint32_t tip_len; /* of a far ring: how much to READ beyond the hint */
+	uint8_t *again;   /* AGAIN_LEN bytes for the second look at a far ring; NULL until it is needed */
 };
 
 /* One pass over the ring into the caller's buffer. */
@@ -134,18 +139,20 @@ static int resync(struct farlog_reader *reader)
 	return result;
 }
 
-/* piece_len -- how much to copy at once: all that the hint covers, else one record, whose length is not known before its header. */
+/* piece_len -- how much to copy at once: all that the hint covers; beyond it one record, whose length is not known before its header, or of a far ring,
+ * where a READ costs more than its bytes, as much as was full the last time and more. */
 static uint64_t piece_len(const struct farlog_reader *reader, const struct pass *pass, uint64_t hint_lsn)
 {
 	uint64_t lsn = reader->cursor.lsn;
 	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
 	uint64_t len = pass->buf_len - pass->used;
+	uint64_t tip_len = reader->region->is_far ? reader->tip_len : RECORD_PAD_STORED_LEN;
 
 	if (len > left_in_ring)
 		len = left_in_ring;
 	if (hint_lsn > lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
-	return len < RECORD_PAD_STORED_LEN ? len : RECORD_PAD_STORED_LEN;
+	return len < tip_len ? len : tip_len;
 }
 
 static void accept(struct farlog_reader *reader, struct pass *pass, const struct record_found *found)
@@ -181,7 +188,7 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 				return true; /* the ring's end: what was copied behind it is old */
 			continue;
 		}
-		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
+		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN || (reader->region->is_far && walked > 0))
 			return verdict == RECORD_CUT && walked > 0;
 		pass->need = found.stored_len;
 		if (pass->need > pass->buf_len - pass->used)
@@ -199,6 +206,15 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 	return true;
 }
 
+/* adapt_tip -- a READ beyond the hint that was mostly full asks for a longer next one, one that was mostly empty for a shorter. */
+static void adapt_tip(struct farlog_reader *reader, uint64_t asked_len, uint64_t found_len)
+{
+	if (found_len > asked_len / 2 && reader->tip_len < TIP_LEN_LAST)
+		reader->tip_len *= 4;
+	else if (found_len <= asked_len / 8 && reader->tip_len > TIP_LEN_FIRST)
+		reader->tip_len /= 4;
+}
+
 static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 {
 	pass->tentative_from = pass->used;
@@ -211,18 +227,41 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 /* is_same -- the ring holds these bytes still. What is far away and does not come is not known to be. */
 static bool is_same(struct farlog_reader *reader, uint64_t off, const uint8_t *bytes, uint64_t len)
 {
-	uint8_t again[32u << 10];
-
 	if (!reader->region->is_far)
 		return memcmp(reader->region->base + off, bytes, len) == 0;
-	for (uint64_t done = 0; done < len; done += sizeof(again)) {
-		uint64_t piece_len = len - done < sizeof(again) ? len - done : sizeof(again);
+	if (reader->again == NULL)
+		reader->again = malloc(AGAIN_LEN);
+	for (uint64_t done = 0; done < len; done += AGAIN_LEN) {
+		uint64_t piece_len = len - done < AGAIN_LEN ? len - done : AGAIN_LEN;
 
-		if (reader->region->ops->read(reader->region, off + done, again, piece_len) != FARLOG_OK ||
-			memcmp(again, bytes + done, piece_len) != 0)
+		if (reader->again == NULL || reader->region->ops->read(reader->region, off + done, reader->again, piece_len) != FARLOG_OK ||
+			memcmp(reader->again, bytes + done, piece_len) != 0)
 			return false;
 	}
 	return true;
+}
+
+/* run_len -- of the bytes at `at`, how many lie side by side in the ring too: up to a PAD, which is stored without what it skips. */
+static size_t run_len(const struct farlog_reader *reader, const struct pass *pass, size_t at, uint64_t lsn, uint64_t *ring_len)
+{
+	size_t len = 0;
+
+	*ring_len = 0;
+	while (at + len < pass->used) {
+		struct record_header header;
+
+		memcpy(&header, pass->buf + at + len, sizeof(header));
+		if (header.flags & RECORD_FLAG_PAD) {
+			*ring_len = len + RECORD_PAD_STORED_LEN + (uint64_t)header.payload_len;
+			return len + RECORD_PAD_STORED_LEN;
+		}
+		len += record_extent(reader->identity.align, header.key_len, header.payload_len);
+		*ring_len = len;
+		/* Without a PAD a record may end where the ring ends. */
+		if ((lsn + len) % reader->identity.capacity == 0)
+			return len;
+	}
+	return len;
 }
 
 /* confirm_tip -- the second look. If one byte differs, everything beyond the hint is left for the next poll. */
@@ -235,23 +274,18 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 		cpu_relax();
 	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* the second loads come after the pause */
 	for (size_t at = pass->tentative_from; at < pass->used;) {
-		struct record_header header;
-		uint64_t stored_len;
-		bool is_pad;
+		uint64_t ring_len;
+		size_t len = run_len(reader, pass, at, lsn, &ring_len);
 
-		memcpy(&header, pass->buf + at, sizeof(header));
-		is_pad = header.flags & RECORD_FLAG_PAD;
-		stored_len = is_pad ? RECORD_PAD_STORED_LEN
-							: record_extent(reader->identity.align, header.key_len, header.payload_len);
-		if (!is_same(reader, data_off(reader, lsn), pass->buf + at, stored_len)) {
+		if (!is_same(reader, data_off(reader, lsn), pass->buf + at, len)) {
 			reader->cursor = pass->tentative_cursor;
 			pass->used = pass->tentative_from;
 			pass->record_count = pass->tentative_count;
 			pass->last_ts_ns = pass->tentative_ts_ns;
 			return;
 		}
-		at += stored_len;
-		lsn += is_pad ? (uint64_t)header.payload_len + RECORD_PAD_STORED_LEN : stored_len;
+		at += len;
+		lsn += ring_len;
 	}
 }
 
@@ -302,6 +336,9 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	uint64_t durable_lsn;
 	uint64_t hint_lsn;
 	bool is_tentative = false;
+	bool is_more;
+	uint64_t len;
+	size_t before;
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
 	memset(batch, 0, sizeof(*batch));
@@ -324,7 +361,12 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 			is_tentative = true;
 			begin_tentative(reader, &pass);
 		}
-		if (!read_piece(reader, &pass, piece_len(reader, &pass, hint_lsn)))
+		len = piece_len(reader, &pass, hint_lsn);
+		before = pass.used;
+		is_more = read_piece(reader, &pass, len);
+		if (is_tentative)
+			adapt_tip(reader, len, pass.used - before);
+		if (!is_more)
 			break;
 	}
 	if (is_tentative && pass.used > pass.tentative_from)
@@ -477,6 +519,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	reader->identity = superblock_identity(&reader->superblock);
 	reader->is_drain = config->is_drain;
+	reader->tip_len = TIP_LEN_FIRST;
 	reader->released = head;
 	reader->forgotten_lsn = head.head_lsn;
 	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
@@ -510,11 +553,17 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 	return FARLOG_OK;
 }
 
+uint64_t farlog_reader_reads(const farlog_reader *reader)
+{
+	return reader->region->read_count;
+}
+
 void farlog_reader_close(farlog_reader *reader)
 {
 	if (reader == NULL)
 		return;
 	if (reader->region != NULL)
 		reader->region->ops->close(reader->region);
+	free(reader->again);
 	free(reader);
 }

@@ -79,6 +79,7 @@ struct region {
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
+	uint64_t read_count;  /* with is_far: READs posted */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };
 

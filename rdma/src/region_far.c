@@ -262,6 +262,7 @@ static int fetch_piece(struct region_far *far, struct region_span span)
 
 	if (!begin(far))
 		return FARLOG_IO;
+	far->region.read_count++;
 	result = far->link->ops->read(far->link, span, ++far->read_tag);
 	if (result != FARLOG_OK)
 		break_off(far);

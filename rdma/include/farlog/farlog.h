@@ -422,6 +422,8 @@ struct farlog_batch {
 FARLOG_API int farlog_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader,
 	struct farlog_error *error);
 FARLOG_API void farlog_reader_close(farlog_reader *reader);
+/* farlog_reader_reads -- READs that this handle has posted to its ring's target; 0 of a ring on this host. */
+FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
 
 /* farlog_reader_read -- copy whole, checked records, verbatim and back to back, into buf; a PAD as its 64 bytes.
  * Every record is checked on the copy (magic, LSN, epoch order, trailer, salted CRC, seq). Never blocks longer than the 10 us of the tip rule:

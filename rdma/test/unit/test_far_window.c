@@ -13,6 +13,11 @@
 #define LARGE_RING_LEN (256u << 20)
 #define LARGE_RECORD_LEN (3u << 20) /* three windows */
 #define ANON_GROWTH_MAX (8u << 20)
+#define OPENED_RING_LEN (8u << 20)
+#define TIP_PAYLOAD_LEN 300u
+#define TIP_RECORD_LEN 384u    /* which the ring's length is no multiple of */
+#define TIP_READS_BESIDE 24u   /* of headers, pieces that are still short, the ring's end, and the last look */
+#define OPENED_RECORD_LEN (300u << 10)
 #define PACKED_RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a drain's token";
@@ -141,6 +146,106 @@ static void far_window__memory_does_not_grow_with_the_ring(void **state)
 	assert_int_equal(len, local_len);
 	printf("far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB after\n", LARGE_RING_LEN >> 20, before >> 10, after >> 10);
 	assert_true(after < before + ANON_GROWTH_MAX);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+	free_bed(&bed);
+}
+
+/* undrained_over_the_end -- a ring of which most is undrained, beginning far in and going on at its start. */
+static void undrained_over_the_end(const struct far_bed *bed)
+{
+	farlog_writer *writer = unit_open(bed->local_uri);
+	farlog_reader *drain = unit_read(bed->local_uri, FARLOG_START_HEAD, true);
+	uint64_t len;
+
+	append_mixed(writer, OPENED_RING_LEN / 8 * 5, OPENED_RECORD_LEN);
+	read_all(drain, true, &len);
+	append_mixed(writer, OPENED_RING_LEN / 8 * 11, OPENED_RECORD_LEN);
+	farlog_reader_close(drain);
+	farlog_writer_close(writer);
+}
+
+/* A far writer fetches its ring in pieces, and records lie across their ends: it must find what is found in place, not less. */
+static void far_window__writer_finds_all_that_is_undrained(void **state)
+{
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = 2, .grant_token = token};
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
+	struct farlog_ring_status status;
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	struct far_bed bed;
+	farlog_writer *writer;
+	farlog_reader *local;
+	uint64_t len;
+
+	(void)state;
+	if (!make_bed(&bed, LAYOUT_DATA_OFF + OPENED_RING_LEN, 1u << 20, FARLOG_GRANT_DRAIN))
+		skip();
+	undrained_over_the_end(&bed);
+	memcpy(grant.token, token, sizeof(token));
+	grant.token[0]++;
+	config.grant_token = grant.token;
+	assert_int_equal(farlog_target_grant(bed.target, "ring", &grant, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_inspect(bed.local_uri, &status, &error), FARLOG_OK);
+	assert_true(status.head_lsn / OPENED_RING_LEN < status.appended_lsn / OPENED_RING_LEN && status.lag_bytes > 5u << 20);
+	if (farlog_writer_open(bed.uri, &config, &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, status.appended_lsn);
+	assert_int_equal(farlog_writer_recovery(writer)->record_count, status.lag_records);
+	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 0, &position), FARLOG_OK);
+	farlog_writer_close(writer);
+	local = unit_read(bed.local_uri, FARLOG_START_HEAD, false);
+	read_all(local, false, &len);
+	farlog_reader_close(local);
+	assert_true(len > 5u << 20); /* the records before the new epoch are still what they were */
+	free_bed(&bed);
+}
+
+/* submit_many -- under one flush, so that no hint of them is in the ring: to a reader all of them are the tip. */
+static void submit_many(farlog_writer *writer, unsigned count)
+{
+	struct farlog_position position = {0};
+	uint8_t payload[TIP_PAYLOAD_LEN];
+
+	for (unsigned i = 0; i < count; i++) {
+		struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+
+		memset(payload, (int)(i * 7 + i / 251), sizeof(payload));
+		assert_int_equal(farlog_submit(writer, &entry, &position), FARLOG_OK);
+	}
+	assert_int_equal(farlog_wait(writer, position.end_lsn, 0), FARLOG_OK);
+}
+
+/* The records lie over the ring's end in the second round, with a PAD there. What a drain takes them with is pieces, not a READ or three each. */
+static void far_window__tip_in_few_reads(void **state)
+{
+	struct farlog_error error = {0};
+	struct far_bed bed;
+	farlog_writer *writer;
+	farlog_reader *drain;
+
+	(void)state;
+	if (!make_bed(&bed, LAYOUT_DATA_OFF + OPENED_RING_LEN, 4096, FARLOG_GRANT_DRAIN))
+		skip();
+	writer = unit_open(bed.local_uri);
+	if (open_far(&bed, (struct farlog_reader_config){.is_drain = 1}, &drain, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	for (unsigned round = 0; round < 3; round++) {
+		farlog_reader *local = unit_read(bed.local_uri, FARLOG_START_HEAD, false);
+		uint64_t reads = farlog_reader_reads(drain);
+		uint64_t local_len;
+		uint64_t len;
+		uint64_t sum;
+
+		submit_many(writer, OPENED_RING_LEN / 4 * 3 / TIP_RECORD_LEN);
+		sum = read_all(local, false, &local_len);
+		farlog_reader_close(local);
+		assert_true(read_all(drain, true, &len) == sum);
+		assert_true(len == local_len && len > OPENED_RING_LEN / 3 * 2);
+		reads = farlog_reader_reads(drain) - reads;
+		printf("far window: %lu READs of %lu KiB at the tip\n", reads, len >> 10);
+		assert_true(reads <= 2 * (len >> 20) + TIP_READS_BESIDE);
+	}
 	farlog_reader_close(drain);
 	farlog_writer_close(writer);
 	free_bed(&bed);
@@ -299,6 +404,8 @@ static void far_packed__served_and_removed(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_window__memory_does_not_grow_with_the_ring),
 	cmocka_unit_test(far_window__seeks),
+	cmocka_unit_test(far_window__tip_in_few_reads),
+	cmocka_unit_test(far_window__writer_finds_all_that_is_undrained),
 	cmocka_unit_test(far_window__target_gone),
 	cmocka_unit_test(far_packed__served_and_removed),
 };
