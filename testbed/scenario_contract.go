@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/farlog/farlog/testbed/vm"
 )
@@ -18,12 +19,12 @@ func verbsContract(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, claim := range []func(context.Context, *vm.Guest, *farTarget) error{b.memoryIsNotPersistent, b.fsdaxIsRefused, b.memlockIsNamed} {
+	for _, claim := range []func(context.Context, *vm.Guest, *farTarget) error{b.memoryIsNotPersistent, b.fsdaxIsRefused, b.attestationIsChecked, b.memlockIsNamed} {
 		if err := claim(ctx, target, t); err != nil {
 			return "", err
 		}
 	}
-	return "DRAM asked for persistent, a file on fsdax, RLIMIT_MEMLOCK too low: each refused when it is opened, and told what to do", nil
+	return "DRAM asked for persistent, a file on fsdax, an attestation that the kernel denies, RLIMIT_MEMLOCK too low: each refused when it is opened, and told what to do", nil
 }
 
 // mustSay checks an error for all the words it must have.
@@ -63,6 +64,32 @@ func (b *bed) fsdaxIsRefused(ctx context.Context, g *vm.Guest, t *farTarget) err
 	}
 	_, err := t.say(ctx, "serve orders mem:/media/pmem/orders desk")
 	return mustSay("a file on fsdax", err, "cannot be pinned", "--mode=devdax", "Operation not supported")
+}
+
+// attestationIsChecked: the daemon does not start on an attestation that the kernel denies, of a file whose disk is persistent memory; on one that
+// it does not deny it starts, and its log says whose word it is.
+func (b *bed) attestationIsChecked(ctx context.Context, g *vm.Guest, _ *farTarget) error {
+	const path = "/media/pmem/orders"
+	command := fmt.Sprintf("exec farlogd target --data-dir /run/attested --control 127.0.0.1:1 --metrics-listen off --listen verbs://%s:%d --region mem:%s --attestation %s",
+		addresses[g.Name], farPort+2, path, attestationFile)
+	if _, err := g.Run(ctx, fmt.Sprintf(attestation, path, "eadr")); err != nil {
+		return err
+	}
+	_, err := g.Run(ctx, command)
+	if err := mustSay("eADR of a memory controller's domain", err, attestationFile, `how "eadr"`, "memory_controller, says the kernel"); err != nil {
+		return err
+	}
+	if _, err := g.Run(ctx, fmt.Sprintf(attestation, path, "ddio-off")); err != nil {
+		return err
+	}
+	p, err := b.start(g, "attested", command)
+	if err != nil {
+		return err
+	}
+	if err := p.WaitText(ctx, "ddio-off by attestation of "+attestedBy+", 2026-11-21"); err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGKILL)
 }
 
 // memlockIsNamed: without the right to lock memory without bound, a target is told which limit is too low, and how to raise it.

@@ -103,11 +103,11 @@ const (
 	attestationFile = "/run/attestation.yaml"
 	attestedBy      = "testbed"
 
-	// attestation of the guest's NVDIMM. SoftRoCE writes with the processor's own stores: that a READ flushes them is not so, and here it is the
+	// attestation of the guest's NVDIMM, by path and reason. SoftRoCE writes with the processor's own stores: that a READ flushes them is not so, and here it is the
 	// road of an operator's word that is looked at, from the file to the writer, and the method that comes of it.
 	attestation = `cat >` + attestationFile + ` <<'END'
 regions:
-  /dev/dax0.0:
+  %s:
     read_flushes: true
     how: %s
     by: ` + attestedBy + `
@@ -124,10 +124,11 @@ func (b *bed) readFlush(ctx context.Context, guests map[string]*vm.Guest, target
 		return nil, err
 	}
 	attest := func(how string) error {
-		if _, err := guests["target"].Run(ctx, fmt.Sprintf(attestation, how)); err != nil {
+		path := strings.TrimPrefix(devdax, "mem:")
+		if _, err := guests["target"].Run(ctx, fmt.Sprintf(attestation, path, how)); err != nil {
 			return err
 		}
-		_, err := target.say(ctx, "attest %s %s", attestationFile, strings.TrimPrefix(devdax, "mem:"))
+		_, err := target.say(ctx, "attest %s %s", attestationFile, path)
 		return err
 	}
 	if err := mustSay("eADR of a memory controller's domain", attest("eadr"), attestationFile, `how "eadr"`, "memory_controller, says the kernel"); err != nil {
