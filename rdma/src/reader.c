@@ -224,21 +224,23 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_ts_ns = pass->last_ts_ns;
 }
 
-/* is_same -- the ring holds these bytes still. What is far away and does not come is not known to be. */
-static bool is_same(struct farlog_reader *reader, uint64_t off, const uint8_t *bytes, uint64_t len)
+/* check_same -- OK: the ring holds these bytes still; NOT_YET: others; IO: what is far away did not come. */
+static int check_same(struct farlog_reader *reader, uint64_t off, const uint8_t *bytes, uint64_t len)
 {
 	if (!reader->region->is_far)
-		return memcmp(reader->region->base + off, bytes, len) == 0;
+		return memcmp(reader->region->base + off, bytes, len) == 0 ? FARLOG_OK : FARLOG_NOT_YET;
 	if (reader->again == NULL)
 		reader->again = malloc(AGAIN_LEN);
+	if (reader->again == NULL)
+		return FARLOG_NO_MEMORY;
 	for (uint64_t done = 0; done < len; done += AGAIN_LEN) {
 		uint64_t piece_len = len - done < AGAIN_LEN ? len - done : AGAIN_LEN;
+		int result = reader->region->ops->read(reader->region, off + done, reader->again, piece_len);
 
-		if (reader->again == NULL || reader->region->ops->read(reader->region, off + done, reader->again, piece_len) != FARLOG_OK ||
-			memcmp(reader->again, bytes + done, piece_len) != 0)
-			return false;
+		if (result != FARLOG_OK || memcmp(reader->again, bytes + done, piece_len) != 0)
+			return result != FARLOG_OK ? result : FARLOG_NOT_YET;
 	}
-	return true;
+	return FARLOG_OK;
 }
 
 /* run_len -- of the bytes at `at`, how many lie side by side in the ring too: up to a PAD, which is stored without what it skips. */
@@ -276,8 +278,10 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 	for (size_t at = pass->tentative_from; at < pass->used;) {
 		uint64_t ring_len;
 		size_t len = run_len(reader, pass, at, lsn, &ring_len);
+		int result = check_same(reader, data_off(reader, lsn), pass->buf + at, len);
 
-		if (!is_same(reader, data_off(reader, lsn), pass->buf + at, len)) {
+		if (result != FARLOG_OK) {
+			pass->result = result == FARLOG_NOT_YET ? FARLOG_OK : result;
 			reader->cursor = pass->tentative_cursor;
 			pass->used = pass->tentative_from;
 			pass->record_count = pass->tentative_count;
@@ -299,8 +303,26 @@ static bool is_overtaken(const struct farlog_reader *reader, uint64_t lsn)
 		(head_load(reader->region, &reader->superblock, &head) && head.head_lsn > lsn);
 }
 
+/* accuse -- the record at our position is unreadable although it was acknowledged. Of a ring far away what was looked at first, its header, may have
+ * been overtaken before the record was looked at: by a drain and a writer, or in the time that a connection took to come back. */
+static int accuse(struct farlog_reader *reader)
+{
+	uint32_t known = reader->superblock.crc32c;
+	int result;
+
+	if (!reader->region->is_far)
+		return FARLOG_CORRUPT;
+	result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+	if (result != FARLOG_OK)
+		return result;
+	if (is_overtaken(reader, reader->cursor.lsn))
+		return reader->is_drain ? FARLOG_HELD : FARLOG_OVERRUN; /* nobody but another drain moves a drain's head */
+	refresh_epoch(reader);
+	return reader->superblock.crc32c != known ? FARLOG_NOT_YET : FARLOG_CORRUPT;
+}
+
 /* nothing_read -- why not. durable_lsn was loaded before the ring was looked at: a record that came between is not missing. */
-static int nothing_read(const struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn,
+static int nothing_read(struct farlog_reader *reader, const struct pass *pass, uint64_t durable_lsn,
 	struct farlog_batch *batch)
 {
 	uint64_t lsn = reader->cursor.lsn;
@@ -313,9 +335,7 @@ static int nothing_read(const struct farlog_reader *reader, const struct pass *p
 	}
 	if (!reader->is_drain && is_overtaken(reader, lsn))
 		return FARLOG_OVERRUN;
-	if (durable_lsn > lsn)
-		return FARLOG_CORRUPT;
-	return FARLOG_NOT_YET;
+	return durable_lsn > lsn ? accuse(reader) : FARLOG_NOT_YET;
 }
 
 static void fill_batch(struct farlog_reader *reader, const struct pass *pass, struct farlog_batch *batch)

@@ -1,0 +1,234 @@
+/* test_far_link.c -- drains and readers whose connection breaks, or whose ring goes on, just between two of their operations. The target is in this
+ * process, over libfabric on the loopback; a link of ours stands before the real one and lets the test act where it wants. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "atomics.h"
+#include "clock.h"
+#include "crc32c.h"
+#include "layout.h"
+#include "record.h"
+#include "region_far.h"
+#include "superblock.h"
+#include "unit.h"
+
+#define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
+#define IN_TIME_NS 20000000000ull
+
+static const uint8_t token[FARLOG_TOKEN_LEN] = "a reader's token";
+
+/* What stands before the link, one at a time. */
+static struct before {
+	const struct far_link_ops *real;
+	struct far_link_ops ops;
+	struct bed *bed;
+	unsigned reads_left;                 /* until the one before which `act` is called; 0: it has been */
+	void (*act)(struct bed *bed, struct far_link *link);
+} before;
+
+struct bed {
+	const char *local_uri;
+	farlog_target *target;
+	farlog_writer *writer;
+	farlog_reader *far;
+	struct region *bytes; /* of the ring, as the target has them */
+	bool is_drain;
+	char uri[400];
+};
+
+static struct region *region_of(farlog_reader *reader)
+{
+	return *(struct region **)reader; /* its first member */
+}
+
+static void break_link(struct bed *bed, struct far_link *link)
+{
+	(void)bed;
+	before.real->disconnect(link);
+}
+
+static int read_before(struct far_link *link, struct region_span span, uint64_t tag)
+{
+	bool is_broken = before.act == break_link && before.reads_left == 1;
+
+	if (before.reads_left > 0 && --before.reads_left == 0)
+		before.act(before.bed, link);
+	return is_broken ? FARLOG_OK : before.real->read(link, span, tag); /* posted, and nothing comes of it */
+}
+
+static void stand_before(struct bed *bed)
+{
+	struct far_link *link = region_far_link(region_of(bed->far));
+
+	before = (struct before){.real = link->ops, .ops = *link->ops, .bed = bed};
+	before.ops.read = read_before;
+	link->ops = &before.ops;
+}
+
+static int open_far(struct bed *bed, farlog_reader **reader)
+{
+	struct farlog_reader_config config = {.is_drain = bed->is_drain, .grant_token = token};
+	struct farlog_error error = {0};
+	int result = farlog_reader_open(bed->uri, &config, reader, &error);
+
+	if (result != FARLOG_OK)
+		printf("far link: %s\n", error.text);
+	return result;
+}
+
+/* make_bed -- a ring with a few records, its local writer, and a far drain or reader of it. False: there is no libfabric on this machine. */
+static bool make_bed(struct bed *bed, bool is_drain)
+{
+	struct farlog_grant grant = {.role = is_drain ? FARLOG_GRANT_DRAIN : FARLOG_GRANT_READER};
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	int result;
+
+	*bed = (struct bed){.is_drain = is_drain};
+	result = farlog_target_open("ofi:tcp://127.0.0.1:0", &bed->target, &error);
+	if (result == FARLOG_UNSUPPORTED)
+		return false;
+	assert_int_equal(result, FARLOG_OK);
+	bed->local_uri = unit_tmpfs_uri("link");
+	unit_format(bed->local_uri, RING_LEN, 0);
+	memcpy(grant.token, token, sizeof(token));
+	assert_int_equal(farlog_target_serve(bed->target, "ring", bed->local_uri, NULL, &error), FARLOG_OK);
+	assert_int_equal(farlog_target_grant(bed->target, "ring", &grant, &error), FARLOG_OK);
+	snprintf(bed->uri, sizeof(bed->uri), "%s/ring", farlog_target_uri(bed->target));
+	bed->writer = unit_open(bed->local_uri);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(unit_append(bed->writer, 1000, (uint8_t)i, &position), FARLOG_OK);
+	assert_int_equal(region_open(bed->local_uri, &(struct region_ask){.access = REGION_WRITE}, &bed->bytes, NULL), FARLOG_OK);
+	assert_int_equal(open_far(bed, &bed->far), FARLOG_OK);
+	stand_before(bed);
+	return true;
+}
+
+static void free_bed(struct bed *bed)
+{
+	farlog_reader_close(bed->far);
+	farlog_writer_close(bed->writer);
+	farlog_target_close(bed->target);
+	bed->bytes->ops->close(bed->bytes);
+	remove(unit_path(bed->local_uri));
+}
+
+/* hint -- what a ring whose records survive a power cut says of itself; memory's writer does not say it. */
+static void hint(struct bed *bed, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	bed->bytes->ops->store_word(bed->bytes, LAYOUT_TAIL_HINT_OFF, tail_lsn);
+	bed->bytes->ops->store_word(bed->bytes, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+}
+
+static uint8_t buffer[RING_LEN];
+
+/* read_when_back -- IO passes; what came in the end. */
+static int read_when_back(farlog_reader *reader, struct farlog_batch *batch)
+{
+	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
+	int result;
+
+	do
+		result = farlog_reader_read(reader, buffer, sizeof(buffer), batch);
+	while (result == FARLOG_IO && clock_monotonic_ns() < until_ns);
+	return result;
+}
+
+/* A connection that breaks at any of the reads of a pass is no damage, and afterwards all is there. Also where the header was fetched between the
+ * writer's stores to its two hints: what is durable is above what is the tail. */
+static void far_link__broken_between_reads(void **state)
+{
+	(void)state;
+	for (unsigned is_torn = 0; is_torn < 2; is_torn++) {
+		for (unsigned nth = 1; nth < 50; nth++) {
+			struct farlog_cursors cursors;
+			struct farlog_batch batch;
+			struct bed bed;
+			bool was_broken;
+			int result;
+
+			if (!make_bed(&bed, true))
+				skip();
+			farlog_writer_cursors(bed.writer, &cursors);
+			hint(&bed, is_torn ? 0 : cursors.appended_lsn, cursors.durable_lsn);
+			before.act = break_link;
+			before.reads_left = nth;
+			result = farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch);
+			was_broken = before.reads_left == 0;
+			if (was_broken && result != FARLOG_IO && result != FARLOG_OK)
+				fail_msg("read %u of a pass, hints %s: %s", nth, is_torn ? "torn" : "whole", farlog_result_name(result));
+			if (result == FARLOG_IO)
+				result = read_when_back(bed.far, &batch);
+			assert_int_equal(result, FARLOG_OK);
+			free_bed(&bed);
+			if (!was_broken) {
+				assert_true(nth > 1);
+				break;
+			}
+		}
+	}
+}
+
+/* lap -- a local drain takes all, and the writer writes over it. */
+static void lap(struct bed *bed, struct far_link *link)
+{
+	farlog_reader *drain = unit_read(bed->local_uri, FARLOG_START_HEAD, true);
+	struct farlog_position position;
+	struct farlog_batch batch;
+	struct farlog_cursors cursors;
+
+	(void)link;
+	for (unsigned turn = 0; turn < 5; turn++) {
+		assert_int_equal(farlog_reader_read(drain, buffer + RING_LEN / 2, RING_LEN / 2, &batch), FARLOG_OK);
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+		for (unsigned i = 0; i < 20; i++)
+			assert_int_equal(unit_append(bed->writer, 1000, 7, &position), FARLOG_OK);
+	}
+	farlog_reader_close(drain);
+	farlog_writer_cursors(bed->writer, &cursors);
+	hint(bed, cursors.appended_lsn, cursors.durable_lsn);
+}
+
+/* A reader that was overtaken between header and records is told so. */
+static void far_link__overtaken_between_reads(void **state)
+{
+	struct farlog_cursors cursors;
+	struct farlog_batch batch;
+	struct bed bed;
+
+	(void)state;
+	if (!make_bed(&bed, false))
+		skip();
+	farlog_writer_cursors(bed.writer, &cursors);
+	hint(&bed, cursors.appended_lsn, cursors.durable_lsn);
+	before.act = lap;
+	before.reads_left = 2;
+	assert_int_equal(farlog_reader_read(bed.far, buffer, RING_LEN / 2, &batch), FARLOG_OVERRUN);
+	free_bed(&bed);
+}
+
+/* A byte that is really wrong still is, however far away. */
+static void far_link__damage_is_told(void **state)
+{
+	struct farlog_cursors cursors;
+	struct farlog_batch batch;
+	struct bed bed;
+
+	(void)state;
+	if (!make_bed(&bed, true))
+		skip();
+	farlog_writer_cursors(bed.writer, &cursors);
+	hint(&bed, cursors.appended_lsn, cursors.durable_lsn);
+	bed.bytes->ops->store_word(bed.bytes, LAYOUT_DATA_OFF + 80, 77); /* in the EPOCH record */
+	assert_int_equal(farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch), FARLOG_CORRUPT);
+	assert_int_equal(batch.first_lsn, 0);
+	free_bed(&bed);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(far_link__broken_between_reads),
+	cmocka_unit_test(far_link__overtaken_between_reads),
+	cmocka_unit_test(far_link__damage_is_told),
+};
+RUN_GROUP(far_link, tests)
