@@ -75,7 +75,8 @@ struct region {
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
-	uint64_t fence_lsn;   /* with is_far: where the log ended when this writer was fenced; UINT64_MAX = not fenced, or not known */
+	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
+	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */

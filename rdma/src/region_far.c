@@ -434,6 +434,7 @@ static enum far_state take_refusal(struct region_far *far, int result, const str
 		return FAR_BROKEN;
 	if (result == FARLOG_FENCED && far->role == REGION_ROLE_WRITER) {
 		far->region.fence_lsn = refusal->tail_lsn;
+		far->region.is_fence_exact = refusal->is_tail_exact == 1;
 		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_FENCE_OFF), refusal->epoch_min);
 		return FAR_REFUSED;
 	}

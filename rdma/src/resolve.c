@@ -18,6 +18,39 @@ static void read_header(const struct farlog_writer *writer, uint64_t lsn, struct
 	writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
 }
 
+/* is_decided -- a far ring has been closed to this writer. What was under way then is in the log below its end, and made durable by who closed it,
+ * or it never will be. */
+static bool is_decided(struct farlog_writer *writer, const struct farlog_position *position, int *result)
+{
+	const struct region *region = writer->region;
+
+	if (!region->is_far || !writer_is_fenced(writer))
+		return false;
+	*result = position->lsn >= region->fence_lsn ? FARLOG_NOT_FOUND : FARLOG_OK;
+	return position->lsn >= region->fence_lsn || region->is_fence_exact;
+}
+
+/* settle_own -- as writer_settle, for one record: its fate may be known where that of others is not. */
+static int settle_own(struct farlog_writer *writer, const struct farlog_position *position, struct deadline *deadline)
+{
+	while (writer->durable_lsn < position->end_lsn) {
+		int result = writer_pump(writer);
+		int verdict;
+
+		if (writer->durable_lsn >= position->end_lsn)
+			break;
+		if (is_decided(writer, position, &verdict))
+			return verdict;
+		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true))
+			result = FARLOG_UNKNOWN;
+		if (result != FARLOG_OK) {
+			atomic_bump(&writer->counters->unknown_count, 1);
+			return result;
+		}
+	}
+	return FARLOG_OK;
+}
+
 /* resolve_own -- a position of this epoch: what this writer appended it never takes back. */
 static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, struct farlog_position *position)
 {
@@ -39,7 +72,7 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 	}
 	if (!is_here)
 		return FARLOG_NOT_FOUND;
-	result = writer_settle(writer, position->end_lsn, deadline);
+	result = settle_own(writer, position, deadline);
 	if (result == FARLOG_OK)
 		position->level = writer->level;
 	return result;

@@ -2,10 +2,12 @@
  * are told of their records is what the log holds.
  *
  * A writer that makes no call does not notice that its connection has ended: it is the zombie, without a process that must be stopped. */
+#include <fcntl.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "far_test.h"
+#include "region_far.h"
 #include "writer.h"
 
 #define DEADLINE_NS 5000000000ull
@@ -95,8 +97,81 @@ done:
 	bed_free(&bed);
 }
 
+static int persist_nothing(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	(void)link, (void)spans, (void)span_count, (void)tag;
+	return FARLOG_IO;
+}
+
+/* break_unseen -- the connection ends, and the writer finds out at its next flush. */
+static void break_unseen(farlog_writer *writer)
+{
+	static struct far_link_ops ops;
+	struct far_link *link = region_far_link(writer->region);
+
+	ops = *link->ops;
+	ops.persist = persist_nothing;
+	link->ops->disconnect(link);
+	link->ops = &ops;
+}
+
+/* land -- the bytes of a record that is staged in the writer's copy reach the ring, and nobody tells the writer. */
+static void land(const struct bed *bed, farlog_writer *writer, const struct farlog_position *position)
+{
+	uint64_t off = LAYOUT_DATA_OFF + position->lsn; /* in the first lap */
+	size_t len = position->end_lsn - position->lsn;
+	int fd = open(bed->path, O_WRONLY);
+
+	CHECK(fd >= 0 && pwrite(fd, region_far_link(writer->region)->copy + off, len, (off_t)off) == (ssize_t)len);
+	close(fd);
+}
+
+/* Of two records under way when the connection broke the first one landed. The next writer, on the target's own host, found it and went on behind it;
+ * no fence was asked for since the zombie was let in, and the one before that knows nothing of its records. */
+static void resolved(void)
+{
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
+	struct farlog_entry entry = {.data = "late", .len = 4};
+	struct farlog_position position;
+	struct farlog_position late[2];
+	struct farlog_error error = {0};
+	struct bed bed;
+	farlog_writer *next = NULL;
+	farlog_writer *zombie = NULL;
+
+	snprintf(now_testing, sizeof(now_testing), "zombie: records under way");
+	if (!bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed.host, "fence ring 5") ||
+		!CHECK_ASK(&bed.host, "grant ring 0 5 a"))
+		goto done;
+	zombie = open_far_writer(&bed, "", 5, 'a', &error);
+	if (!CHECK_OK(error.result))
+		goto done;
+	for (uint64_t i = 0; i < 20; i++)
+		CHECK(append_number(zombie, i, LONG_NS, &position) == FARLOG_OK);
+	break_unseen(zombie);
+	await_no_writer(&bed);
+	CHECK(farlog_submit(zombie, &entry, &late[0]) == FARLOG_OK && farlog_submit(zombie, &entry, &late[1]) == FARLOG_OK);
+	land(&bed, zombie, &late[0]);
+	if (!CHECK_OK(farlog_writer_open(bed.local_uri, &config, &next, &error)))
+		goto done;
+	CHECK(farlog_writer_recovery(next)->tail_lsn == late[0].end_lsn);
+	for (uint64_t i = 20; i < 30; i++)
+		CHECK(append_number(next, i, LONG_NS, &position) == FARLOG_OK);
+	CHECK(farlog_wait(zombie, late[0].end_lsn, DEADLINE_NS / 10) == FARLOG_UNKNOWN);
+	CHECK(farlog_resolve(zombie, late[0].lsn, DEADLINE_NS, &position) == FARLOG_OK);
+	CHECK(position.level == bed.level && position.epoch == 5 && position.end_lsn == late[0].end_lsn);
+	CHECK(farlog_resolve(zombie, late[1].lsn, DEADLINE_NS, &position) == FARLOG_NOT_FOUND);
+	is_told(zombie, 6);
+	zombie->deadline_ns = DEADLINE_NS / 10; /* of its close, which cannot settle either */
+done:
+	farlog_writer_close(zombie);
+	farlog_writer_close(next);
+	bed_free(&bed);
+}
+
 void test_zombie(void)
 {
+	resolved();
 	restarted();
 	restarted_late();
 }
