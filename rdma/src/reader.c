@@ -10,32 +10,13 @@
 #include "clock.h"
 #include "err.h"
 #include "mutant.h"
-#include "record.h"
-#include "region.h"
-#include "superblock.h"
+#include "reader.h"
 #include "walk.h"
 
 #define TIP_PAUSE_NS 10000u
-#define FORGET_LEN (8u << 20)
 #define TIP_LEN_FIRST 4096u      /* of a READ beyond the hint, where nothing may be */
 #define TIP_LEN_LAST (1u << 20)
 #define AGAIN_LEN (1u << 20)     /* of a READ of the second look */
-
-struct farlog_reader {
-	struct region *region;
-	struct superblock superblock;
-	struct record_identity identity;
-	struct record_cursor cursor;
-	struct head_slot released; /* what release last stored */
-	uint64_t forgotten_lsn;
-	uint32_t superblock_marks[2]; /* checksums of both superblocks when they were looked at last */
-	bool has_marks;               /* false: one of them was not whole then */
-	bool is_drain;
-	bool is_resync_needed;
-	bool is_rewound;
-	uint32_t tip_len; /* of a far ring: how much to READ beyond the hint */
-	uint8_t *again;   /* AGAIN_LEN bytes for the second look at a far ring; NULL until it is needed */
-};
 
 /* One pass over the ring into the caller's buffer. */
 struct pass {
@@ -394,41 +375,6 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	if (pass.used == 0)
 		return nothing_read(reader, &pass, durable_lsn, batch);
 	fill_batch(reader, &pass, batch);
-	return FARLOG_OK;
-}
-
-static void forget(struct farlog_reader *reader, uint64_t lsn)
-{
-	uint64_t capacity = reader->identity.capacity;
-
-	while (lsn - reader->forgotten_lsn >= FORGET_LEN) {
-		uint64_t off = reader->forgotten_lsn % capacity;
-		uint64_t len = capacity - off < FORGET_LEN ? capacity - off : FORGET_LEN;
-
-		reader->region->ops->forget(reader->region, LAYOUT_DATA_OFF + off, len);
-		reader->forgotten_lsn += len;
-	}
-}
-
-int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
-{
-	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
-	int result;
-
-	if (!reader->is_drain || head_lsn < reader->released.head_lsn || head_seq < reader->released.head_seq ||
-		head_lsn > reader->cursor.lsn || last_epoch < reader->released.last_epoch)
-		return FARLOG_INVALID;
-	if (head_lsn == reader->released.head_lsn)
-		return FARLOG_OK;
-	if (MUTANT(CREDIT_BEFORE_HEAD))
-		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
-	result = head_store(reader->region, &reader->superblock, &slot);
-	if (result != FARLOG_OK)
-		return FARLOG_IO;
-	reader->released = slot;
-	/* Only now may the writer have the space: a crash cannot bring the old head back. */
-	reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
-	forget(reader, head_lsn);
 	return FARLOG_OK;
 }
 

@@ -76,10 +76,17 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count)
 {
+	int result = region->ops->persist(region, spans, span_count, ++region->tag);
+
+	return result == FARLOG_OK ? region_settle(region) : result;
+}
+
+int region_settle(struct region *region)
+{
 	uint64_t done;
 	uint64_t now_ns;
 	uint64_t until_ns = region->patience_ns != 0 ? clock_after_ns(region->patience_ns) : UINT64_MAX;
-	int result = region->ops->persist(region, spans, span_count, ++region->tag);
+	int result = FARLOG_OK;
 
 	while (result == FARLOG_OK) {
 		result = region->ops->poll(region, &done);

@@ -106,6 +106,9 @@ int region_open(const char *uri, const struct region_ask *ask, struct region **r
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
 int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);
 
+/* region_settle -- wait again for a persist that was started, but did not complete within the patience of a far region: it still may. */
+int region_settle(struct region *region);
+
 /* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened. */
 int region_lock(struct region *region, enum region_role role);
 

@@ -435,7 +435,8 @@ FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_l
 
 /* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets
  * the writer have the space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of a batch
- * that was read; going back is refused (INVALID). */
+ * that was read; going back is refused (INVALID). IO of a ring on another host: try again with the same, or with those of a later batch. HELD: another
+ * drain has taken the place of this one. */
 FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch);
 
 /* farlog_reader_status -- cheap state of the ring for metrics; no scan: appended_lsn is the writer's last word. */

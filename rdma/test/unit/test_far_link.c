@@ -25,6 +25,9 @@ static struct before {
 	struct bed *bed;
 	unsigned reads_left;                 /* until the one before which `act` is called; 0: it has been */
 	void (*act)(struct bed *bed, struct far_link *link);
+	unsigned lost_count;  /* head slots that do not arrive whole */
+	unsigned lost_len;    /* what arrives of each */
+	bool is_unsafe;       /* a slot was stored to the place of the only whole head */
 } before;
 
 struct bed {
@@ -57,12 +60,38 @@ static int read_before(struct far_link *link, struct region_span span, uint64_t 
 	return is_broken ? FARLOG_OK : before.real->read(link, span, tag); /* posted, and nothing comes of it */
 }
 
+/* is_whole -- of a head slot as the target has it. */
+static bool is_whole(struct bed *bed, uint64_t off)
+{
+	struct superblock superblock;
+	struct head_slot slot;
+
+	assert_int_equal(superblock_load(bed->bytes, "", &superblock, NULL), FARLOG_OK);
+	memcpy(&slot, bed->bytes->base + off, sizeof(slot));
+	return slot.crc32c != 0 && crc32c_update((uint32_t)superblock.salt, &slot, offsetof(struct head_slot, crc32c)) == slot.crc32c;
+}
+
+/* persist_before -- a connection that breaks while a head slot is on its way; and whatever is stored, another whole head must lie beside it. */
+static int persist_before(struct far_link *link, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	uint64_t off = spans[0].off;
+
+	if (off == LAYOUT_HEAD_A_OFF || off == LAYOUT_HEAD_B_OFF)
+		before.is_unsafe |= !is_whole(before.bed, LAYOUT_HEAD_A_OFF + LAYOUT_HEAD_B_OFF - off);
+	if (before.lost_count == 0)
+		return before.real->persist(link, spans, span_count, tag);
+	before.lost_count--;
+	memcpy((uint8_t *)(uintptr_t)before.bed->bytes->base + off, link->copy + off, before.lost_len);
+	return FARLOG_IO;
+}
+
 static void stand_before(struct bed *bed)
 {
 	struct far_link *link = region_far_link(region_of(bed->far));
 
 	before = (struct before){.real = link->ops, .ops = *link->ops, .bed = bed};
 	before.ops.read = read_before;
+	before.ops.persist = persist_before;
 	link->ops = &before.ops;
 }
 
@@ -226,9 +255,58 @@ static void far_link__damage_is_told(void **state)
 	free_bed(&bed);
 }
 
+/* release_in_pieces -- a release that does not arrive whole, some times, and then one of what was read since. */
+static void release_in_pieces(unsigned lost_len, unsigned lost_count)
+{
+	static uint8_t small[4096];
+	struct farlog_batch first;
+	struct farlog_batch next;
+	struct head_slot head;
+	struct superblock superblock;
+	struct bed bed;
+	uint64_t until_ns;
+	int result;
+
+	if (!make_bed(&bed, true))
+		skip();
+	assert_int_equal(farlog_reader_read(bed.far, small, sizeof(small), &first), FARLOG_OK);
+	assert_int_equal(farlog_reader_release(bed.far, first.next_lsn, first.next_seq, first.last_epoch), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(bed.far, small, sizeof(small), &first), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(bed.far, small, sizeof(small), &next), FARLOG_OK);
+	region_of(bed.far)->patience_ns = 1; /* less than a connection takes to come back */
+	before.lost_len = lost_len;
+	before.lost_count = lost_count;
+	assert_int_equal(farlog_reader_release(bed.far, first.next_lsn, first.next_seq, first.last_epoch), FARLOG_IO);
+	assert_true(region_load_word(bed.bytes, LAYOUT_CREDIT_OFF) < first.next_lsn);
+	region_of(bed.far)->patience_ns = 50000000;
+	until_ns = clock_after_ns(IN_TIME_NS);
+	do
+		result = farlog_reader_release(bed.far, next.next_lsn, next.next_seq, next.last_epoch);
+	while (result == FARLOG_IO && clock_monotonic_ns() < until_ns);
+	assert_int_equal(result, FARLOG_OK);
+	assert_int_equal(before.lost_count, 0);
+	assert_false(before.is_unsafe);
+	assert_int_equal(superblock_load(bed.bytes, "", &superblock, NULL), FARLOG_OK);
+	assert_true(head_load(bed.bytes, &superblock, &head));
+	assert_int_equal(head.head_lsn, next.next_lsn);
+	/* Going back is still refused. */
+	assert_int_equal(farlog_reader_release(bed.far, first.next_lsn, first.next_seq, first.last_epoch), FARLOG_INVALID);
+	free_bed(&bed);
+}
+
+/* A release that failed has left its slot torn, or whole, or not at all: the next one does not touch the other slot before that is mended. */
+static void far_link__release_that_failed(void **state)
+{
+	(void)state;
+	for (unsigned lost_count = 1; lost_count < 4; lost_count++)
+		for (unsigned lost_len = 0; lost_len <= sizeof(struct head_slot); lost_len += sizeof(struct head_slot) / 4)
+			release_in_pieces(lost_len, lost_count);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__broken_between_reads),
 	cmocka_unit_test(far_link__overtaken_between_reads),
 	cmocka_unit_test(far_link__damage_is_told),
+	cmocka_unit_test(far_link__release_that_failed),
 };
 RUN_GROUP(far_link, tests)
