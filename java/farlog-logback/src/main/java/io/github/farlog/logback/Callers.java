@@ -32,14 +32,15 @@ final class Callers {
      * Waits until each thread of which this is true now has been seen otherwise; also on a thread that is interrupted.
      *
      * @param isUnderWay asked about a stack, innermost frame first
+     * @param except threads that are not waited for
      * @return those of which it is still true after SECONDS_MAX
      */
-    static Set<Thread> await(final Predicate<StackTraceElement[]> isUnderWay) {
+    static Set<Thread> await(final Predicate<StackTraceElement[]> isUnderWay, final Set<Thread> except) {
         final long start = System.nanoTime();
         final boolean isInterrupted = Thread.interrupted();
         final Set<Thread> left = new HashSet<>();
         Thread.getAllStackTraces().forEach((thread, frames) -> {
-            if (thread != Thread.currentThread() && isUnderWay.test(frames)) {
+            if (thread != Thread.currentThread() && !except.contains(thread) && isUnderWay.test(frames)) {
                 left.add(thread);
             }
         });

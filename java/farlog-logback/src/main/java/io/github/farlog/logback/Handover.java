@@ -32,8 +32,9 @@ import org.slf4j.Marker;
  * waits ({@link Callers}).
  * <li>Logback takes the appenders away, then the turbo filters: when it takes the gate, the former appender is put back behind a
  * {@link Bridge}, and the threads go on.
- * <li>The configuration ends: the bridges are taken away and the former appenders let their rings go. Their successors hold them by then.
- * A thread that meets both is heard once ({@link Seen}). Logback's list of a logger's appenders is renewed once more, see {@link #renewLists}.
+ * <li>The configuration ends: the bridges are taken away, behind a gate once more, see {@link #detachBridges}, and the former appenders let
+ * their rings go. Their successors hold them by then. A thread that meets both is heard once ({@link Seen}). Logback's list of a logger's
+ * appenders is renewed once more, see {@link #renewLists}.
  * </ol>
  *
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
@@ -54,6 +55,8 @@ final class Handover implements ConfigurationEventListener {
     /** Guarded by this. */
     private boolean isEnded;
     private volatile Gate gate;
+    /** Were inside a logging call all the time that the reset waited; nobody is held for them again. */
+    private volatile Set<Thread> stuck = Set.of();
 
     private Handover(final LoggerContext context) {
         this.context = context;
@@ -139,16 +142,10 @@ final class Handover implements ConfigurationEventListener {
         if (gate == null) {
             final Gate closed = new Gate();
             gate = closed;
-            context.getTurboFilterList().add(0, closed);
-            try {
-                final boolean isOneLogger = loggersWithAppenders() <= 1;
-                final Set<Thread> left = Callers.await(frames -> Callers.isBeforeAppender(frames, isOneLogger));
-                if (!left.isEmpty()) {
-                    report(left.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX + " s, and the appenders are taken away: "
-                        + "the events of these calls may be lost: " + names(left));
-                }
-            } finally {
-                closed.hold();
+            stuck = closed.close(Set.of());
+            if (!stuck.isEmpty()) {
+                report(stuck.size() + " threads are inside a logging call for " + Callers.SECONDS_MAX + " s, and the appenders are taken away: "
+                    + "the events of these calls may be lost: " + names(stuck));
             }
         }
     }
@@ -208,21 +205,37 @@ final class Handover implements ConfigurationEventListener {
             }
             isEnded = true;
             context.removeConfigurationEventListener(this);
-            for (final Bridge bridge : bridges) {
-                bridge.attached.forEach(logger -> logger.detachAppender(bridge));
-            }
         }
-        Callers.await(Callers::isBeforeSuccessor);
+        detachBridges();
+        final Set<Thread> left = Callers.await(Callers::isBeforeSuccessor, Set.of());
         renewLists();
+        Callers.await(Callers::isBeforeSuccessor, left); // may have found a bridge in the list that was just renewed
         for (final Bridge bridge : bridges) {
             bridge.appender.release();
         }
     }
 
     /**
+     * While nobody looks for the appenders of a logger. Else a thread that is just copying the list (see {@link #renewLists}) could put the
+     * bridge back before one that has met the successor alone; when these have different rings, a later event of a thread would be in
+     * the former ring and an earlier one only in the new.
+     */
+    private void detachBridges() {
+        final Gate last = new Gate();
+        try {
+            last.close(stuck);
+            for (final Bridge bridge : bridges) {
+                bridge.attached.forEach(logger -> logger.detachAppender(bridge));
+            }
+        } finally {
+            last.lift();
+        }
+    }
+
+    /**
      * Logback keeps a copy of each logger's list of appenders. A thread that makes one while the list is changed may mark the old copy as
-     * new, and then it stays: with the bridge for ever, or without the successor. Once the threads from before the change are gone, another
-     * change, even one that changes nothing, has the copy made again.
+     * new, and then it stays: with the bridge for ever, or without the successor. Virtual threads and those that are stuck may do so all the
+     * same. Once the threads from before the change are gone, another change, even one that changes nothing, has the copy made again.
      */
     private void renewLists() {
         final Bridge nowhere = bridges.getFirst();
@@ -287,8 +300,25 @@ final class Handover implements ConfigurationEventListener {
         /** In System.nanoTime; null while the reset waits for those who were before the gate, which has a bound of its own. */
         private volatile Long end;
 
-        void hold() {
-            end = System.nanoTime() + HELD_NANOS_MAX;
+        /**
+         * From now on holds who begins to log; waits for those who are past it.
+         *
+         * @param except not waited for
+         * @return those who are past it still
+         */
+        Set<Thread> close(final Set<Thread> except) {
+            Handover.this.context.getTurboFilterList().add(0, this);
+            try {
+                final boolean isOneLogger = loggersWithAppenders() <= 1;
+                return Callers.await(frames -> Callers.isBeforeAppender(frames, isOneLogger), except);
+            } finally {
+                end = System.nanoTime() + HELD_NANOS_MAX;
+            }
+        }
+
+        void lift() {
+            Handover.this.context.getTurboFilterList().remove(this);
+            open.countDown();
         }
 
         @Override

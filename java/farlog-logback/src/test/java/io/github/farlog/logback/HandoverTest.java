@@ -11,11 +11,13 @@ import ch.qos.logback.core.spi.AppenderAttachableImpl;
 import ch.qos.logback.core.spi.ConfigurationEvent.EventType;
 import ch.qos.logback.core.util.COWArrayList;
 import java.lang.reflect.Field;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -213,17 +215,80 @@ class HandoverTest {
         }
     }
 
+    /**
+     * A thread copies the root's list while the bridge is in it and is slow to put the copy in place. Another, which logs as soon as the bridge
+     * is gone, must not find it again: the ring has changed, and its events would be in the new one, the former one, the new one.
+     */
+    @Test
+    void shouldNotGoBackToTheFormerRingAfterAnEventInTheNewOneAlone() throws InterruptedException {
+        try (TestRing one = new TestRing(1 << 20); TestRing two = new TestRing(1 << 20); TestContext test = TestContext.of(xml(one, ""))) {
+            final Logger root = test.logger(Logger.ROOT_LOGGER_NAME);
+            final CountDownLatch first = new CountDownLatch(1);
+            final CountDownLatch isStale = new CountDownLatch(1);
+            onEvent = () -> {
+                makeStale(root, now -> { // held until the list has changed or it is clear that it does not while this thread copies it
+                    final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(1);
+                    while (first.getCount() > 0 && System.nanoTime() - end < 0) {
+                        Thread.onSpinWait();
+                    }
+                });
+                isStale.countDown();
+            };
+            final List<Thread> threads = new ArrayList<>();
+            test.context.addConfigurationEventListener(event -> {
+                if (event.getEventType() == EventType.CONFIGURATION_ENDED_SUCCESSFULLY && threads.isEmpty()) {
+                    threads.add(Thread.ofPlatform().start(() -> test.logger("a.b").info("late")));
+                    await(entered);
+                    threads.add(Thread.ofPlatform().start(() -> {
+                        awaitOne(listOf(root));
+                        test.logger("x").info("first");
+                        first.countDown();
+                        await(isStale);
+                        test.logger("x").info("second");
+                    }));
+                }
+            });
+            test.reconfigure(xml(two, ""));
+            threads.forEach(HandoverTest::join);
+            assertEquals(2, threads.size());
+            assertEquals(List.of("first", "second"), two.texts().stream().filter(text -> !text.equals("late")).toList());
+            assertEquals(List.of(), one.texts().stream().filter(text -> !text.equals("late")).toList());
+            assertTrue(one.texts().contains("late") || two.texts().contains("late"));
+            assertEquals(List.of(), test.errors());
+        }
+    }
+
     private static void makeStale(final Logger root) {
+        makeStale(root, HandoverTest::awaitOne);
+    }
+
+    private static void awaitOne(final List<?> appenders) {
+        while (appenders.size() > 1) {
+            Thread.onSpinWait();
+        }
+    }
+
+    private static List<?> listOf(final Logger root) {
         try {
-            final Object attached = field(Logger.class, "aai").get(root);
-            final Object list = field(AppenderAttachableImpl.class, "appenderList").get(attached);
-            final List<?> now = (List<?>) field(COWArrayList.class, "underlyingList").get(list);
+            return (List<?>) field(COWArrayList.class, "underlyingList").get(cachedListOf(root));
+        } catch (final ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static Object cachedListOf(final Logger root) throws ReflectiveOperationException {
+        return field(AppenderAttachableImpl.class, "appenderList").get(field(Logger.class, "aai").get(root));
+    }
+
+    /** Copies the list, waits, and puts the copy in place as the newest. */
+    private static void makeStale(final Logger root, final Consumer<List<?>> waiting) {
+        try {
+            final Object list = cachedListOf(root);
+            final List<?> now = listOf(root);
             final Object[] copy = now.toArray(new Appender<?>[0]);
             assertEquals(2, copy.length, "the bridge and its successor");
             entered.countDown();
-            while (now.size() > 1) {
-                Thread.onSpinWait();
-            }
+            waiting.accept(now);
             field(COWArrayList.class, "ourCopy").set(list, copy);
             ((AtomicBoolean) field(COWArrayList.class, "fresh").get(list)).set(true);
         } catch (final ReflectiveOperationException e) {
