@@ -40,7 +40,7 @@ build_native() {
 
 # tally SINCE -- one line with what the tests of all modules gave, from the reports that are newer than the file SINCE.
 tally() {
-	find java examples -path '*/target/*-reports/TEST-*.xml' -newer "$1" -exec grep -h -m1 '<testsuite ' {} + |
+	find java examples -path '*/target/*-reports*/TEST-*.xml' -newer "$1" -exec grep -h -m1 '<testsuite ' {} + |
 		tr ' ' '\n' | sed -n 's/^\(tests\|errors\|skipped\|failures\)="\([0-9]*\)".*/\1 \2/p' |
 		awk '{n[$1] += $2} END {if (n["tests"] == 0) exit; f = n["errors"] + n["failures"]; print "java: " n["tests"] - f - n["skipped"] " passed, " f + 0 " failed"}'
 }
