@@ -25,6 +25,8 @@ public final class FarlogMeterBinder implements MeterBinder {
             counter(registry, tags, target, "farlog.logback.appended", "Events in the ring.", TargetMXBean::getAppendedCount);
             counter(registry, tags, target, "farlog.logback.appended.bytes", "Bytes of those events.", TargetMXBean::getAppendedBytes);
             counter(registry, tags, target, "farlog.logback.failed", "Appends that did not succeed at once.", TargetMXBean::getFailedCount);
+            counter(registry, tags, target, "farlog.logback.unknown", "Acknowledgements that did not come in time.",
+                TargetMXBean::getUnknownCount);
             counter(registry, tags, target, "farlog.logback.refused", "Events whose logging call threw.", TargetMXBean::getRefusedCount);
             counter(registry, tags, target, "farlog.logback.failed.over", "Events given to another appender.",
                 TargetMXBean::getFailedOverCount);

@@ -34,6 +34,7 @@ final class Target implements TargetMXBean {
     private final LongAdder appended = new LongAdder();
     private final LongAdder appendedBytes = new LongAdder();
     private final LongAdder failed = new LongAdder();
+    private final LongAdder unknown = new LongAdder();
     final LongAdder refused = new LongAdder();
     final LongAdder failedOver = new LongAdder();
     private final LongAdder dropped = new LongAdder();
@@ -215,6 +216,7 @@ final class Target implements TargetMXBean {
             final Result result =
                 current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
+                unknown.increment();
                 return resolve(current, scratch.position, deadlineNanos);
             }
             if (result != Result.CLOSED || isClosed || current == writer) {
@@ -334,6 +336,11 @@ final class Target implements TargetMXBean {
     @Override
     public long getFailedCount() {
         return failed.sum();
+    }
+
+    @Override
+    public long getUnknownCount() {
+        return unknown.sum();
     }
 
     @Override

@@ -42,6 +42,13 @@ public interface TargetMXBean {
     long getFailedCount();
 
     /**
+     * Appends, of events and gaps, whose acknowledgement did not come before the deadline. What became of each was then asked for once more.
+     *
+     * @return since the ring was opened
+     */
+    long getUnknownCount();
+
+    /**
      * Events whose logging call threw.
      *
      * @return count

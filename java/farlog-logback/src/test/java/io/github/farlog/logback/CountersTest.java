@@ -37,7 +37,7 @@ class CountersTest {
             test.logger("x").info("12345");
             assertThrows(FarlogAppendException.class, () -> test.logger("x").info("x".repeat(5000)));
             final Map<String, Object> expected = Map.of("Uri", ring.uri, "Level", "VISIBLE", "AppendedCount", 1L, "AppendedBytes", 5L,
-                "FailedCount", 1L, "RefusedCount", 1L, "DroppedCount", 0L, "LastFailure", "TOO_LARGE", "Pressure", 0);
+                "FailedCount", 1L, "RefusedCount", 1L, "UnknownCount", 0L, "DroppedCount", 0L, "LastFailure", "TOO_LARGE", "Pressure", 0);
             for (final Map.Entry<String, Object> attribute : expected.entrySet()) {
                 assertEquals(attribute.getValue(), server.getAttribute(name, attribute.getKey()), attribute.getKey());
             }

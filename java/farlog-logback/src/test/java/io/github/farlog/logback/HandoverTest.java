@@ -84,7 +84,7 @@ class HandoverTest {
         return TestContext.xml(ring, inside).replace("</configuration>", EXTRA + "</configuration>");
     }
 
-    private static void await(final CountDownLatch latch) {
+    static void await(final CountDownLatch latch) {
         try {
             latch.await();
         } catch (final InterruptedException e) {

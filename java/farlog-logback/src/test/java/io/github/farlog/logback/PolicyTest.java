@@ -15,6 +15,8 @@ import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
@@ -209,6 +211,47 @@ class PolicyTest {
             for (final long waited : millis) {
                 assertTrue(waited >= 500 && waited < 1500, () -> waited + " ms");
             }
+        }
+    }
+
+    /**
+     * A thread waits for room with a gap to be told before its event; when three quarters of its time are over another one begins to write that
+     * gap and is stuck. The time is that of the call, not of each try.
+     */
+    @Test
+    void shouldWaitNoLongerThanItsTimeWhenAnotherThreadHasTheGap() throws Exception {
+        final long wait = TimeUnit.SECONDS.toNanos(2);
+        final long deadline = TimeUnit.SECONDS.toNanos(10);
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+            fill(test.logger("x"));
+            final Target target = Target.all().stream().filter(each -> each.getUri().equals(ring.uri)).findFirst().orElseThrow();
+            target.drop(1, Result.FULL);
+            final CountDownLatch isLate = new CountDownLatch(1);
+            final CountDownLatch isStuck = new CountDownLatch(1);
+            final CountDownLatch isOver = new CountDownLatch(1);
+            final byte[] big = new byte[1000];
+            final Thread other = Thread.ofPlatform().start(() -> {
+                HandoverTest.await(isLate);
+                target.closeGap((dropped, unknown, from, to, cause) -> {
+                    isStuck.countDown();
+                    HandoverTest.await(isOver);
+                    return big;
+                }, 9, System.nanoTime() + deadline, deadline);
+            });
+            final long start = System.nanoTime();
+            final Result result = target.append(big, 1, new Scratch(), (dropped, unknown, from, to, cause) -> {
+                if (System.nanoTime() - start > wait * 3 / 4) {
+                    isLate.countDown();
+                }
+                return big;
+            }, 9, wait, deadline);
+            final long waited = System.nanoTime() - start;
+            final long stuck = isStuck.getCount();
+            isOver.countDown();
+            other.join();
+            assertEquals(Result.FULL, result);
+            assertEquals(0, stuck, "the other thread had the gap meanwhile");
+            assertTrue(waited >= wait && waited < wait * 3 / 2, () -> waited + " ns");
         }
     }
 

@@ -1,6 +1,8 @@
 package io.github.farlog.logback;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
@@ -10,9 +12,14 @@ import io.github.farlog.client.Ring;
 import io.github.farlog.client.RingOptions;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
+import java.io.IOException;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.LongAdder;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -72,6 +79,60 @@ class UnknownTest {
             }
             assertEquals(Result.OK, writer.resolve(position.lsn(), DEADLINE_NANOS, later));
             assertEquals(Result.UNKNOWN, Target.resolve(writer, position, DEADLINE_NANOS));
+        }
+    }
+
+    /** The ring is made and opened anew between UNKNOWN and the question: there is another record at the same place, of the same epoch. */
+    @Test
+    void shouldAskTheWriterThatWasGivenTheRecordWhenAnotherIsOpen() throws Exception {
+        final WriterOptions options = WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1));
+        final Target target = Target.acquire(uri(), options);
+        try {
+            final Scratch scratch = new Scratch();
+            final AtomicInteger epoch = new AtomicInteger();
+            final Field unknown = Target.class.getDeclaredField("unknown");
+            unknown.setAccessible(true);
+            unknown.set(target, new LongAdder() {
+                @Override
+                public void increment() { // after the one and before the other
+                    super.increment();
+                    if (epoch.compareAndSet(0, scratch.position.epoch())) {
+                        replaceRing(target, options.withName("next"), scratch.position);
+                    }
+                }
+            });
+            Result result = Result.OK;
+            for (int i = 0; i < 1000 && epoch.get() == 0; i++) {
+                result = append(target, scratch, 1);
+            }
+            assertTrue(epoch.get() > 0, "no append was UNKNOWN");
+            assertEquals(Result.UNKNOWN, result);
+            assertEquals(1, target.getUnknownCount());
+        } finally {
+            target.release();
+        }
+    }
+
+    private static Result append(final Target target, final Scratch scratch, final long deadlineNanos) {
+        return target.append(TEXT, 1, scratch, (dropped, unknowns, from, to, cause) -> TEXT, 0, 0, deadlineNanos);
+    }
+
+    private void replaceRing(final Target target, final WriterOptions wanted, final Position lost) {
+        try {
+            Files.delete(folder.resolve("ring"));
+            format();
+            target.suspend(true);
+            assertSame(target, Target.acquire(uri(), wanted)); // opens it anew
+            target.suspend(false);
+            target.release();
+            final Scratch other = new Scratch();
+            do {
+                assertEquals(Result.OK, append(target, other, DEADLINE_NANOS));
+            } while (other.position.lsn() < lost.lsn());
+            assertEquals(lost.lsn(), other.position.lsn(), "records of one length");
+            assertEquals(lost.epoch(), other.position.epoch());
+        } catch (final FarlogException | IOException e) {
+            throw new IllegalStateException(e);
         }
     }
 }
