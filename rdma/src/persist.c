@@ -124,7 +124,7 @@ static void gather_nt(uint8_t *dst, struct gather *gather)
 STREAM_TARGET static void gather_stream(uint8_t *dst, struct gather *gather)
 {
 	if (gather->len <= STREAM_LEN_MAX)
-		stream_record(dst, gather);
+		stream_record(dst, gather, true);
 	else
 		gather_nt(dst, gather);
 }

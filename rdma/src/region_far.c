@@ -23,6 +23,7 @@
 #include "err.h"
 #include "far.h"
 #include "mutant.h"
+#include "stream.h"
 
 #define SPAN_COUNT_MAX 2
 #define FETCH_LEN_MAX (1u << 20)
@@ -530,6 +531,8 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 		return result;
 	far_fill_contract(link, far->transport, &far->region.contract);
 	far->region.base = link->copy;
+	if (far->role == REGION_ROLE_WRITER && stream_is_supported())
+		far->region.streamed = link->copy;
 	if (far_fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read ring \"%s\" from its target: %s", far->text,
 			link->broken[0] != '\0' ? link->broken : "no answer");

@@ -124,7 +124,7 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 		writer_gather(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->gather);
 		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
 		ring_advance(&writer->ring, &reservation->place);
-		writer_account(writer, (uint64_t)entry->len + entry->key_len, 0);
+		writer_account(writer, 1, (uint64_t)entry->len + entry->key_len);
 	}
 	unlock_word(&shared->reserve);
 	return result;

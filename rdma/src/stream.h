@@ -44,6 +44,12 @@ STREAM_INLINE __m512i stream_once(__m512i loaded)
 	return loaded;
 }
 
+STREAM_INLINE uint64_t stream_word_once(uint64_t loaded)
+{
+	__asm__("" : "+r"(loaded));
+	return loaded;
+}
+
 /* stream_mask -- a bit for each of a line's bytes before the first `len`, which is at most 255. */
 STREAM_INLINE __mmask64 stream_mask(uint64_t len)
 {
@@ -118,46 +124,59 @@ STREAM_INLINE uint32_t stream_body_crc(__m512i sum, uint64_t zero_len)
 	return stream_move(_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(all, 1)), stream_powers.back[zero_len]);
 }
 
-/* stream_record -- all of it, sealed; durable after the next persist_fence of this thread. dst 64-byte aligned, gather->len at most
+STREAM_INLINE void stream_store(uint8_t *dst, __m512i line, bool is_past_cache)
+{
+	if (is_past_cache)
+		_mm512_stream_si512((void *)dst, line);
+	else
+		_mm512_store_si512((void *)dst, line);
+}
+
+/* stream_head -- the first line: the head, its CRC still zero, and a word behind it. */
+STREAM_INLINE __m512i stream_head(const struct gather *gather, uint64_t behind)
+{
+	return _mm512_set_epi64((long long)behind, (long long)gather->head[6], (long long)gather->head[5], (long long)gather->head[4],
+		(long long)gather->head[3], (long long)gather->head[2], (long long)gather->head[1], (long long)gather->head[0]);
+}
+
+/* stream_record -- all of it, sealed. Past the cache it is durable after the next persist_fence of this thread, else it lies where ordinary
+ * stores do. dst 64-byte aligned, gather->len at most
  * STREAM_LEN_MAX; gather->scratch is not used. */
-STREAM_INLINE void stream_record(uint8_t *dst, const struct gather *gather)
+STREAM_INLINE void stream_record(uint8_t *dst, const struct gather *gather, bool is_past_cache)
 {
 	uint64_t body_len = gather->piece[0].len + gather->piece[1].len;
 	uint64_t body_end = GATHER_HEAD_LEN + body_len; /* counted as dst is */
 	const uint8_t *second = (const uint8_t *)((uintptr_t)gather->piece[1].start - gather->piece[0].len - GATHER_HEAD_LEN);
 	uint64_t last = gather->len - STREAM_LINE_LEN;
-	uint64_t first_word = stream_first(gather);
+	uint64_t first_word = stream_word_once(stream_first(gather));
+	uint32_t crc = stream_move(stream_head_crc(gather), stream_powers.bodies[body_len]);
+	__m512i head = stream_head(gather, last > 0 ? first_word : gather->tail);
 	__m512i powers = _mm512_load_si512(stream_powers.line);
 	__m512i tail = _mm512_maskz_set1_epi64(0x80, (long long)gather->tail);
 	__m512i sum = _mm512_maskz_set1_epi64(0x80, (long long)first_word);
 	__m512i line;
 	uint64_t off = STREAM_LINE_LEN;
-	uint32_t crc;
 
-	__asm__("" : "+r"(first_word)); /* as stream_once */
 	for (; __builtin_expect(off < GATHER_HEAD_LEN + gather->piece[0].len, 0); off += STREAM_LINE_LEN) {
 		line = stream_seam(gather, off - GATHER_HEAD_LEN);
 		sum = stream_fold(sum, powers, line);
-		_mm512_stream_si512((void *)(dst + off), off == last ? _mm512_or_si512(line, tail) : line);
+		stream_store(dst + off, off == last ? _mm512_or_si512(line, tail) : line, is_past_cache);
 	}
 	for (; off + STREAM_LINE_LEN <= body_end; off += STREAM_LINE_LEN) {
 		line = stream_once(_mm512_loadu_si512(second + off));
 		sum = stream_fold(sum, powers, line);
-		_mm512_stream_si512((void *)(dst + off), line);
+		stream_store(dst + off, line, is_past_cache);
 	}
 	if (off < body_end) {
 		line = stream_once(_mm512_maskz_loadu_epi8(stream_mask(body_end - off), second + off));
 		sum = stream_fold(sum, powers, line);
-		_mm512_stream_si512((void *)(dst + off), off == last ? _mm512_or_si512(line, tail) : line);
+		stream_store(dst + off, off == last ? _mm512_or_si512(line, tail) : line, is_past_cache);
 		off += STREAM_LINE_LEN;
 	}
-	crc = stream_body_crc(sum, off - body_end);
+	crc = ~(crc ^ stream_body_crc(sum, off - body_end));
 	for (; off <= last; off += STREAM_LINE_LEN)
-		_mm512_stream_si512((void *)(dst + off), off == last ? tail : _mm512_setzero_si512());
-	line = _mm512_set_epi64((long long)(last > 0 ? first_word : gather->tail), 0, (long long)gather->head[5], (long long)gather->head[4],
-		(long long)gather->head[3], (long long)gather->head[2], (long long)gather->head[1], (long long)gather->head[0]);
-	crc = ~(crc ^ stream_move(stream_head_crc(gather), stream_powers.bodies[body_len]));
-	_mm512_stream_si512((void *)dst, _mm512_mask_set1_epi64(line, 0x40, (long long)(gather->head[6] | (uint64_t)crc << 32)));
+		stream_store(dst + off, off == last ? tail : _mm512_setzero_si512(), is_past_cache);
+	stream_store(dst, _mm512_mask_set1_epi32(head, 1u << GATHER_CRC_OFF / 4, (int)crc), is_past_cache);
 }
 #endif
 

@@ -12,6 +12,7 @@
 #define SPIN_COUNT 2000u
 #define YIELD_COUNT 200u
 #define SLEEP_NS 50000
+#define BATCH_RUN_COUNT 32u /* records of a batch that share one reading of the clock */
 
 bool deadline_pause(struct deadline *deadline, const struct farlog_writer *writer, bool is_for_region)
 {
@@ -70,6 +71,7 @@ void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended
 static int fail(struct farlog_writer *writer)
 {
 	writer->is_failed = true;
+	writer->plain_len_max = 0;
 	writer->is_persisting = false;
 	return FARLOG_UNKNOWN;
 }
@@ -270,22 +272,27 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 	struct deadline deadline = deadline_of(writer, deadline_ns);
 	int refused = FARLOG_OK;
 	int result = FARLOG_OK;
+	size_t acknowledged;
 
-	*done = 0;
 	writer->has_claim = false;
-	for (*submitted = 0; *submitted < count; (*submitted)++) {
+	for (*submitted = 0; *submitted < count && refused == FARLOG_OK;) {
 		struct farlog_position *position = &positions[*submitted];
+		size_t run_count = count - *submitted < BATCH_RUN_COUNT ? count - *submitted : BATCH_RUN_COUNT;
+		size_t taken = writer_stage_many(writer, &entries[*submitted], run_count, clock_ticks(), position);
 
-		refused = stage_with_room(writer, &entries[*submitted], 0, clock_ticks(), &deadline, position);
-		if (refused != FARLOG_OK) {
-			refuse(writer, refused, position);
-			break;
+		if (taken == 0) {
+			refused = stage_with_room(writer, &entries[*submitted], 0, clock_ticks(), &deadline, position);
+			taken = refused == FARLOG_OK;
 		}
+		*submitted += taken;
 	}
+	if (refused != FARLOG_OK)
+		refuse(writer, refused, &positions[*submitted]);
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
-	while (*done < *submitted && positions[*done].end_lsn <= writer->durable_lsn)
-		positions[(*done)++].level = writer->level;
+	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn <= writer->durable_lsn; acknowledged++)
+		positions[acknowledged].level = writer->level;
+	*done = acknowledged;
 	return result != FARLOG_OK ? result : refused;
 }
 

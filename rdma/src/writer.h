@@ -24,6 +24,7 @@ struct farlog_writer {
 	uint64_t fenced_epoch;   /* 0 = not fenced */
 	uint32_t epoch;
 	uint32_t pressure;
+	uint32_t plain_len_max;  /* a record of at most this many ring bytes may go the short way; 0: none */
 	bool is_persisting;
 	bool is_failed;          /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
 	uint8_t level;
@@ -78,8 +79,16 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 /* writer_find_room -- OK or FULL; takes newer credit when needed. */
 int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place);
 
+/* writer_stage_many -- as many of `count` plain records, one behind the other, as can be taken the short way; all bear the time of `ticks`. May
+ * be none: the next one must go by writer_stage. */
+size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions);
+
+/* writer_plain_len_max -- the longest record for the short way into this writer's region. */
+uint32_t writer_plain_len_max(const struct farlog_writer *writer);
+
 /* writer_account -- after ring_advance: counters and pressure. */
-void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags);
+void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);
 
 /* writer_gather -- the record of `entry` for `place`, which has not been advanced over, as pieces; scratch is left to writer_write. */
 void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,

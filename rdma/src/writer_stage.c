@@ -51,26 +51,33 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
-void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
-	uint64_t flags, uint64_t ticks, struct gather *gather)
+/* gather_entry -- the record of `entry` for `place`. */
+static inline __attribute__((always_inline)) void gather_entry(const struct farlog_writer *writer, const struct ring_place *place,
+	const struct farlog_entry *entry, uint64_t flags, const struct clock_reading *now, struct gather *gather)
 {
-	struct clock_reading now;
-	struct record_header header;
-
-	clock_read(ticks, &now);
-	header = (struct record_header){
+	struct record_header header = {
 		.flags = (uint16_t)flags,
 		.lsn = place->record_lsn,
 		.epoch = writer->epoch,
 		.payload_len = entry->len,
 		.seq = writer->ring.next_seq,
-		.ts_ns = now.utc_ns,
-		.clock_err_ns = now.error_ns,
+		.ts_ns = now->utc_ns,
+		.clock_err_ns = now->error_ns,
 		.class_id = entry->class_id,
 		.key_len = entry->key_len,
 		.stream_id = writer->identity.stream_id,
 	};
+
 	record_gather(&writer->identity, &header, entry->key, entry->data, place->end_lsn - place->record_lsn, gather);
+}
+
+void writer_gather(const struct farlog_writer *writer, const struct ring_place *place, const struct farlog_entry *entry,
+	uint64_t flags, uint64_t ticks, struct gather *gather)
+{
+	struct clock_reading now;
+
+	clock_read(ticks, &now);
+	gather_entry(writer, place, entry, flags, &now, gather);
 }
 
 /* write_pad -- out of line: it happens once a lap. */
@@ -97,12 +104,11 @@ __attribute__((noinline)) void writer_write(const struct farlog_writer *writer, 
 	region->ops->gather(region, LAYOUT_DATA_OFF + place->record_off, gather);
 }
 
-static void mark_pressure(struct farlog_writer *writer)
+/* mark_pressure -- the ring is or was filled to where somebody should know. */
+__attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *writer)
 {
 	unsigned pressure;
 
-	if (__builtin_expect(ring_used(&writer->ring) < writer->ring.warn_bytes && writer->pressure == 0, 1))
-		return;
 	writer_take_credit(writer);
 	pressure = ring_pressure(&writer->ring);
 	if (pressure == writer->pressure)
@@ -115,105 +121,174 @@ static void mark_pressure(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->pressure, pressure);
 }
 
-void writer_account(struct farlog_writer *writer, uint64_t payload_len, uint64_t flags)
+static inline __attribute__((always_inline)) void account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
 {
 	struct farlog_counters *counters = writer->counters;
 
-	if (!(flags & RECORD_FLAG_EPOCH))
-		atomic_bump(&counters->record_count, 1);
-	atomic_bump(&counters->payload_bytes, payload_len);
+	atomic_bump(&counters->record_count, record_count);
+	atomic_bump(&counters->payload_bytes, payload_bytes);
 	atomic_store_relaxed(&counters->appended_lsn, writer->ring.appended_lsn);
-	mark_pressure(writer);
+	if (__builtin_expect(ring_used(&writer->ring) >= writer->ring.warn_bytes || writer->pressure != 0, 0))
+		mark_pressure(writer);
+}
+
+void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
+{
+	account(writer, record_count, payload_bytes);
 }
 
 void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
 	struct farlog_position *position)
 {
-	*position = (struct farlog_position){
-		.lsn = place->record_lsn,
-		.seq = seq,
-		.epoch = writer->epoch,
-		.level = FARLOG_LEVEL_POSTED,
-		.copies = 1,
-		.end_lsn = place->end_lsn,
-	};
+	position->lsn = place->record_lsn;
+	position->seq = seq;
+	position->epoch = writer->epoch;
+	position->level = FARLOG_LEVEL_POSTED;
+	position->copies = 1;
+	position->reserved = 0;
+	position->end_lsn = place->end_lsn;
 }
 
-#define STAGE_INLINE __attribute__((always_inline)) static inline
-
-/* begin_stage -- all that comes before the bytes: may the record be taken, where does it go, what is it? */
-STAGE_INLINE int begin_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct ring_place *place, struct gather *gather)
+/* stage -- any record, by the region's own way of taking it. */
+__attribute__((noinline)) static int stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
 {
+	struct ring_place place;
+	struct gather gather;
 	uint64_t extent;
 	int result;
 
-	if (__builtin_expect(writer->is_failed, 0))
+	if (writer->is_failed)
 		return FARLOG_CLOSED;
 	if (writer_is_fenced(writer))
 		return FARLOG_FENCED;
 	result = writer_check_entry(writer, entry, &extent);
-	if (result != FARLOG_OK)
-		return result;
-	result = writer_find_room(writer, extent, place);
 	if (result == FARLOG_OK)
-		writer_gather(writer, place, entry, flags, ticks, gather);
-	return result;
-}
-
-STAGE_INLINE void end_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
-	const struct ring_place *place, struct farlog_position *position)
-{
-	writer_position(writer, place, writer->ring.next_seq, position);
-	writer->last_lsn = place->record_lsn;
-	ring_advance(&writer->ring, place);
-	writer_account(writer, (uint64_t)entry->len + entry->key_len, flags);
-}
-
-__attribute__((flatten)) static int stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position)
-{
-	struct ring_place place;
-	struct gather gather;
-	int result = begin_stage(writer, entry, flags, ticks, &place, &gather);
-
+		result = writer_find_room(writer, extent, &place);
 	if (result != FARLOG_OK)
 		return result;
+	writer_gather(writer, &place, entry, flags, ticks, &gather);
 	writer_write(writer, &place, &gather);
-	end_stage(writer, entry, flags, &place, position);
+	writer_position(writer, &place, writer->ring.next_seq, position);
+	writer->last_lsn = place.record_lsn;
+	ring_advance(&writer->ring, &place);
+	writer_account(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
 	return FARLOG_OK;
 }
 
 #if defined(__x86_64__)
-/* stage_streamed -- the same for a plain record with the bytes put in line: all of it lives in registers. */
-STREAM_TARGET __attribute__((flatten)) static int stage_streamed(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
-	struct farlog_position *position)
+/* stage_plainly -- a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers. False:
+ * it must go by `stage`, which knows why. The bytes come last, so that nothing need be kept over them: each store of ours, to the stack
+ * too, leaves the core in order with theirs. */
+STREAM_INLINE bool stage_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct clock_reading *now,
+	bool is_past_cache, struct farlog_position *position)
 {
+	struct region *region = writer->region;
+	const uint64_t *fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->streamed + LAYOUT_FENCE_OFF);
+	uint64_t extent = record_extent(writer->identity.align, entry->key_len, entry->len);
 	struct ring_place place;
 	struct gather gather;
-	int result = begin_stage(writer, entry, 0, ticks, &place, &gather);
 
-	if (__builtin_expect(result != FARLOG_OK, 0))
-		return result;
-	if (__builtin_expect(place.pad_len > 0 || gather.len > STREAM_LEN_MAX, 0)) {
-		struct ring_place place_in_memory = place; /* their addresses are taken: the others stay in registers */
-		struct gather gather_in_memory = gather;
+	ring_place(&writer->ring, extent, &place);
+	if (__builtin_expect(extent > writer->plain_len_max || entry->data == NULL || (entry->key_len > 0 && entry->key == NULL) ||
+			place.pad_len > 0 || !ring_has_room(&writer->ring, &place) || atomic_load_acquire(fence) > writer->epoch, 0))
+		return false;
+	gather_entry(writer, &place, entry, 0, now, &gather);
+	writer_position(writer, &place, writer->ring.next_seq, position);
+	writer->last_lsn = place.record_lsn;
+	ring_advance(&writer->ring, &place);
+	stream_record(region->streamed + LAYOUT_DATA_OFF + place.record_off, &gather, is_past_cache);
+	return true;
+}
 
-		writer_write(writer, &place_in_memory, &gather_in_memory);
-	} else {
-		stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place.record_off, &gather);
-	}
-	end_stage(writer, entry, 0, &place, position);
+STREAM_INLINE int stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, bool is_past_cache,
+	struct farlog_position *position)
+{
+	uint64_t payload_bytes = (uint64_t)entry->len + entry->key_len;
+	struct clock_reading now;
+
+	clock_read(ticks, &now);
+	if (!stage_plainly(writer, entry, &now, is_past_cache, position))
+		return stage(writer, entry, 0, ticks, position);
+	account(writer, 1, payload_bytes);
 	return FARLOG_OK;
 }
-#endif
+
+STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	bool is_past_cache, struct farlog_position *positions)
+{
+	uint64_t payload_bytes = 0;
+	struct clock_reading now;
+	size_t taken;
+
+	clock_read(ticks, &now);
+	for (taken = 0; taken < count && stage_plainly(writer, &entries[taken], &now, is_past_cache, &positions[taken]); taken++)
+		payload_bytes += (uint64_t)entries[taken].len + entries[taken].key_len;
+	account(writer, taken, payload_bytes);
+	return taken;
+}
+
+STREAM_TARGET static int stage_near(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	return stage_one(writer, entry, ticks, true, position);
+}
+
+STREAM_TARGET static int stage_far(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	return stage_one(writer, entry, ticks, false, position);
+}
+
+STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	return stage_many(writer, entries, count, ticks, true, positions);
+}
+
+STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	return stage_many(writer, entries, count, ticks, false, positions);
+}
 
 int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position)
 {
-#if defined(__x86_64__)
-	if (writer->region->streamed != NULL && flags == 0)
-		return stage_streamed(writer, entry, ticks, position);
-#endif
+	if (flags != 0 || writer->plain_len_max == 0)
+		return stage(writer, entry, flags, ticks, position);
+	return writer->region->is_far ? stage_far(writer, entry, ticks, position) : stage_near(writer, entry, ticks, position);
+}
+
+size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	if (writer->plain_len_max == 0)
+		return 0;
+	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) : stage_many_near(writer, entries, count, ticks, positions);
+}
+
+uint32_t writer_plain_len_max(const struct farlog_writer *writer)
+{
+	if (writer->region->streamed == NULL)
+		return 0;
+	return writer->identity.record_len_max < STREAM_LEN_MAX ? writer->identity.record_len_max : STREAM_LEN_MAX;
+}
+#else
+int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
 	return stage(writer, entry, flags, ticks, position);
 }
+
+size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
+	struct farlog_position *positions)
+{
+	(void)writer, (void)entries, (void)count, (void)ticks, (void)positions;
+	return 0;
+}
+
+uint32_t writer_plain_len_max(const struct farlog_writer *writer)
+{
+	(void)writer;
+	return 0;
+}
+#endif

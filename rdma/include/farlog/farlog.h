@@ -334,7 +334,8 @@ FARLOG_API int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t dea
 
 /* farlog_append_batch -- submit `count` entries, then wait once: one group commit, one crossing from another language.
  * positions[0..*done) are acknowledged. On a result other than OK the entries from *done on were not acknowledged;
- * of UNKNOWN, positions[*done..*submitted) are those that may be written. done, submitted: never NULL. */
+ * of UNKNOWN, positions[*done..*submitted) are those that may be written. Up to 32 records behind one another share a reading of the clock,
+ * taken before the first of them is written. done, submitted: never NULL. */
 FARLOG_API int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entries, size_t count,
 	uint64_t deadline_ns, struct farlog_position *positions, size_t *done, size_t *submitted);
 

@@ -144,10 +144,14 @@ static void check_order_of_locks(void)
 	farlog_reader_close(drain);
 }
 
-/* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. */
+#define KILLED_BATCH_COUNT 40u
+#define KILLED_ROOM_LEN (SIZE / 2) /* a batch, and the EPOCH record of the next writer */
+
+/* killed_entry -- what the record of this sequence number holds: of any length, some of more than a page. The bytes last for a batch. */
 static struct farlog_entry killed_entry(uint64_t seq)
 {
-	static uint8_t bytes[RECORD_LEN_MAX];
+	static uint8_t places[KILLED_BATCH_COUNT][RECORD_LEN_MAX];
+	uint8_t *bytes = places[seq % KILLED_BATCH_COUNT];
 	uint64_t mixed = seq * 0x9E3779B97F4A7C15ull >> 32;
 	struct farlog_entry entry = {.data = bytes + 71, .len = (uint32_t)(mixed % (mixed % 16 == 0 ? 6000 : 500)),
 		.class_id = (uint16_t)seq, .key = bytes, .key_len = (uint16_t)(seq % 71)};
@@ -163,6 +167,24 @@ struct told {
 	uint64_t count;
 };
 
+/* append_killed_batch -- some records under one flush. */
+static int append_killed_batch(farlog_writer *writer, uint64_t next_seq, struct told *told)
+{
+	struct farlog_entry entries[KILLED_BATCH_COUNT];
+	struct farlog_position positions[KILLED_BATCH_COUNT];
+	size_t done, submitted;
+	int result;
+
+	for (unsigned i = 0; i < KILLED_BATCH_COUNT; i++)
+		entries[i] = killed_entry(next_seq + i);
+	result = farlog_append_batch(writer, entries, KILLED_BATCH_COUNT, 0, positions, &done, &submitted);
+	if (done > 0) {
+		atomic_store_release(&told->end_lsn, positions[done - 1].end_lsn);
+		atomic_store_release(&told->count, told->count + done);
+	}
+	return result;
+}
+
 /* append_for_ever -- the writer's process. It ends by itself only when something is wrong. */
 static void append_for_ever(struct told *told)
 {
@@ -175,8 +197,12 @@ static void append_for_ever(struct told *told)
 		struct farlog_entry entry;
 
 		farlog_writer_cursors(writer, &cursors);
-		if (cursors.appended_lsn - cursors.head_lsn + 2 * RECORD_LEN_MAX > cursors.capacity_bytes) {
+		if (cursors.appended_lsn - cursors.head_lsn + KILLED_ROOM_LEN > cursors.capacity_bytes) {
 			sched_yield(); /* the next writer needs room for its epoch */
+			continue;
+		}
+		if (cursors.next_seq % 16 == 0) {
+			result = append_killed_batch(writer, cursors.next_seq, told);
 			continue;
 		}
 		entry = killed_entry(cursors.next_seq);

@@ -33,8 +33,10 @@ struct play {
 	farlog_reader *drain;
 	const uint8_t *region;
 	const uint8_t *ring; /* its data */
+	char uri[400];
 	uint64_t salt;
 	uint32_t align;
+	uint32_t record_len_max;
 	uint64_t lsn; /* of the next record, with its PAD */
 	uint64_t seq;
 	uint64_t checked_lsn; /* below it the image has what the ring has */
@@ -261,16 +263,21 @@ static void append_heartbeat(void)
 	wait_all();
 }
 
-#define BATCH_MAX 16u
+#define BATCH_MAX 80u /* more than one run of records that share a reading of the clock */
 
-static void append_batch(unsigned count)
+/* append_batch -- of `count` entries, the one at bad_at such that it cannot be taken; none where bad_at is not below count. */
+static void append_batch(unsigned count, unsigned bad_at, const struct farlog_entry *bad, int refusal)
 {
 	static uint8_t bytes[BATCH_MAX][400];
 	struct farlog_entry entries[BATCH_MAX];
 	struct farlog_position positions[BATCH_MAX];
 	uint64_t extent = 0;
+	unsigned good_count;
 	size_t done, submitted;
 
+	if (count > CAPACITY / 2 / play.align)
+		count = CAPACITY / 2 / play.align;
+	good_count = bad_at < count ? bad_at : count;
 	for (unsigned i = 0; i < count; i++) {
 		uint16_t key_len = (uint16_t)unit_below(100);
 
@@ -279,38 +286,53 @@ static void append_batch(unsigned count)
 			.key = bytes[i], .key_len = key_len};
 		extent += extent_of(&entries[i]);
 	}
-	make_room(2 * extent);
-	assert_int_equal(farlog_append_batch(play.writer, entries, count, 0, positions, &done, &submitted), FARLOG_OK);
-	assert_int_equal(done, count);
-	assert_int_equal(submitted, count);
-	for (unsigned i = 0; i < count; i++)
+	if (bad_at < count)
+		entries[bad_at] = *bad;
+	make_room(extent + RECORD_LEN_MAX);
+	assert_int_equal(farlog_append_batch(play.writer, entries, count, 0, positions, &done, &submitted), bad_at < count ? refusal : FARLOG_OK);
+	assert_int_equal(done, good_count);
+	assert_int_equal(submitted, good_count);
+	for (unsigned i = 0; i < good_count; i++) {
 		expect(&entries[i], 0, &positions[i]);
+		assert_int_equal(positions[i].level, FARLOG_LEVEL_VISIBLE);
+	}
 	play.pending_count = 0;
 	wait_all();
 }
 
-static void open_play(const char *path, enum farlog_flush_method method, uint32_t align, bool is_shared)
+static void append_any_batch(void)
+{
+	static const struct farlog_entry bad[] = {
+		{.data = bad, .len = RECORD_LEN_MAX, .class_id = 1}, {.len = 1, .class_id = 1}, {.data = bad, .len = 1, .class_id = 1, .key_len = 7}};
+	unsigned kind = (unsigned)unit_below(3);
+	unsigned count = (unsigned)unit_below(BATCH_MAX + 1);
+	unsigned bad_at = (unsigned)unit_below(4 * BATCH_MAX);
+
+	append_batch(count, bad_at, &bad[kind], kind == 0 ? FARLOG_TOO_LARGE : FARLOG_INVALID);
+}
+
+static void open_play(const char *path, enum farlog_flush_method method, uint32_t align, uint32_t record_len_max, bool is_shared)
 {
 	struct farlog_ring_config format = {
-		.size_bytes = LAYOUT_DATA_OFF + CAPACITY, .align = align, .record_len_max = RECORD_LEN_MAX, .is_forced = 1};
+		.size_bytes = LAYOUT_DATA_OFF + CAPACITY, .align = align, .record_len_max = record_len_max, .is_forced = 1};
 	struct farlog_writer_config *writing = CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT, .deadline_ns = DEADLINE_NS);
 	struct farlog_ring_status status;
 	struct farlog_error error = {0};
-	char uri[400];
 	int fd;
 
 	memset(&play, 0, sizeof(play));
-	snprintf(uri, sizeof(uri), "mem:%s?flush=%s", path, persist_method_name(method));
-	if (farlog_ring_format(uri, &format, &error) != FARLOG_OK)
+	snprintf(play.uri, sizeof(play.uri), "mem:%s?flush=%s", path, persist_method_name(method));
+	if (farlog_ring_format(play.uri, &format, &error) != FARLOG_OK)
 		fail_msg("format: %s", error.text);
 	if (is_shared)
-		assert_int_equal(farlog_shared_open(uri, writing, &play.shared, &error), FARLOG_OK);
+		assert_int_equal(farlog_shared_open(play.uri, writing, &play.shared, &error), FARLOG_OK);
 	else
-		assert_int_equal(farlog_writer_open(uri, writing, &play.writer, &error), FARLOG_OK);
-	play.drain = unit_read(uri, FARLOG_START_HEAD, true);
-	assert_int_equal(farlog_ring_inspect(uri, &status, &error), FARLOG_OK);
+		assert_int_equal(farlog_writer_open(play.uri, writing, &play.writer, &error), FARLOG_OK);
+	play.drain = unit_read(play.uri, FARLOG_START_HEAD, true);
+	assert_int_equal(farlog_ring_inspect(play.uri, &status, &error), FARLOG_OK);
 	play.salt = status.salt;
 	play.align = align;
+	play.record_len_max = record_len_max;
 	fd = open(path, O_RDONLY);
 	play.region = mmap(NULL, LAYOUT_DATA_OFF + CAPACITY, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
@@ -330,7 +352,7 @@ static void close_play(void)
 }
 
 /* play_over_methods -- one script, over all that this processor has. */
-static void play_over_methods(void (*script)(void), uint32_t align, bool is_shared)
+static void play_over_methods(void (*script)(void), uint32_t align, uint32_t record_len_max, bool is_shared)
 {
 	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NONE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT, FARLOG_FLUSH_NT_STORE,
 		FARLOG_FLUSH_CVAP, FARLOG_FLUSH_MSYNC};
@@ -341,7 +363,7 @@ static void play_over_methods(void (*script)(void), uint32_t align, bool is_shar
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
 		if (!persist_is_supported(methods[i]))
 			continue;
-		open_play(path, methods[i], align, is_shared);
+		open_play(path, methods[i], align, record_len_max, is_shared);
 		script();
 		close_play();
 		count++;
@@ -400,10 +422,109 @@ static void script_any(void)
 	for (unsigned i = 0; i < 1200; i++) {
 		switch (unit_below(8)) {
 		case 0: append_heartbeat(); break;
-		case 1: append_batch((unsigned)unit_below(BATCH_MAX + 1)); break;
+		case 1: append_any_batch(); break;
 		case 2: append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(1000), (uint32_t)unit_below(30000)); break;
 		default: append((enum way)unit_below(WAY_COUNT), (uint16_t)unit_below(80), (uint32_t)unit_below(600)); break;
 		}
+	}
+}
+
+static bool has_room(uint64_t extent)
+{
+	uint64_t left = CAPACITY - play.lsn % CAPACITY;
+
+	return play.lsn + (extent > left ? left : 0) + extent <= play.drained_lsn + CAPACITY;
+}
+
+/* append_if_room -- true: it was taken, and there was room for it; else neither. */
+static bool append_if_room(enum way way, const struct farlog_entry *entry)
+{
+	struct farlog_position position;
+	bool is_expected = has_room(extent_of(entry));
+
+	assert_int_equal(append_by(way, entry, &position), is_expected ? FARLOG_OK : FARLOG_FULL);
+	if (is_expected) {
+		expect(entry, 0, &position);
+		play.pending_count += way == WAY_SUBMIT;
+	}
+	return is_expected;
+}
+
+/* batch_until_full -- what fits of a batch is taken, and nothing behind the first that does not. */
+static void batch_until_full(void)
+{
+	static uint8_t bytes[700];
+	struct farlog_entry entries[300];
+	struct farlog_position positions[300];
+	size_t done, submitted, count = 0;
+	int result;
+
+	fill(bytes, sizeof(bytes));
+	for (unsigned i = 0; i < 300; i++)
+		entries[i] = (struct farlog_entry){.data = bytes, .len = (uint32_t)unit_below(sizeof(bytes)), .class_id = (uint16_t)i};
+	result = farlog_append_batch(play.writer, entries, 300, 0, positions, &done, &submitted);
+	while (count < 300 && has_room(extent_of(&entries[count])) && count < done) {
+		expect(&entries[count], 0, &positions[count]);
+		count++;
+	}
+	assert_int_equal(done, count);
+	assert_int_equal(submitted, count);
+	assert_true(count == 300 || !has_room(extent_of(&entries[count])));
+	assert_int_equal(result, count == 300 ? FARLOG_OK : FARLOG_FULL);
+	play.pending_count = 0;
+	check();
+}
+
+/* A ring that nobody drains takes records up to its last line and not one more: those in it stay as they are. */
+static void script_full(void)
+{
+	for (unsigned round = 0; round < 40; round++) {
+		unsigned refused_count = 0;
+
+		while (refused_count < 8) {
+			struct farlog_entry entry = make_entry((uint16_t)unit_below(80), (uint32_t)unit_below(unit_below(8) == 0 ? 6000 : 600));
+
+			refused_count += !append_if_room((enum way)unit_below(WAY_COUNT), &entry);
+			if (play.pending_count == PENDING_MAX || refused_count > 0)
+				wait_all();
+			if (unit_below(100) == 0)
+				batch_until_full();
+		}
+		batch_until_full();
+		drain();
+	}
+}
+
+static void script_too_large(void)
+{
+	for (uint32_t len = play.record_len_max - 64 - 20; len < play.record_len_max + 20; len++)
+		for (unsigned way = 0; way < WAY_COUNT; way++) {
+			struct farlog_entry entry = make_entry(3, len);
+			struct farlog_position position;
+
+			make_room(extent_of(&entry));
+			if (extent_of(&entry) <= play.record_len_max)
+				append((enum way)way, 3, len);
+			else
+				assert_int_equal(append_by((enum way)way, &entry, &position), FARLOG_TOO_LARGE);
+			check();
+		}
+}
+
+static void script_fenced(void)
+{
+	struct farlog_entry entry = make_entry(3, 100);
+	struct farlog_position positions[2];
+	struct farlog_error error;
+	size_t done, submitted;
+
+	append(WAY_APPEND, 3, 100);
+	assert_int_equal(farlog_ring_fence(play.uri, 7, &error), FARLOG_OK);
+	for (unsigned way = 0; way < WAY_COUNT; way++) {
+		assert_int_equal(append_by((enum way)way, &entry, positions), FARLOG_FENCED);
+		assert_int_equal(farlog_append_batch(play.writer, (struct farlog_entry[]){entry, entry}, 2, 0, positions, &done, &submitted), FARLOG_FENCED);
+		assert_int_equal(submitted, 0);
+		check();
 	}
 }
 
@@ -416,37 +537,60 @@ static void script_shared(void)
 static void methods__every_key_and_payload_length(void **state)
 {
 	(void)state;
-	play_over_methods(script_every_length, 64, false);
+	play_over_methods(script_every_length, 64, RECORD_LEN_MAX, false);
 }
 
 static void methods__lengths_about_a_page(void **state)
 {
 	(void)state;
-	play_over_methods(script_lengths_about_a_page, 64, false);
+	play_over_methods(script_lengths_about_a_page, 64, RECORD_LEN_MAX, false);
 }
 
 static void methods__every_end_of_the_ring(void **state)
 {
 	(void)state;
-	play_over_methods(script_every_end, 64, false);
+	play_over_methods(script_every_end, 64, RECORD_LEN_MAX, false);
 }
 
 static void methods__every_way_to_append(void **state)
 {
 	(void)state;
-	play_over_methods(script_any, 64, false);
-	play_over_methods(script_any, 256, false);
-	play_over_methods(script_any, 4096, false);
+	play_over_methods(script_any, 64, RECORD_LEN_MAX, false);
+	play_over_methods(script_any, 256, RECORD_LEN_MAX, false);
+	play_over_methods(script_any, 4096, RECORD_LEN_MAX, false);
 }
 
 static void methods__shared_writer(void **state)
 {
 	(void)state;
-	play_over_methods(script_shared, 64, true);
-	play_over_methods(script_shared, 1024, true);
+	play_over_methods(script_shared, 64, RECORD_LEN_MAX, true);
+	play_over_methods(script_shared, 1024, RECORD_LEN_MAX, true);
+}
+
+static void methods__full(void **state)
+{
+	(void)state;
+	play_over_methods(script_full, 64, RECORD_LEN_MAX, false);
+}
+
+static void methods__too_large(void **state)
+{
+	(void)state;
+	play_over_methods(script_too_large, 64, 1024, false);
+	play_over_methods(script_too_large, 64, 4096, false);
+	play_over_methods(script_too_large, 64, RECORD_LEN_MAX, false);
+}
+
+static void methods__fenced(void **state)
+{
+	(void)state;
+	play_over_methods(script_fenced, 64, RECORD_LEN_MAX, false);
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(methods__full),
+	cmocka_unit_test(methods__too_large),
+	cmocka_unit_test(methods__fenced),
 	cmocka_unit_test(methods__every_key_and_payload_length),
 	cmocka_unit_test(methods__lengths_about_a_page),
 	cmocka_unit_test(methods__every_end_of_the_ring),
