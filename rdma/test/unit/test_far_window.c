@@ -14,8 +14,7 @@
 #define LARGE_RECORD_LEN (3u << 20) /* three windows */
 #define ANON_GROWTH_MAX (8u << 20)
 #define OPENED_RING_LEN (8u << 20)
-#define TIP_PAYLOAD_LEN 300u
-#define TIP_RECORD_LEN 384u    /* which the ring's length is no multiple of */
+#define TIP_PAYLOAD_LEN_MAX 380u
 #define TIP_READS_BESIDE 24u   /* of headers, pieces that are still short, the ring's end, and the last look */
 #define OPENED_RECORD_LEN (300u << 10)
 #define PACKED_RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
@@ -202,13 +201,13 @@ static void far_window__writer_finds_all_that_is_undrained(void **state)
 }
 
 /* submit_many -- under one flush, so that no hint of them is in the ring: to a reader all of them are the tip. */
-static void submit_many(farlog_writer *writer, unsigned count)
+static void submit_many(farlog_writer *writer, uint32_t payload_len, unsigned count)
 {
 	struct farlog_position position = {0};
-	uint8_t payload[TIP_PAYLOAD_LEN];
+	uint8_t payload[TIP_PAYLOAD_LEN_MAX];
 
 	for (unsigned i = 0; i < count; i++) {
-		struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+		struct farlog_entry entry = {.data = payload, .len = payload_len};
 
 		memset(payload, (int)(i * 7 + i / 251), sizeof(payload));
 		assert_int_equal(farlog_submit(writer, &entry, &position), FARLOG_OK);
@@ -216,15 +215,14 @@ static void submit_many(farlog_writer *writer, unsigned count)
 	assert_int_equal(farlog_wait(writer, position.end_lsn, 0), FARLOG_OK);
 }
 
-/* The records lie over the ring's end in the second round, with a PAD there. What a drain takes them with is pieces, not a READ or three each. */
-static void far_window__tip_in_few_reads(void **state)
+/* tip_in_few_reads -- the records lie over the ring's end in the second round. What a drain takes them with is pieces, not a READ or three each. */
+static void tip_in_few_reads(uint32_t payload_len, uint32_t record_len)
 {
 	struct farlog_error error = {0};
 	struct far_bed bed;
 	farlog_writer *writer;
 	farlog_reader *drain;
 
-	(void)state;
 	if (!make_bed(&bed, LAYOUT_DATA_OFF + OPENED_RING_LEN, 4096, FARLOG_GRANT_DRAIN))
 		skip();
 	writer = unit_open(bed.local_uri);
@@ -237,7 +235,7 @@ static void far_window__tip_in_few_reads(void **state)
 		uint64_t len;
 		uint64_t sum;
 
-		submit_many(writer, OPENED_RING_LEN / 4 * 3 / TIP_RECORD_LEN);
+		submit_many(writer, payload_len, OPENED_RING_LEN / 4 * 3 / record_len);
 		sum = read_all(local, false, &local_len);
 		farlog_reader_close(local);
 		assert_true(read_all(drain, true, &len) == sum);
@@ -249,6 +247,20 @@ static void far_window__tip_in_few_reads(void **state)
 	farlog_reader_close(drain);
 	farlog_writer_close(writer);
 	free_bed(&bed);
+}
+
+/* Records of 448 bytes: behind the EPOCH record the ring is no multiple of them, and a PAD lies at its end. */
+static void far_window__tip_in_few_reads(void **state)
+{
+	(void)state;
+	tip_in_few_reads(380, 448);
+}
+
+/* Records of 128 bytes, the EPOCH record among them: one ends where the ring ends. */
+static void far_window__tip_over_the_end_without_pad(void **state)
+{
+	(void)state;
+	tip_in_few_reads(60, 128);
 }
 
 /* seek_to -- a far reader that starts at lsn reads on from there. */
@@ -405,6 +417,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_window__memory_does_not_grow_with_the_ring),
 	cmocka_unit_test(far_window__seeks),
 	cmocka_unit_test(far_window__tip_in_few_reads),
+	cmocka_unit_test(far_window__tip_over_the_end_without_pad),
 	cmocka_unit_test(far_window__writer_finds_all_that_is_undrained),
 	cmocka_unit_test(far_window__target_gone),
 	cmocka_unit_test(far_packed__served_and_removed),
