@@ -35,7 +35,7 @@ struct far_hello {
 	uint32_t epoch;     /* of the grant; 0 for a drain */
 	uint32_t ring_hash; /* CRC32C of the ring's name: a port or a name that is not meant is found out */
 	uint8_t token[FARLOG_TOKEN_LEN];
-	uint64_t client_id; /* drawn once a handle: a token belongs to the first that comes with it */
+	uint64_t client_id; /* drawn once a handle: a token belongs to the one that opened its epoch, and before that to the one that is connected */
 };
 
 /* In the acceptance: at most 196 bytes. */

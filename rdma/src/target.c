@@ -119,6 +119,20 @@ static struct target_grant *find_grant(struct farlog_target *target, const uint8
 	return NULL;
 }
 
+/* is_taken -- a writer's grant belongs to the client that opened its epoch, or that is in to do so. One whose opening failed before that has
+ * written nothing, and who holds its token may try again by a handle of its own. */
+static bool is_taken(const struct target_ring *ring, const struct target_grant *grant, const struct far_hello *hello)
+{
+	struct superblock superblock;
+
+	if (grant->client_id == 0 || grant->client_id == hello->client_id || grant->grant.role != FARLOG_GRANT_WRITER)
+		return false;
+	for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
+		if (conn->grant == grant)
+			return true;
+	return superblock_load(ring->region, ring->name, &superblock, NULL) != FARLOG_OK || superblock.writer_epoch >= grant->grant.epoch;
+}
+
 static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
 	struct far_refusal *refusal)
 {
@@ -135,7 +149,7 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	if ((*grant)->grant.role != hello->role)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
 	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */
-	if ((*grant)->client_id != 0 && (*grant)->client_id != hello->client_id && hello->role == REGION_ROLE_WRITER)
+	if (is_taken(*ring, *grant, hello))
 		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
 	/* Before its time limit: who had been let in before the target was started again is told why it is not now. */
 	if (hello->role == REGION_ROLE_WRITER && (hello->epoch != (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring)))

@@ -47,7 +47,7 @@ struct target_conn {
 struct target_grant {
 	struct target_grant *next;
 	struct farlog_grant grant;
-	uint64_t client_id; /* whose it has become; 0 = nobody's yet */
+	uint64_t client_id; /* who came with it last; 0 = nobody yet */
 };
 
 /* One listening transport of a target; each has a thread. */

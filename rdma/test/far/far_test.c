@@ -541,7 +541,7 @@ static const struct {
 } cases[] = {
 	{"signals", test_signals}, {"append", test_append}, {"level", test_level}, {"fence", test_fence}, {"restart", test_restart},
 	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile},
-	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie},
+	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
 };
 
 int main(int argc, char **argv)

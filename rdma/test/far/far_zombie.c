@@ -169,6 +169,32 @@ done:
 	bed_free(&bed);
 }
 
+/* An opening that fails behind the door leaves its token for another attempt; one that succeeded has used it up, also when it is over. */
+void test_token(void)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer = NULL;
+	struct bed asking_more;
+	struct bed bed;
+
+	if (!bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed.host, "grant ring 0 2 a"))
+		goto done;
+	asking_more = bed;
+	asking_more.level = FARLOG_LEVEL_PERSISTENT;
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(open_far_writer(&asking_more, "", 2, 'a', &error) == NULL && error.result == FARLOG_LEVEL);
+		await_no_writer(&bed);
+	}
+	writer = open_far_writer(&bed, "", 2, 'a', &error);
+	CHECK_OK(error.result);
+	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result == FARLOG_HELD);
+	farlog_writer_close(writer);
+	await_no_writer(&bed);
+	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result == FARLOG_HELD);
+done:
+	bed_free(&bed);
+}
+
 void test_zombie(void)
 {
 	resolved();
