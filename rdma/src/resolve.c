@@ -26,7 +26,7 @@ static bool is_decided(struct farlog_writer *writer, const struct farlog_positio
 
 	if (!region->is_far || !writer_is_fenced(writer))
 		return false;
-	*result = position->lsn >= region->fence_lsn ? FARLOG_NOT_FOUND : FARLOG_OK;
+	*result = position->lsn >= region->fence_lsn ? FARLOG_FENCED : FARLOG_OK;
 	return position->lsn >= region->fence_lsn || region->is_fence_exact;
 }
 

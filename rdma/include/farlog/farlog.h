@@ -350,7 +350,8 @@ FARLOG_API int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct
  * there and is durable, *position says which. On a writer that was opened since, compare position->epoch with the epoch
  * that came with UNKNOWN: another one means that the record asked for was lost and a later one took its place. NOT_FOUND: no record
  * begins there, the one asked for is not and never will be. UNKNOWN: still not known, or appended by an earlier writer and drained since:
- * then the store has it or nobody. A writer of another host that was fenced is told OK or NOT_FOUND where its target knows where its log ended. */
+ * then the store has it or nobody.
+ * A writer of another host that was fenced, where its target knows where its log ended: OK, or FENCED, which is NOT_FOUND with its cause. */
 FARLOG_API int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position);
 
 /* farlog_heartbeat -- append a HEARTBEAT record (no payload), so that merges past an idle writer can move on. */

@@ -160,7 +160,7 @@ static void resolved(void)
 	CHECK(farlog_wait(zombie, late[0].end_lsn, DEADLINE_NS / 10) == FARLOG_UNKNOWN);
 	CHECK(farlog_resolve(zombie, late[0].lsn, DEADLINE_NS, &position) == FARLOG_OK);
 	CHECK(position.level == bed.level && position.epoch == 5 && position.end_lsn == late[0].end_lsn);
-	CHECK(farlog_resolve(zombie, late[1].lsn, DEADLINE_NS, &position) == FARLOG_NOT_FOUND);
+	CHECK(farlog_resolve(zombie, late[1].lsn, DEADLINE_NS, &position) == FARLOG_FENCED);
 	is_told(zombie, 6);
 	zombie->deadline_ns = DEADLINE_NS / 10; /* of its close, which cannot settle either */
 done:
