@@ -17,7 +17,7 @@
 #define GATHER_HEAD_COUNT 7u
 #define GATHER_HEAD_LEN (8u * GATHER_HEAD_COUNT)
 #define GATHER_TAIL_LEN 8u
-#define GATHER_CRC_OFF 52u /* the last 4 bytes of the head */
+#define GATHER_CRC_OFF CRC32C_HEAD_LEN /* the last 4 bytes of the head */
 
 struct gather_piece {
 	const uint8_t *start;
@@ -75,14 +75,12 @@ static inline void gather_own(struct gather *gather)
 	}
 }
 
-/* gather_seal -- put the CRC of head and pieces into the head. */
+/* gather_seal -- put the CRC of head and pieces into the head; they are owned, and so lie behind one another. */
 static inline void gather_seal(struct gather *gather)
 {
-	uint32_t crc = crc32c_update(gather->salt, gather->head, GATHER_CRC_OFF);
+	uint64_t body_len = MUTANT(CRC_HEADER_ONLY) ? 0 : gather->piece[0].len + gather->piece[1].len;
+	uint32_t crc = crc32c_record(gather->salt, (const uint8_t *)gather->head, gather->piece[0].start, body_len);
 
-	for (unsigned i = 0; i < 2; i++)
-		if (gather->piece[i].len > 0 && !MUTANT(CRC_HEADER_ONLY))
-			crc = crc32c_update(crc, gather->piece[i].start, gather->piece[i].len);
 	gather->head[GATHER_HEAD_COUNT - 1] |= (uint64_t)crc << 32;
 }
 
