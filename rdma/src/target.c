@@ -133,6 +133,18 @@ static bool is_taken(const struct target_ring *ring, const struct target_grant *
 	return superblock_load(ring->region, ring->name, &superblock, NULL) != FARLOG_OK || superblock.writer_epoch >= grant->grant.epoch;
 }
 
+/* check_ring -- what lies in the region is still what was served. */
+static int check_ring(struct target_ring *ring, struct far_refusal *refusal)
+{
+	struct superblock superblock;
+
+	if (superblock_load(ring->region, ring->name, &superblock, NULL) != FARLOG_OK)
+		return refuse(ring, refusal, FARLOG_IO, "the ring is being formatted, or damaged; look at it on the target's host");
+	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
+		return refuse(ring, refusal, FARLOG_NOT_A_RING, "the ring has been removed or formatted anew since its target served it; it is to be served again");
+	return FARLOG_OK;
+}
+
 static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
 	struct far_refusal *refusal)
 {
@@ -146,6 +158,8 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refuse(NULL, refusal, FARLOG_INVALID, "no grant with this token is known here; acquire a grant, and use it at its target");
 	if ((*ring)->hash != hello->ring_hash)
 		return refuse(*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
+	if (check_ring(*ring, refusal) != FARLOG_OK)
+		return refusal->result;
 	if ((*grant)->grant.role != hello->role)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
 	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */

@@ -231,6 +231,8 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 		result = superblock_load(region, ring->name, &superblock, error);
 	if (result != FARLOG_OK)
 		return error_set(error, result, 0, "fence ring \"%s\": make what was written durable", ring->name);
+	if (memcmp(superblock.ring_uuid, ring->ring_uuid, sizeof(ring->ring_uuid)) != 0)
+		return error_set(error, FARLOG_NOT_A_RING, 0, "fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	recover_scan(region, &superblock, &head, &scan);

@@ -169,6 +169,43 @@ done:
 	bed_free(&bed);
 }
 
+/* A ring that is formatted anew under its target is another one: who wrote to the one before does not come back to it, and nobody is let in until the
+ * target has been told to serve it. */
+void test_formatted_anew(void)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "far"};
+	struct farlog_entry entry = {.data = "late", .len = 4};
+	struct farlog_position position;
+	struct farlog_error error = {0};
+	struct bed bed;
+	farlog_writer *next = NULL;
+	farlog_writer *old = open_zombie(&bed, 20, &position);
+	int result;
+
+	if (old == NULL)
+		goto done;
+	break_unseen(old);
+	await_no_writer(&bed);
+	if (!CHECK_OK(farlog_ring_format(bed.local_uri, &config, &error)))
+		goto done;
+	result = farlog_append(old, &entry, DEADLINE_NS / 10, &position);
+	CHECK(result == FARLOG_UNKNOWN || result == FARLOG_CLOSED);
+	CHECK(!host_ask(&bed.host, "fence ring 3") && strncmp(bed.host.reply, "NOT_A_RING", 10) == 0);
+	CHECK(host_ask(&bed.host, "grant ring 0 4 b"));
+	CHECK(open_far_writer(&bed, "", 4, 'b', &error) == NULL && error.result == FARLOG_NOT_A_RING);
+	CHECK(host_ask(&bed.host, "forget ring"));
+	if (!CHECK_ASK(&bed.host, "serve ring %s tenant", bed.local_uri) || !CHECK_ASK(&bed.host, "grant ring 0 4 b"))
+		goto done;
+	next = open_far_writer(&bed, "", 4, 'b', &error);
+	CHECK_OK(error.result);
+	CHECK(next != NULL && farlog_writer_recovery(next)->tail_lsn == 0);
+	old->deadline_ns = DEADLINE_NS / 10;
+done:
+	farlog_writer_close(old);
+	farlog_writer_close(next);
+	bed_free(&bed);
+}
+
 /* An opening that fails behind the door leaves its token for another attempt; one that succeeded has used it up, also when it is over. */
 void test_token(void)
 {
