@@ -49,7 +49,7 @@ final class Child {
         return jar.toString();
     }
 
-    private static String classPath() {
+    static String classPath() {
         return System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
     }
 }

@@ -1,0 +1,120 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.DataInputStream;
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.jar.JarFile;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import javax.tools.ToolProvider;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The jar as an application has it: the appender on a Java that is new enough, and on an older one an error in its place. */
+class JarIT {
+    private static final Path JAR = Path.of(System.getProperty("farlog.jar"));
+    private static final String APPENDER = "io/github/farlog/log4j2/FarlogAppender.class";
+    private static final String MAIN = """
+        public class Main {
+            public static void main(String[] args) {
+                org.apache.logging.log4j.LogManager.getLogger("x").info("buy 100");
+                System.out.println("went on");
+            }
+        }
+        """;
+    private static final Pattern VERSION = Pattern.compile("JAVA_VERSION=\"(\\d+)");
+
+    private static int major(final JarFile jar, final String entry) throws IOException {
+        try (DataInputStream in = new DataInputStream(jar.getInputStream(jar.getEntry(entry)))) {
+            assertEquals(0xCAFEBABE, in.readInt());
+            in.readUnsignedShort();
+            return in.readUnsignedShort();
+        }
+    }
+
+    @Test
+    void shouldHaveTheAppenderForJava22AndAnEntryForJava11() throws IOException {
+        try (JarFile jar = new JarFile(JAR.toFile())) {
+            assertTrue(jar.isMultiRelease());
+            assertEquals(44 + 11, major(jar, APPENDER));
+            assertEquals(44 + 22, major(jar, "META-INF/versions/22/" + APPENDER));
+        }
+    }
+
+    @Test
+    void shouldRecordWhenJavaIsNewEnough(@TempDir final Path folder) throws Exception {
+        try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
+            final String text = run(folder, Path.of(System.getProperty("java.home")), xml(ring), 0);
+            assertEquals("went on", text.strip());
+            assertEquals(List.of("buy 100"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldRefuseToStartWhenJavaIsTooOld(@TempDir final Path folder) throws Exception {
+        final Optional<Path> old = oldJava();
+        assumeTrue(old.isPresent(), "no JDK of 11 to 21 in /usr/lib/jvm; install openjdk-17-jre-headless");
+        try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
+            final String text = run(folder, old.get(), xml(ring), 1);
+            assertTrue(Pattern.compile("^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
+                Pattern.MULTILINE).matcher(text).find(), text);
+        }
+    }
+
+    private static String xml(final TestRing ring) {
+        return "<Configuration><Appenders>" + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
+            + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>";
+    }
+
+    private static Optional<Path> oldJava() throws IOException {
+        try (Stream<Path> homes = Files.list(Path.of("/usr/lib/jvm"))) {
+            return homes.filter(home -> {
+                try {
+                    final Matcher version = VERSION.matcher(Files.readString(home.resolve("release")));
+                    return Files.isExecutable(home.resolve("bin/java")) && version.find() && Integer.parseInt(version.group(1)) >= 11
+                        && Integer.parseInt(version.group(1)) < 22;
+                } catch (final IOException e) {
+                    return false;
+                }
+            }).findFirst();
+        }
+    }
+
+    private static String run(final Path folder, final Path home, final String xml, final int expected) throws Exception {
+        Files.writeString(folder.resolve("log4j2.xml"), xml);
+        Files.writeString(folder.resolve("Main.java"), MAIN);
+        final List<String> path = new ArrayList<>(List.of(JAR.toString(), folder.toString()));
+        for (final String element : System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")).split(File.pathSeparator)) {
+            if (element.matches(".*/(log4j-api-2|log4j-core-2|farlog-client)[^/]*(/target/classes)?")) {
+                path.add(element);
+            }
+        }
+        final String classPath = String.join(File.pathSeparator, path);
+        assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, "--release", "11", "-proc:none", "-cp", classPath, "-d",
+            folder.toString(), folder.resolve("Main.java").toString()));
+        final List<String> words = new ArrayList<>(List.of(home.resolve("bin/java").toString()));
+        if (expected == 0) {
+            words.add("--enable-native-access=ALL-UNNAMED");
+            words.add("-Dfarlog.library.path=" + System.getProperty("farlog.library.path"));
+        }
+        words.addAll(List.of("-cp", classPath, "-Dlog4j2.configurationFile=" + folder.resolve("log4j2.xml"), "Main"));
+        final Path out = folder.resolve("out.txt");
+        final Process process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(out.toFile()).start();
+        assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still runs");
+        final String text = Files.readString(out, StandardCharsets.UTF_8);
+        assertEquals(expected, process.exitValue(), text);
+        return text;
+    }
+}
