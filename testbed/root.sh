@@ -23,7 +23,7 @@ say() {
 	echo "testbed: $*" >&2
 }
 
-trap 'rm -rf "$new"' EXIT
+trap 'rm -rf --one-file-system "$new"' EXIT # never into what an interrupted bootstrap has left mounted there
 
 # make_tree -- the kernel's own initrd is not made (INITRD=No): a guest needs six modules to find its disk, not udev and systemd.
 make_tree() {
@@ -77,7 +77,7 @@ if [ ! -e "$result/root.img" ]; then
 	cp "$new/root/boot/vmlinuz-"* "$new/vmlinuz"
 	make_initrd
 	make_image
-	rm -rf "$result" "$base/root-"*
+	rm -rf --one-file-system "$result" "$base/root-"*
 	mv "$new" "$result"
 	say "root made: kernel $(ls "$result/root/usr/lib/modules"), $(du -sm "$result/root.img" | cut -f1) MiB"
 fi
