@@ -1,8 +1,9 @@
 /* bench_verbs.c -- appends to a ring of another process by verbs, over whatever RDMA device has this address (SoftRoCE will do), against a bare program
  * that posts the same work requests.
  *
- * usage: bench_verbs ADDRESS              times, one JSON line a case, in the form of `make bench`
- *        bench_verbs ADDRESS appends N    N appends and nothing beside, for a profiler
+ * usage: bench_verbs ADDRESS                 times, one JSON line a case, in the form of `make bench`
+ *        bench_verbs ADDRESS instructions    instructions of an append, and whose they are
+ *        bench_verbs ADDRESS appends N       N appends and nothing beside, for a profiler
  *
  * Built with FARLOG_FAULT it counts instead: what an append posts. Ours and the floor take turns in short blocks; the other ends of both are one
  * process. Both spin. Meant for the testbed's counting clock: elsewhere what a device in software does takes what time it gets. */
@@ -16,10 +17,12 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "count.h"
 #include "far_verbs.h"
 #include "farlog/farlog.h"
 #include "floor.h"
 #include "region_far.h"
+#include "stream.h"
 #include "writer.h"
 
 #define RING_LEN (0x3000u + (32u << 20))
@@ -29,6 +32,7 @@
 #define BLOCK_COUNT 4u
 #define ROUND_COUNT 300u
 #define COUNTED_COUNT 1000u
+#define STEPPED_COUNT 200u
 #define PATIENCE_NS 10000000000u
 #define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
 #define RING_PATH "/dev/shm/farlog-bench-verbs.ring"
@@ -153,16 +157,8 @@ static void append_queue(farlog_writer *writer)
 }
 #endif
 
-#ifdef FARLOG_FAULT
-
-/* ---------------------------------------------------------------- what an append posts */
-
-static uint64_t requests(const struct verbs_counts *counts)
-{
-	return counts->write_count + counts->read_count + counts->flush_count + counts->send_count;
-}
-
-static void print_count(const char *method, const char *name, const uint64_t *seen, uint64_t count)
+/* print_count -- the usual one of what was seen. */
+static void print_count(const char *method, const char *name, const uint64_t *seen, uint64_t count, const char *note)
 {
 	uint64_t sum = 0;
 	uint64_t usual = seen[0];
@@ -180,8 +176,17 @@ static void print_count(const char *method, const char *name, const uint64_t *se
 		}
 	}
 	printf("{\"name\":\"verbs.append.256.%s.%s\",\"ours\":%lu,\"floor\":null,\"ratio\":null,\"unit\":\"count\",\"flush\":\"%s\",\"level\":\"visible\","
-		   "\"note\":\"of %lu of %lu appends; mean %.3f, with the hints of where the log ends\"",
-		method, name, usual, method, usual_count, count, (double)sum / (double)count);
+		   "\"note\":\"of %lu of %lu appends; mean %.3f%s\"",
+		method, name, usual, method, usual_count, count, (double)sum / (double)count, note);
+}
+
+#ifdef FARLOG_FAULT
+
+/* ---------------------------------------------------------------- what an append posts */
+
+static uint64_t requests(const struct verbs_counts *counts)
+{
+	return counts->write_count + counts->read_count + counts->flush_count + counts->send_count;
 }
 
 static void measure(const struct invitation *invitation, const char *method, uint32_t epoch, void (*end_line)(void))
@@ -200,7 +205,7 @@ static void measure(const struct invitation *invitation, const char *method, uin
 		seen[2][i] = counts->completion_count - before.completion_count;
 	}
 	for (unsigned i = 0; i < 3; i++) {
-		print_count(method, names[i], seen[i], COUNTED_COUNT);
+		print_count(method, names[i], seen[i], COUNTED_COUNT, ", with the hints of where the log ends");
 		end_line();
 	}
 	farlog_writer_close(writer);
@@ -306,6 +311,42 @@ static void measure(const struct invitation *invitation, const char *method, uin
 
 #endif
 
+/* ---------------------------------------------------------------- instructions of an append */
+
+static void run_counted(void *context)
+{
+	farlog_writer *writer;
+
+	if (clock_start() != 0)
+		fail("clock", "cannot start its sampler");
+	writer = open_writer(context, "rdma-flush", 2);
+	writer->hint_interval_ticks = UINT64_MAX; /* stepping takes so long that each append would carry a hint */
+	for (;;) {
+		count_next();
+		append(writer);
+	}
+}
+
+static void measure_instructions(struct invitation *invitation, void (*end_line)(void))
+{
+	static struct count counts[STEPPED_COUNT];
+	static uint64_t seen[STEPPED_COUNT];
+	static const char *const names[] = {"instructions", "instructions.verbs", "instructions.libc"};
+	const char *way = stream_is_supported() ? ", record by 64-byte registers" : ", record by general registers";
+
+	count_calls(run_counted, invitation, (const void *)(uintptr_t)farlog_append, counts, STEPPED_COUNT);
+	for (unsigned owner = 0; owner < COUNT_OWNER_COUNT; owner++) {
+		for (unsigned i = 0; i < STEPPED_COUNT; i++)
+			seen[i] = counts[i].instructions[owner];
+		print_count("rdma-flush", names[owner], seen, STEPPED_COUNT, way);
+		end_line();
+	}
+	for (unsigned i = 0; i < STEPPED_COUNT; i++)
+		seen[i] = counts[i].call_count;
+	print_count("rdma-flush", "calls.verbs", seen, STEPPED_COUNT, way);
+	end_line();
+}
+
 static const char *environment(const char *name)
 {
 	const char *value = getenv(name);
@@ -319,29 +360,38 @@ static void end_line(void)
 	fflush(stdout);
 }
 
+/* measure_here -- times or, of append_count appends, nothing. */
+static void measure_here(const struct invitation *invitation, long append_count)
+{
+	if (clock_start() != 0)
+		fail("clock", "cannot start its sampler");
+	if (append_count > 0) {
+		farlog_writer *writer = open_writer(invitation, "rdma-flush", 2);
+
+		for (; append_count > 0; append_count--)
+			append(writer);
+		farlog_writer_close(writer);
+	} else {
+		measure(invitation, "rdma-flush", 2, end_line);
+		measure(invitation, "rdma-read", 3, end_line);
+	}
+	clock_stop();
+}
+
 int main(int argc, char **argv)
 {
 	struct invitation invitation;
 	pid_t other;
 
-	if (argc != 2 && !(argc == 4 && strcmp(argv[2], "appends") == 0)) {
-		fprintf(stderr, "usage: bench_verbs ADDRESS [appends N]\n");
+	if (argc != 2 && !(argc == 3 && strcmp(argv[2], "instructions") == 0) && !(argc == 4 && strcmp(argv[2], "appends") == 0)) {
+		fprintf(stderr, "usage: bench_verbs ADDRESS [instructions | appends N]\n");
 		return 2;
 	}
 	other = start_other(argv[1], &invitation);
-	if (clock_start() != 0)
-		fail("clock", "cannot start its sampler");
-	if (argc == 4) {
-		farlog_writer *writer = open_writer(&invitation, "rdma-flush", 2);
-
-		for (long left = strtol(argv[3], NULL, 10); left > 0; left--)
-			append(writer);
-		farlog_writer_close(writer);
-	} else {
-		measure(&invitation, "rdma-flush", 2, end_line);
-		measure(&invitation, "rdma-read", 3, end_line);
-	}
-	clock_stop();
+	if (argc == 3)
+		measure_instructions(&invitation, end_line);
+	else
+		measure_here(&invitation, argc == 4 ? strtol(argv[3], NULL, 10) : 0);
 	kill(other, SIGKILL);
 	waitpid(other, NULL, 0);
 	unlink(RING_PATH);
