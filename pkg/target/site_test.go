@@ -1,6 +1,7 @@
 package target
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,26 @@ func TestRegions_RingsShareThemAndAreFoundAgain(t *testing.T) {
 	for i := range specs {
 		if uuids[i] != uuids[i+len(specs)] {
 			t.Errorf("ring %d was made again", i)
+		}
+	}
+}
+
+// A device is there before its first ring is, and all zero.
+func TestRegions_BlankOnesAreBegun(t *testing.T) {
+	dir := t.TempDir()
+	var regions []string
+	for _, name := range []string{"first.region", "second.region"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, make([]byte, 3<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		regions = append(regions, "mem:"+path)
+	}
+	one := newTarget(t, t.TempDir())
+	one.config.Regions = regions
+	for i, ring := range see(one, wantOf("a", 5, 2<<20), wantOf("b", 6, 2<<20)) {
+		if ring.State.Error != "" || !strings.HasPrefix(ring.State.Uri, regions[i]+"?ring=") {
+			t.Errorf("ring %s at %s: %s", ring.State.Stream, ring.State.Uri, ring.State.Error)
 		}
 	}
 }

@@ -188,8 +188,8 @@ int directory_open(struct region *region, const char *uri, const char *name, boo
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", uri);
 	result = directory_load(region, uri, directory, error);
 	found = result == FARLOG_OK ? directory_find(directory, name) : -1;
-	if (result == FARLOG_NOT_FOUND || result == FARLOG_EXISTS || result == FARLOG_INVALID)
-		result = FARLOG_NOT_A_RING;
+	if (result == FARLOG_EXISTS || result == FARLOG_INVALID)
+		result = FARLOG_NOT_A_RING; /* but a blank region stays NOT_FOUND: any ring can be made in it */
 	else if (result == FARLOG_OK && found < 0)
 		result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", uri,
 			directory->header.entry_count, name);

@@ -66,7 +66,7 @@ int directory_store(struct region *region, struct directory *directory);
 void directory_show(struct region *region, const struct directory_entry *entry);
 
 /* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made durable first, when the ring
- * is going to be written to. NOT_FOUND, NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
+ * is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
 int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error);
 
 /* directory_has -- the ring that the region shows is still in its directory. */

@@ -189,6 +189,28 @@ static void directory__refusals(void **state)
 	assert_int_equal(farlog_ring_remove(at(uri, "b"), 0, &error), FARLOG_NOT_FOUND);
 }
 
+/* A device is there before its first ring is: who looks for one must be told that it is not there, or it is never made. */
+static void directory__of_a_blank_region(void **state)
+{
+	const char *uri = unit_tmpfs_uri("blank");
+	struct farlog_ring_status ring;
+	struct farlog_error error;
+	int fd = open(unit_path(uri), O_RDWR | O_CREAT, 0600);
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, REGION_LEN), 0);
+	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_NOT_FOUND);
+	assert_non_null(strstr(error.text, "is blank"));
+	make(uri, "a");
+	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_remove(at(uri, "a"), 0, &error), FARLOG_OK);
+	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+	assert_int_equal(ftruncate(fd, 1), 0);
+	assert_int_equal(ftruncate(fd, REGION_LEN), 0);
+	assert_int_equal(farlog_ring_inspect(at(uri, "a"), &ring, &error), FARLOG_NOT_A_RING);
+	close(fd);
+}
+
 static void directory__space_is_used_again_but_not_its_records(void **state)
 {
 	const char *uri = unit_tmpfs_uri("again");
@@ -519,6 +541,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(directory__rings_side_by_side),
 	cmocka_unit_test(directory__locks_are_of_one_ring),
 	cmocka_unit_test(directory__refusals),
+	cmocka_unit_test(directory__of_a_blank_region),
 	cmocka_unit_test(directory__space_is_used_again_but_not_its_records),
 	cmocka_unit_test(directory__removed_before_its_lock),
 	cmocka_unit_test(directory__either_copy_may_be_damaged),
