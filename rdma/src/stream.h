@@ -124,10 +124,12 @@ STREAM_INLINE uint32_t stream_body_crc(__m512i sum, uint64_t zero_len)
 	return stream_move(_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(all, 1)), stream_powers.back[zero_len]);
 }
 
+/* stream_store -- past the cache by the instruction itself: to a compiler the intrinsic is advice, and clang makes an ordinary store of it here,
+ * which a fence does not make durable. */
 STREAM_INLINE void stream_store(uint8_t *dst, __m512i line, bool is_past_cache)
 {
 	if (is_past_cache)
-		_mm512_stream_si512((void *)dst, line);
+		__asm__ volatile("vmovntdq %1, %0" : "=m"(*(__m512i *)dst) : "v"(line));
 	else
 		_mm512_store_si512((void *)dst, line);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
+# Parts: unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
 # CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
@@ -72,6 +72,15 @@ release() {
 part_unit() {
 	release || { fail unit; return; }
 	run unit "$build/release/test/unit"
+}
+
+# part_clang -- the other compiler's machine code: what it makes of the stores and flushes that an acknowledgement stands on.
+part_clang() {
+	clang=$(find_clang) || { echo "clang: skipped: clang is missing"; return; }
+	CC=$clang configure clang && make_targets clang test/unit || { fail clang; return; }
+	for group in stores methods; do
+		run "clang-$group" "$build/clang/test/unit" $group
+	done
 }
 
 part_conformance() {
@@ -213,12 +222,12 @@ part_install() {
 	fi
 }
 
-parts=${*:-unit conformance crash mutants far verbs asan tsan fuzz cxx examples install}
+parts=${*:-unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install}
 for part in $parts; do
 	case $part in
-	unit | conformance | crash | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
+	unit | clang | conformance | crash | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected unit, conformance, crash, mutants, far, verbs, asan, tsan, fuzz, cxx, examples or install" >&2
+		echo "run.sh: unknown part \"$part\"; expected unit, clang, conformance, crash, mutants, far, verbs, asan, tsan, fuzz, cxx, examples or install" >&2
 		exit 2
 		;;
 	esac
