@@ -144,21 +144,6 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
 }
 
-static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
-{
-	struct farlog_counters *counters = writer->counters;
-
-	memset(position, 0, sizeof(*position));
-	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
-	switch (result) {
-	case FARLOG_FULL: atomic_bump(&counters->full_count, 1); break;
-	case FARLOG_FENCED: atomic_bump(&counters->fenced_count, 1); break;
-	case FARLOG_TOO_LARGE: atomic_bump(&counters->too_large_count, 1); break;
-	default: break;
-	}
-	return result;
-}
-
 /* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
 static int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
 	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
@@ -183,7 +168,7 @@ static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struc
 	int result = writer_settle(writer, position->end_lsn, deadline);
 
 	if (result == FARLOG_FENCED)
-		return refuse(writer, result, position);
+		return writer_refuse(writer, result, position);
 	if (result != FARLOG_OK)
 		return result;
 	position->level = writer->level;
@@ -202,7 +187,7 @@ static int append(struct farlog_writer *writer, const struct farlog_entry *entry
 	int result = stage_with_room(writer, entry, flags, start_ticks, &deadline, position);
 
 	if (__builtin_expect(result != FARLOG_OK, 0))
-		return refuse(writer, result, position);
+		return writer_refuse(writer, result, position);
 	return acknowledge(writer, start_ticks, &deadline, position);
 }
 
@@ -230,17 +215,8 @@ int farlog_try_append(farlog_writer *writer, const struct farlog_entry *entry, s
 	writer->has_claim = false;
 	result = writer_stage(writer, entry, 0, start_ticks, position);
 	if (result != FARLOG_OK)
-		return refuse(writer, result, position);
+		return writer_refuse(writer, result, position);
 	return acknowledge(writer, start_ticks, &deadline, position);
-}
-
-int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
-{
-	int result;
-
-	writer->has_claim = false;
-	result = writer_stage(writer, entry, 0, clock_ticks(), position);
-	return result == FARLOG_OK ? result : refuse(writer, result, position);
 }
 
 int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn)
@@ -287,7 +263,7 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 		*submitted += taken;
 	}
 	if (refused != FARLOG_OK)
-		refuse(writer, refused, &positions[*submitted]);
+		writer_refuse(writer, refused, &positions[*submitted]);
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn <= writer->durable_lsn; acknowledged++)
@@ -332,7 +308,7 @@ int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_pos
 	int result;
 
 	if (!writer->has_claim)
-		return refuse(writer, FARLOG_INVALID, position);
+		return writer_refuse(writer, FARLOG_INVALID, position);
 	result = append(writer, &entry, 0, deadline_ns, position);
 	if (result != FARLOG_FULL)
 		writer->has_claim = false;

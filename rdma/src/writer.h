@@ -24,7 +24,10 @@ struct farlog_writer {
 	uint64_t fenced_epoch;   /* 0 = not fenced */
 	uint32_t epoch;
 	uint32_t pressure;
-	uint32_t plain_len_max;  /* a record of at most this many ring bytes may go the short way; 0: none */
+	uint32_t plain_len_max;      /* a record of at most this many ring bytes may go the short way; 0: none */
+	uint64_t plain_limit_lsn;    /* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
+	const uint64_t *plain_fence; /* the word that the short way looks at */
+	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
 	bool is_persisting;
 	bool is_failed;          /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
 	uint8_t level;
@@ -84,8 +87,11 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
 	struct farlog_position *positions);
 
-/* writer_plain_len_max -- the longest record for the short way into this writer's region. */
-uint32_t writer_plain_len_max(const struct farlog_writer *writer);
+/* writer_choose_way -- once, when ring and region are known: is there a short way, and for what? */
+void writer_choose_way(struct farlog_writer *writer);
+
+/* writer_refuse -- count and say that an entry was not taken. Returns `result`. */
+int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position);
 
 /* writer_account -- after ring_advance: counters and pressure. */
 void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes);

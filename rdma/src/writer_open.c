@@ -92,7 +92,7 @@ static void start_ring(struct farlog_writer *writer, const struct farlog_writer_
 		.alarm_bytes = capacity / 100 * (config->alarm_percent ? config->alarm_percent : ALARM_PERCENT),
 	};
 	writer->durable_lsn = scan->tail.lsn;
-	writer->plain_len_max = writer_plain_len_max(writer);
+	writer_choose_way(writer);
 }
 
 /* recover -- find the tail; refuse when acknowledged bytes are gone. */

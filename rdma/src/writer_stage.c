@@ -51,6 +51,21 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
+int writer_refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
+{
+	struct farlog_counters *counters = writer->counters;
+
+	memset(position, 0, sizeof(*position));
+	position->epoch = result == FARLOG_FENCED ? (uint32_t)writer->fenced_epoch : writer->epoch;
+	switch (result) {
+	case FARLOG_FULL: atomic_bump(&counters->full_count, 1); break;
+	case FARLOG_FENCED: atomic_bump(&counters->fenced_count, 1); break;
+	case FARLOG_TOO_LARGE: atomic_bump(&counters->too_large_count, 1); break;
+	default: break;
+	}
+	return result;
+}
+
 /* gather_entry -- the record of `entry` for `place`. */
 static inline __attribute__((always_inline)) void gather_entry(const struct farlog_writer *writer, const struct ring_place *place,
 	const struct farlog_entry *entry, uint64_t flags, const struct clock_reading *now, struct gather *gather)
@@ -128,13 +143,13 @@ static inline __attribute__((always_inline)) void account(struct farlog_writer *
 	atomic_bump(&counters->record_count, record_count);
 	atomic_bump(&counters->payload_bytes, payload_bytes);
 	atomic_store_relaxed(&counters->appended_lsn, writer->ring.appended_lsn);
-	if (__builtin_expect(ring_used(&writer->ring) >= writer->ring.warn_bytes || writer->pressure != 0, 0))
-		mark_pressure(writer);
 }
 
 void writer_account(struct farlog_writer *writer, uint64_t record_count, uint64_t payload_bytes)
 {
 	account(writer, record_count, payload_bytes);
+	if (__builtin_expect(ring_used(&writer->ring) >= writer->ring.warn_bytes || writer->pressure != 0, 0))
+		mark_pressure(writer);
 }
 
 void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
@@ -147,6 +162,16 @@ void writer_position(const struct farlog_writer *writer, const struct ring_place
 	position->copies = 1;
 	position->reserved = 0;
 	position->end_lsn = place->end_lsn;
+}
+
+/* move_limit -- how far records may go the short way from here. It may lag behind the credit; it never passes what room and pressure allow. */
+static void move_limit(struct farlog_writer *writer)
+{
+	const struct ring *ring = &writer->ring;
+	uint64_t lap_end_lsn = ring->appended_lsn + (ring->capacity - ring->appended_off);
+	uint64_t warn_lsn = ring->credit_lsn + ring->warn_bytes; /* and there is room below it: warn_bytes are no more than the ring's */
+
+	writer->plain_limit_lsn = warn_lsn < lap_end_lsn ? warn_lsn : lap_end_lsn;
 }
 
 /* stage -- any record, by the region's own way of taking it. */
@@ -173,45 +198,80 @@ __attribute__((noinline)) static int stage(struct farlog_writer *writer, const s
 	writer->last_lsn = place.record_lsn;
 	ring_advance(&writer->ring, &place);
 	writer_account(writer, !(flags & RECORD_FLAG_EPOCH), (uint64_t)entry->len + entry->key_len);
+	move_limit(writer);
 	return FARLOG_OK;
+}
+
+__attribute__((noinline)) static int submit_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+	struct farlog_position *position)
+{
+	int result = stage(writer, entry, 0, ticks, position);
+
+	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+}
+
+static int submit_general(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	writer->has_claim = false;
+	return submit_generally(writer, entry, clock_ticks(), position);
+}
+
+int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return writer->submit(writer, entry, position);
 }
 
 #if defined(__x86_64__)
-/* stage_plainly -- a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers. False:
- * it must go by `stage`, which knows why. The bytes come last, so that nothing need be kept over them: each store of ours, to the stack
- * too, leaves the core in order with theirs. */
-STREAM_INLINE bool stage_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct clock_reading *now,
-	bool is_past_cache, struct farlog_position *position)
+/* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers.
+ * False: it must go by `stage`, which knows why. */
+STREAM_INLINE bool find_plain_place(const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
 {
-	struct region *region = writer->region;
-	const uint64_t *fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->streamed + LAYOUT_FENCE_OFF);
 	uint64_t extent = record_extent(writer->identity.align, entry->key_len, entry->len);
-	struct ring_place place;
-	struct gather gather;
 
-	ring_place(&writer->ring, extent, &place);
-	if (__builtin_expect(extent > writer->plain_len_max || entry->data == NULL || (entry->key_len > 0 && entry->key == NULL) ||
-			place.pad_len > 0 || !ring_has_room(&writer->ring, &place) || atomic_load_acquire(fence) > writer->epoch, 0))
-		return false;
-	gather_entry(writer, &place, entry, 0, now, &gather);
-	writer_position(writer, &place, writer->ring.next_seq, position);
-	writer->last_lsn = place.record_lsn;
-	ring_advance(&writer->ring, &place);
-	stream_record(region->streamed + LAYOUT_DATA_OFF + place.record_off, &gather, is_past_cache);
-	return true;
+	*place = (struct ring_place){.record_lsn = writer->ring.appended_lsn, .record_off = writer->ring.appended_off};
+	place->end_lsn = place->record_lsn + extent;
+	return __builtin_expect(extent <= writer->plain_len_max && place->end_lsn < writer->plain_limit_lsn && entry->data != NULL &&
+		(entry->key_len == 0 || entry->key != NULL) && atomic_load_acquire(writer->plain_fence) <= writer->epoch, 1);
 }
 
-STREAM_INLINE int stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, bool is_past_cache,
+/* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them: each store of ours, to the
+ * stack too, leaves the core in order with theirs. */
+STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
+	const struct clock_reading *now, bool is_past_cache, struct farlog_position *position)
+{
+	struct gather gather;
+
+	gather_entry(writer, place, entry, 0, now, &gather);
+	writer_position(writer, place, writer->ring.next_seq, position);
+	writer->last_lsn = place->record_lsn;
+	writer->ring.appended_lsn = place->end_lsn;
+	writer->ring.appended_off = place->record_off + gather.len; /* below the limit no record ends with the lap */
+	writer->ring.next_seq++;
+	stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place->record_off, &gather, is_past_cache);
+}
+
+STREAM_INLINE bool stage_one(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, bool is_past_cache,
 	struct farlog_position *position)
 {
 	uint64_t payload_bytes = (uint64_t)entry->len + entry->key_len;
+	struct ring_place place;
 	struct clock_reading now;
 
+	if (!find_plain_place(writer, entry, &place))
+		return false;
 	clock_read(ticks, &now);
-	if (!stage_plainly(writer, entry, &now, is_past_cache, position))
-		return stage(writer, entry, 0, ticks, position);
+	put_plainly(writer, entry, &place, &now, is_past_cache, position);
 	account(writer, 1, payload_bytes);
-	return FARLOG_OK;
+	return true;
+}
+
+STREAM_INLINE int submit_one(struct farlog_writer *writer, const struct farlog_entry *entry, bool is_past_cache, struct farlog_position *position)
+{
+	uint64_t ticks = clock_ticks();
+
+	if (__builtin_expect(writer->has_claim, 0))
+		writer->has_claim = false;
+	return stage_one(writer, entry, ticks, is_past_cache, position) ? FARLOG_OK : submit_generally(writer, entry, ticks, position);
 }
 
 STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
@@ -219,23 +279,36 @@ STREAM_INLINE size_t stage_many(struct farlog_writer *writer, const struct farlo
 {
 	uint64_t payload_bytes = 0;
 	struct clock_reading now;
+	struct ring_place place;
 	size_t taken;
 
 	clock_read(ticks, &now);
-	for (taken = 0; taken < count && stage_plainly(writer, &entries[taken], &now, is_past_cache, &positions[taken]); taken++)
+	for (taken = 0; taken < count && find_plain_place(writer, &entries[taken], &place); taken++) {
 		payload_bytes += (uint64_t)entries[taken].len + entries[taken].key_len;
+		put_plainly(writer, &entries[taken], &place, &now, is_past_cache, &positions[taken]);
+	}
 	account(writer, taken, payload_bytes);
 	return taken;
 }
 
+STREAM_TARGET static int submit_near(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return submit_one(writer, entry, true, position);
+}
+
+STREAM_TARGET static int submit_far(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return submit_one(writer, entry, false, position);
+}
+
 STREAM_TARGET static int stage_near(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, true, position);
+	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK : stage(writer, entry, 0, ticks, position);
 }
 
 STREAM_TARGET static int stage_far(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, false, position);
+	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK : stage(writer, entry, 0, ticks, position);
 }
 
 STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
@@ -266,11 +339,18 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) : stage_many_near(writer, entries, count, ticks, positions);
 }
 
-uint32_t writer_plain_len_max(const struct farlog_writer *writer)
+void writer_choose_way(struct farlog_writer *writer)
 {
-	if (writer->region->streamed == NULL)
-		return 0;
-	return writer->identity.record_len_max < STREAM_LEN_MAX ? writer->identity.record_len_max : STREAM_LEN_MAX;
+	struct region *region = writer->region;
+
+	writer->submit = submit_general;
+	writer->plain_len_max = 0;
+	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
+	if (region->streamed == NULL)
+		return;
+	writer->submit = region->is_far ? submit_far : submit_near;
+	writer->plain_len_max = writer->identity.record_len_max < STREAM_LEN_MAX ? writer->identity.record_len_max : STREAM_LEN_MAX;
+	writer->plain_fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->streamed + LAYOUT_FENCE_OFF);
 }
 #else
 int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
@@ -286,9 +366,8 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 	return 0;
 }
 
-uint32_t writer_plain_len_max(const struct farlog_writer *writer)
+void writer_choose_way(struct farlog_writer *writer)
 {
-	(void)writer;
-	return 0;
+	writer->submit = submit_general;
 }
 #endif
