@@ -260,7 +260,11 @@ static bool kill_writer(pid_t pid, const struct told *told, uint64_t count, farl
 		sched_yield();
 	}
 	kill(pid, SIGKILL);
-	return waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && told->count >= count;
+	if (told->count >= count && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status))
+		return true;
+	fprintf(stderr, "conformance: %s: writer %d acknowledged %lu of %lu records, status %#x\n", uri, (int)pid, (unsigned long)told->count,
+		(unsigned long)count, (unsigned)status);
+	return false;
 }
 
 /* A writer's process is killed while it appends, again and again: everything it was told of is there, once and whole. */
