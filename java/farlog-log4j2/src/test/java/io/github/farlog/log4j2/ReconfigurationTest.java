@@ -172,6 +172,8 @@ class ReconfigurationTest {
                         logger.info("{} {}", thread, counts[thread]);
                         counts[thread]++;
                     }
+                    logger.info("{} {}", thread, counts[thread]); // however soon it had logged enough: one after the change
+                    counts[thread]++;
                 }));
             }
             Thread.sleep(20);
