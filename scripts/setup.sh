@@ -46,8 +46,8 @@ check_go() {
 		die "go: found $found, which cannot fetch newer versions of itself; expected Go 1.21 or later, best $wanted" ;;
 	esac
 	[ -x bin/farlogd ] || ! is_older "$found" "go$wanted" || echo "setup: $found fetches go$wanted for itself"
-	go env GOVERSION >/dev/null 2>&1 ||
-		die "go: found $found, expected $wanted, and it could not be fetched; check the network, GOPROXY and GOTOOLCHAIN"
+	! is_older "$(go env GOVERSION 2>/dev/null || echo go0)" "go$wanted" ||
+		die "go: found $found, expected $wanted, and it was not fetched (GOTOOLCHAIN is \"$(cd / && go env GOTOOLCHAIN)\"); check the network and GOPROXY, and that GOTOOLCHAIN is auto"
 }
 
 check_cc() {
