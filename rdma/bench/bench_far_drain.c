@@ -95,7 +95,6 @@ static uint64_t bare(struct far_link *link, uint64_t len)
 {
 	static uint64_t tag;
 	uint64_t start_ns = clock_monotonic_ns();
-	struct far_done done = {0};
 
 	for (uint64_t at = 0; at < len; at += PIECE_LEN) {
 		struct region_span span = {LAYOUT_DATA_OFF + at, len - at < PIECE_LEN ? len - at : PIECE_LEN};
@@ -103,8 +102,8 @@ static uint64_t bare(struct far_link *link, uint64_t len)
 		link->window_off = at;
 		if (link->ops->read(link, span, ++tag) != FARLOG_OK)
 			bench_fail("far drain", link->broken);
-		while (done.read_tag != tag)
-			if (link->ops->poll(link, &done) != FARLOG_OK)
+		while (link->done.read_tag != tag)
+			if (link->ops->poll(link) != FARLOG_OK)
 				bench_fail("far drain", link->broken);
 	}
 	return clock_monotonic_ns() - start_ns;

@@ -15,7 +15,7 @@
 
 struct far_link;
 
-/* What has come back. Both only grow. */
+/* What has come back. Both only grow. Stored by who uses the link; the first may be loaded meanwhile by another thread. */
 struct far_done {
 	uint64_t persist_tag;
 	uint64_t read_tag;
@@ -36,8 +36,8 @@ struct far_link_ops {
 	int (*write)(struct far_link *link, uint64_t off, uint32_t len);
 	/* Send a request; its answer appears in the copy at FAR_ANSWER_OFF. OK or IO. */
 	int (*send)(struct far_link *link, const struct far_request *request);
-	/* What has come back, and progress for a transport that needs it. OK; IO: the link is broken, and link->broken says by what. */
-	int (*poll)(struct far_link *link, struct far_done *done);
+	/* Take what has come back into link->done, and progress for a transport that needs it. OK; IO: the link is broken, and link->broken says by what. */
+	int (*poll)(struct far_link *link);
 	/* Sleep until poll's answer may have changed. NULL: spinning on poll is the way. */
 	void (*wait)(struct far_link *link, uint64_t timeout_ns);
 	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
@@ -54,6 +54,7 @@ struct far_link {
 	uint64_t window_len; /* set before the first connect; 0 = the copy is of all the ring */
 	uint64_t window_off; /* what the window shows now: of the ring's data, this offset first */
 	struct far_welcome welcome;
+	struct far_done done;
 	enum farlog_flush_method method; /* set by region_far.c after connect */
 	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
 };

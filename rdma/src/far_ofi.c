@@ -53,7 +53,6 @@ struct ofi_link {
 	struct fid_mr *header_mr;
 	void *copy_desc;
 	struct far_done asked;
-	struct far_done done;
 	unsigned persist_left; /* completions that the persist under way still needs */
 	uint32_t flush_tag;    /* of the last request to flush */
 	bool is_flushing;      /* its answer is waited for */
@@ -97,8 +96,8 @@ static ssize_t post_one(struct ofi_link *ofi, const struct post *post)
 		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0,
 			ofi->link.welcome.data_addr + post->span.off, ofi->link.welcome.data_key);
 	case POST_REQUEST: return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
-	case POST_READ: return post_rma(ofi, post, &ofi->done.read_tag);
-	default: return post_rma(ofi, post, &ofi->done.persist_tag);
+	case POST_READ: return post_rma(ofi, post, &ofi->link.done.read_tag);
+	default: return post_rma(ofi, post, &ofi->link.done.persist_tag);
 	}
 }
 
@@ -204,11 +203,11 @@ static int ofi_send(struct far_link *link, const struct far_request *request)
 
 static void take_completion(struct ofi_link *ofi, const void *context)
 {
-	if (context == &ofi->done.read_tag && ofi->is_read_left) {
+	if (context == &ofi->link.done.read_tag && ofi->is_read_left) {
 		ofi->is_read_left = false;
-		ofi->done.read_tag = ofi->asked.read_tag;
-	} else if (context == &ofi->done.persist_tag && ofi->persist_left > 0 && --ofi->persist_left == 0) {
-		ofi->done.persist_tag = ofi->asked.persist_tag;
+		ofi->link.done.read_tag = ofi->asked.read_tag;
+	} else if (context == &ofi->link.done.persist_tag && ofi->persist_left > 0 && --ofi->persist_left == 0) {
+		atomic_store_relaxed(&ofi->link.done.persist_tag, ofi->asked.persist_tag);
 	}
 }
 
@@ -253,7 +252,7 @@ static int take_answer(struct ofi_link *ofi)
 		snprintf(text, sizeof(text), "the target's flush failed: %s", farlog_result_text(-(int)(uint32_t)word));
 		return breaks(ofi, text, 0);
 	}
-	ofi->done.persist_tag = ofi->asked.persist_tag;
+	atomic_store_relaxed(&ofi->link.done.persist_tag, ofi->asked.persist_tag);
 	return FARLOG_OK;
 }
 
@@ -280,13 +279,9 @@ static int turn(struct ofi_link *ofi)
 	return result;
 }
 
-static int ofi_poll(struct far_link *link, struct far_done *done)
+static int ofi_poll(struct far_link *link)
 {
-	struct ofi_link *ofi = ofi_of(link);
-	int result = turn(ofi);
-
-	*done = ofi->done;
-	return result;
+	return turn(ofi_of(link));
 }
 
 /* What a poll would find changed: completions, and the words that the target writes. */
@@ -298,7 +293,7 @@ struct glance {
 static struct glance look(const struct ofi_link *ofi)
 {
 	static const uint32_t offs[4] = {LAYOUT_CREDIT_OFF, LAYOUT_FENCE_OFF, FAR_ANSWER_OFF, FAR_FLUSHED_OFF};
-	struct glance glance = {.done = ofi->done};
+	struct glance glance = {.done = ofi->link.done};
 
 	for (unsigned i = 0; i < 4; i++)
 		glance.words[i] = atomic_load_relaxed((const uint64_t *)(ofi->link.copy + offs[i]));

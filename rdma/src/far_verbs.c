@@ -83,6 +83,7 @@ static void post_answered(struct verbs_link *link)
 	struct far_request *request = (struct far_request *)verbs_slot(&link->queue);
 
 	link->answer_tag = FAR_LINK_TAG | (uint32_t)job->tag;
+	link->left |= VERBS_LEFT_ANSWER;
 	*request = (struct far_request){.operation = FAR_FLUSH, .tag = link->answer_tag, .span_count = job->span_count};
 	for (unsigned i = 0; i < job->span_count; i++) {
 		request->spans[i].off = job->spans[i].off;
@@ -138,7 +139,7 @@ static void continue_persist(struct verbs_link *link)
 	while (verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
 		post_a_flush(link);
 		if (is_last(job)) {
-			job->is_pending = false;
+			link->left &= ~(unsigned)VERBS_LEFT_PERSIST;
 			return;
 		}
 	}
@@ -148,19 +149,22 @@ static void continue_read(struct verbs_link *link)
 {
 	struct verbs_job *job = &link->read;
 
-	while (job->is_pending && verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
+	while (!is_last(job) && verbs_room(&link->queue) > 0 && verbs_has_read_room(&link->queue)) {
 		struct region_span span = piece(job, link->device.message_len_max);
 
-		job->is_pending = !is_last(job);
-		verbs_post_read(&link->queue, job->is_pending ? 0 : VERBS_SIGNALLED | VERBS_READ_ENDS, far_place(&link->link, span.off), link->copy_mr->lkey,
+		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0, far_place(&link->link, span.off), link->copy_mr->lkey,
 			(uint32_t)span.len, key_of(link), target_address(link, span.off));
 	}
+	if (is_last(job))
+		link->left &= ~(unsigned)VERBS_LEFT_READ;
 }
 
 static void continue_words(struct verbs_link *link)
 {
 	while (link->word_count > 0 && verbs_room(&link->queue) > 0)
 		post_write(link, link->words[--link->word_count]);
+	if (link->word_count == 0)
+		link->left &= ~(unsigned)VERBS_LEFT_WORDS;
 }
 
 /* advance -- post all that is wanted and fits, under one doorbell. */
@@ -172,11 +176,11 @@ static int advance(struct verbs_link *link)
 	if (verbs_room(&link->queue) == 0)
 		return FARLOG_OK;
 	verbs_begin(&link->queue);
-	if (link->persist.is_pending)
+	if (link->left & VERBS_LEFT_PERSIST)
 		continue_persist(link);
-	if (link->read.is_pending)
+	if (link->left & VERBS_LEFT_READ)
 		continue_read(link);
-	if (link->word_count > 0)
+	if (link->left & VERBS_LEFT_WORDS)
 		continue_words(link);
 	if (posted == link->queue.posted) {
 		ibv_wr_abort(link->queue.qpx);
@@ -188,11 +192,13 @@ static int advance(struct verbs_link *link)
 	return FARLOG_OK;
 }
 
-static int start_job(struct verbs_link *link, struct verbs_job *job, const struct region_span *spans, unsigned span_count, uint64_t tag)
+static int start_job(struct verbs_link *link, struct verbs_job *job, enum verbs_left left, const struct region_span *spans, unsigned span_count,
+	uint64_t tag)
 {
 	if (link->is_broken)
 		return FARLOG_IO;
-	*job = (struct verbs_job){.span_count = span_count, .is_pending = true, .is_awaited = true, .tag = tag};
+	link->left |= left;
+	*job = (struct verbs_job){.span_count = span_count, .tag = tag};
 	for (unsigned i = 0; i < span_count; i++)
 		job->spans[i] = spans[i];
 	return advance(link);
@@ -201,9 +207,9 @@ static int start_job(struct verbs_link *link, struct verbs_job *job, const struc
 /* is_plain -- may this persist be a pair: one WRITE and one FLUSH or READ behind it, with room for both, and nothing that waits? */
 static bool is_plain(const struct verbs_link *link, const struct region_span *span, unsigned span_count)
 {
-	return span_count == 1 && !link->is_broken && !link->read.is_pending && link->word_count == 0 &&
-		link->link.method != FARLOG_FLUSH_TARGET_CPU && span->len <= link->device.message_len_max && span->len <= FLUSH_LEN_MAX &&
-		verbs_room(&link->queue) >= 2 && verbs_has_read_room(&link->queue);
+	return span_count == 1 && !link->is_broken && link->left == 0 && link->link.method != FARLOG_FLUSH_TARGET_CPU &&
+		span->len <= link->device.message_len_max && span->len <= FLUSH_LEN_MAX && verbs_room(&link->queue) >= 2 &&
+		verbs_has_read_room(&link->queue);
 }
 
 /* persist_pair -- what nearly every append is; the way by jobs takes more instructions. */
@@ -214,11 +220,9 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 	uint32_t key = key_of(link);
 	int failure;
 
-	link->persist.is_pending = false;
-	link->persist.is_awaited = true;
 	link->persist.tag = tag;
 	verbs_begin(&link->queue);
-	verbs_post_write(&link->queue, 0, link->link.copy + span->off, link->copy_mr->lkey, (uint32_t)span->len, key, address);
+	verbs_post_write(&link->queue, VERBS_FOLLOWED, link->link.copy + span->off, link->copy_mr->lkey, (uint32_t)span->len, key, address);
 	if (link->link.method == FARLOG_FLUSH_RDMA_FLUSH)
 		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
 			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
@@ -235,12 +239,12 @@ static int verbs_persist(struct far_link *far, const struct region_span *spans, 
 
 	if (__builtin_expect(is_plain(link, spans, span_count), 1))
 		return persist_pair(link, spans, tag);
-	return start_job(link, &link->persist, spans, span_count, tag);
+	return start_job(link, &link->persist, VERBS_LEFT_PERSIST, spans, span_count, tag);
 }
 
 static int verbs_read(struct far_link *far, struct region_span span, uint64_t tag)
 {
-	return start_job(verbs_link_of(far), &verbs_link_of(far)->read, &span, 1, tag);
+	return start_job(verbs_link_of(far), &verbs_link_of(far)->read, VERBS_LEFT_READ, &span, 1, tag);
 }
 
 static int progress(struct verbs_link *link);
@@ -260,6 +264,7 @@ static int verbs_write(struct far_link *far, uint64_t off, uint32_t len)
 	if (link->word_count == VERBS_WORD_COUNT_MAX)
 		return verbs_link_fail(link, "the target takes nothing in: %u words wait", link->word_count);
 	link->words[link->word_count++] = (struct region_span){off, len};
+	link->left |= VERBS_LEFT_WORDS;
 	return advance(link);
 }
 
@@ -282,34 +287,35 @@ static int verbs_send(struct far_link *far, const struct far_request *request)
 
 /* ---------------------------------------------------------------- what comes back */
 
-static int fail_by_completion(struct verbs_link *link, const struct ibv_wc *wc)
+__attribute__((noinline, cold)) static int fail_by_completion(struct verbs_link *link, const struct ibv_wc *wc)
 {
 	return verbs_link_fail(link, "%s failed: %s (status %d, vendor %#x)", verbs_kind_name((unsigned)wc->wr_id),
 		link->lib->wc_status_str(wc->status), (int)wc->status, wc->vendor_err);
 }
 
+static int look_around(struct verbs_link *link);
+
+/* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for the next look. */
 static int take_completions(struct verbs_link *link)
 {
-	struct ibv_wc wc[8];
-	int count = ibv_poll_cq(link->queue.cq, 8, wc);
+	struct ibv_wc wc;
+	int count;
 
-	if (count < 0)
-		return verbs_link_fail(link, "polling the completion queue: %d", count);
-	for (int i = 0; i < count; i++) {
-		if (__builtin_expect(wc[i].status != IBV_WC_SUCCESS, 0))
-			return fail_by_completion(link, &wc[i]);
-		verbs_retire(&link->queue, &wc[i]);
-		if (wc[i].wr_id & VERBS_PERSIST_ENDS) {
-			link->done.persist_tag = link->persist.tag;
-			link->persist.is_awaited = false;
+	while ((count = ibv_poll_cq(link->queue.cq, 1, &wc)) == 1) {
+		link->idle_count = 0;
+		if (__builtin_expect(wc.status != IBV_WC_SUCCESS, 0))
+			return fail_by_completion(link, &wc);
+		verbs_retire(&link->queue, &wc);
+		if (wc.wr_id & VERBS_PERSIST_ENDS) {
+			atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
+			return FARLOG_OK;
 		}
-		if (wc[i].wr_id & VERBS_READ_ENDS) {
-			link->done.read_tag = link->read.tag;
-			link->read.is_awaited = false;
-		}
+		if (wc.wr_id & VERBS_READ_ENDS)
+			link->link.done.read_tag = link->read.tag;
 	}
-	link->idle_count = count > 0 ? 0 : link->idle_count + 1;
-	return FARLOG_OK;
+	if (__builtin_expect(count < 0, 0))
+		return verbs_link_fail(link, "polling the completion queue: %d", count);
+	return __builtin_expect(++link->idle_count >= IDLE_COUNT_LOOK, 0) ? look_around(link) : FARLOG_OK;
 }
 
 static int take_answer(struct verbs_link *link)
@@ -318,11 +324,10 @@ static int take_answer(struct verbs_link *link)
 
 	if (answer >> 32 != link->answer_tag)
 		return FARLOG_OK;
-	link->answer_tag = 0;
+	link->left &= ~(unsigned)VERBS_LEFT_ANSWER;
 	if ((uint32_t)answer != 0)
 		return verbs_link_fail(link, "the target's flush failed: %s", farlog_result_name(-(int)(uint32_t)answer));
-	link->done.persist_tag = link->persist.tag;
-	link->persist.is_awaited = false;
+	atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
 	return FARLOG_OK;
 }
 
@@ -346,7 +351,7 @@ static int look_at_connection(struct verbs_link *link)
 }
 
 /* look_around -- events that no completion tells of. */
-static int look_around(struct verbs_link *link)
+__attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
 {
 	struct verbs_device_event event;
 
@@ -357,26 +362,26 @@ static int look_around(struct verbs_link *link)
 	return look_at_connection(link);
 }
 
-static int progress(struct verbs_link *link)
+/* go_on -- with what is left. */
+__attribute__((noinline)) static int go_on(struct verbs_link *link)
+{
+	int result = link->left & VERBS_LEFT_ANSWER ? take_answer(link) : FARLOG_OK;
+
+	return result == FARLOG_OK && (link->left & VERBS_LEFT_POSTS) ? advance(link) : result;
+}
+
+__attribute__((noinline)) static int progress(struct verbs_link *link)
 {
 	int result = link->is_broken ? FARLOG_IO : take_completions(link);
 
-	if (result == FARLOG_OK && link->answer_tag != 0)
-		result = take_answer(link);
-	if (result == FARLOG_OK && (link->persist.is_pending || link->read.is_pending || link->word_count > 0))
-		result = advance(link);
-	if (result == FARLOG_OK && __builtin_expect(link->idle_count >= IDLE_COUNT_LOOK, 0))
-		result = look_around(link);
+	if (result == FARLOG_OK && __builtin_expect(link->left != 0, 0))
+		result = go_on(link);
 	return result;
 }
 
-__attribute__((flatten)) static int verbs_poll(struct far_link *far, struct far_done *done)
+static int verbs_poll(struct far_link *far)
 {
-	struct verbs_link *link = verbs_link_of(far);
-	int result = progress(link);
-
-	*done = link->done;
-	return result;
+	return progress(verbs_link_of(far));
 }
 
 /* ---------------------------------------------------------------- waiting */
@@ -393,8 +398,8 @@ static void take_completion_events(struct verbs_link *link)
 static void verbs_wait(struct far_link *far, uint64_t timeout_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
-	uint64_t nap_ns = link->answer_tag != 0 ? ANSWER_NAP_NS : NAP_NS;
-	struct far_done before = link->done;
+	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER ? ANSWER_NAP_NS : NAP_NS;
+	struct far_done before = far->done;
 	struct timespec timeout;
 	struct pollfd fds[3];
 
@@ -403,7 +408,7 @@ static void verbs_wait(struct far_link *far, uint64_t timeout_ns)
 	/* Ask for an event first, then look: what came before the asking makes none. */
 	take_completion_events(link);
 	ibv_req_notify_cq(link->queue.cq, 0);
-	if (progress(link) != FARLOG_OK || before.persist_tag != link->done.persist_tag || before.read_tag != link->done.read_tag)
+	if (progress(link) != FARLOG_OK || before.persist_tag != far->done.persist_tag || before.read_tag != far->done.read_tag)
 		return;
 	nap_ns = timeout_ns < nap_ns ? timeout_ns : nap_ns;
 	timeout = (struct timespec){0, (long)nap_ns};

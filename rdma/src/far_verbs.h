@@ -10,6 +10,15 @@
 #define VERBS_SPAN_COUNT_MAX 2
 #define VERBS_WORD_COUNT_MAX 8
 
+/* What is to be done beside taking completions; almost always nothing. */
+enum verbs_left {
+	VERBS_LEFT_PERSIST = 1, /* some of the persist is not posted yet */
+	VERBS_LEFT_READ = 2,
+	VERBS_LEFT_WORDS = 4,
+	VERBS_LEFT_ANSWER = 8,  /* a flush by the target's processor is waited for */
+	VERBS_LEFT_POSTS = VERBS_LEFT_PERSIST | VERBS_LEFT_READ | VERBS_LEFT_WORDS,
+};
+
 /* A run over spans, posted as far as there is room and continued by poll. */
 struct verbs_job {
 	struct region_span spans[VERBS_SPAN_COUNT_MAX];
@@ -17,8 +26,6 @@ struct verbs_job {
 	unsigned span;   /* the next to post */
 	uint64_t at;     /* how far into it */
 	bool is_flushing; /* the writes are posted: their flushes are next */
-	bool is_pending; /* some is not posted yet */
-	bool is_awaited; /* its end has not come back yet */
 	uint64_t tag;
 };
 
@@ -35,10 +42,10 @@ struct verbs_link {
 	struct verbs_queue queue;
 	struct verbs_job persist;
 	struct verbs_job read;
-	struct far_done done;
 	struct region_span words[VERBS_WORD_COUNT_MAX]; /* of write, that found no room */
 	unsigned word_count;
-	uint32_t answer_tag;   /* that a flush by the target's processor waits for */
+	unsigned left;         /* enum verbs_left */
+	uint32_t answer_tag;   /* with VERBS_LEFT_ANSWER: which */
 	uint32_t idle_count;   /* polls that found nothing */
 	bool is_connected;     /* the peer is to be told when we go */
 	bool is_broken;

@@ -231,7 +231,6 @@ static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog
 	/* An answer that the last connection left must not be taken for this one's. */
 	atomic_store_relaxed((uint64_t *)(link->link.copy + FAR_ANSWER_OFF), 0);
 	atomic_store_relaxed((uint64_t *)(link->link.copy + FAR_FLUSHED_OFF), 0);
-	link->answer_tag = 0;
 	if (link->link.ops->send(&link->link, &request) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "uri \"%s\": %s", link->text, link->link.broken);
 	status = verbs_queue_await(&link->queue, link->queue.posted, until_ns, NULL, NULL);
@@ -271,6 +270,7 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	link->link.broken[0] = '\0';
 	link->persist = link->read = (struct verbs_job){0};
 	link->word_count = 0;
+	link->left = 0;
 	link->idle_count = 0;
 	result = establish(link, hello, refusal, clock_after_ns(timeout_ns), error);
 	if (result != FARLOG_OK)

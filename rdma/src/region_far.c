@@ -49,9 +49,7 @@ struct region_far {
 	uint64_t state;   /* enum far_state */
 	uint64_t is_busy; /* the link is in use: in a shared writer one thread may flush while another looks for credit */
 	uint64_t tag_asked;
-	uint64_t tag_done;
 	uint64_t read_tag;
-	uint64_t read_done;
 	uint32_t request_tag;
 	uint8_t role;
 	bool is_connecting; /* the thread runs */
@@ -129,7 +127,7 @@ static void resume(struct region_far *far)
 	atomic_store_release(&far->state, FAR_UP);
 	if (MUTANT(NOT_SENT_AGAIN)) /* but for its last line */
 		far->spans[0] = (struct region_span){far->spans[0].off + far->spans[0].len - LAYOUT_LINE_LEN, LAYOUT_LINE_LEN};
-	if (far->tag_asked != far->tag_done)
+	if (far->tag_asked != link->done.persist_tag)
 		result = link->ops->persist(link, far->spans, far->span_count, far->tag_asked);
 	if (result == FARLOG_OK && far->role == REGION_ROLE_DRAIN)
 		result = link->ops->write(link, LAYOUT_CREDIT_OFF, 8);
@@ -140,21 +138,17 @@ static void resume(struct region_far *far)
 /* turn -- progress of whatever state the link is in. The caller has taken it. */
 static inline __attribute__((always_inline)) void turn(struct region_far *far)
 {
-	struct far_done done = {far->tag_done, far->read_done};
 	uint64_t state = atomic_load_acquire(&far->state);
 
-	if (__builtin_expect(state == FAR_BACK, 0)) {
+	if (__builtin_expect(state != FAR_UP, 0)) {
+		if (state != FAR_BACK)
+			return;
 		resume(far);
-		state = atomic_load_relaxed(&far->state);
+		if (atomic_load_relaxed(&far->state) != FAR_UP)
+			return;
 	}
-	if (__builtin_expect(state != FAR_UP, 0))
-		return;
-	if (__builtin_expect(far->link->ops->poll(far->link, &done) != FARLOG_OK, 0)) {
+	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
 		break_off(far);
-		return;
-	}
-	far->tag_done = done.persist_tag;
-	far->read_done = done.read_tag;
 }
 
 static void far_write(struct region *region, uint64_t off, const void *src, size_t len)
@@ -174,7 +168,7 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	while (!take_link(far))
 		cpu_relax();
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
-	if (__builtin_expect(far->tag_asked != far->tag_done, 0) && atomic_load_acquire(&far->state) == FAR_UP)
+	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && atomic_load_acquire(&far->state) == FAR_UP)
 		break_off(far);
 	for (unsigned i = 0; i < span_count; i++)
 		far->spans[i] = spans[i];
@@ -196,7 +190,7 @@ static int far_poll(struct region *region, uint64_t *tag)
 		turn(far);
 		give_link(far);
 	}
-	*tag = atomic_load_relaxed(&far->tag_done);
+	*tag = atomic_load_relaxed(&far->link->done.persist_tag);
 	return __builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0) ? FARLOG_IO : FARLOG_OK;
 }
 
@@ -236,7 +230,7 @@ static int await(struct region_far *far, bool (*is_done)(const struct region_far
 
 static bool is_read(const struct region_far *far, uint64_t tag)
 {
-	return far->read_done == tag;
+	return far->link->done.read_tag == tag;
 }
 
 static bool is_answered(const struct region_far *far, uint64_t tag)

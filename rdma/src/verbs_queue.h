@@ -28,6 +28,7 @@ enum verbs_kind {
 #define VERBS_PERSIST_ENDS 0x10u
 #define VERBS_READ_ENDS 0x20u
 #define VERBS_SIGNALLED 0x40u
+#define VERBS_FOLLOWED 0x80u /* a signalled one comes behind it under the same doorbell */
 
 struct verbs_queue_ask {
 	uint32_t send_len;
@@ -151,7 +152,8 @@ static inline void verbs_next(struct verbs_queue *queue, unsigned kind_and_marks
 		queue->reads_posted++;
 		is_signalled |= !verbs_has_read_room(queue);
 	}
-	is_signalled |= queue->posted - queue->signalled >= queue->send_len / 4;
+	if (!(kind_and_marks & VERBS_FOLLOWED))
+		is_signalled |= queue->posted - queue->signalled >= queue->send_len / 4;
 	if (is_signalled) {
 		queue->signalled = queue->posted;
 		VERBS_COUNT(queue, signalled_count, 1);
@@ -171,14 +173,16 @@ static inline void verbs_set_bytes(struct verbs_queue *queue, void *bytes, uint3
 static inline void verbs_post_write(struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)
 {
 	verbs_next(queue, VERBS_WRITE | marks);
-	/* The rxe provider does not set this itself. */
-	if (len <= queue->inline_max) {
-		queue->qpx->wr_flags |= IBV_SEND_INLINE;
-		VERBS_COUNT(queue, inline_count, 1);
-	}
 	VERBS_COUNT(queue, write_count, 1);
-	ibv_wr_rdma_write(queue->qpx, rkey, addr);
-	verbs_set_bytes(queue, bytes, lkey, len);
+	if (len <= queue->inline_max) {
+		queue->qpx->wr_flags |= IBV_SEND_INLINE; /* the rxe provider does not set this itself */
+		VERBS_COUNT(queue, inline_count, 1);
+		ibv_wr_rdma_write(queue->qpx, rkey, addr);
+		ibv_wr_set_inline_data(queue->qpx, bytes, len);
+	} else {
+		ibv_wr_rdma_write(queue->qpx, rkey, addr);
+		ibv_wr_set_sge(queue->qpx, lkey, (uint64_t)(uintptr_t)bytes, len);
+	}
 }
 
 static inline void verbs_post_read(struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)

@@ -178,15 +178,14 @@ static int write_span(struct far_link *link, enum farlog_flush_method method, st
 {
 	static uint64_t tag;
 	uint64_t until_ns = clock_after_ns(LONG_NS);
-	struct far_done done = {0};
 	int result;
 
 	link->method = method;
 	memset(link->copy + span.off, (int)(tag + 1), span.len);
 	result = link->ops->persist(link, &span, 1, ++tag);
-	while (result == FARLOG_OK && done.persist_tag != tag && clock_monotonic_ns() < until_ns)
-		result = link->ops->poll(link, &done);
-	return result == FARLOG_OK && done.persist_tag != tag ? FARLOG_NOT_YET : result;
+	while (result == FARLOG_OK && link->done.persist_tag != tag && clock_monotonic_ns() < until_ns)
+		result = link->ops->poll(link);
+	return result == FARLOG_OK && link->done.persist_tag != tag ? FARLOG_NOT_YET : result;
 }
 
 /* mapped_at -- where the target maps the ring: the only shared, writable mapping of its file in this process. */

@@ -135,12 +135,11 @@ static void link_free(struct far_link_bed *made)
 static int settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
 {
 	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
-	struct far_done done;
 
 	while (clock_monotonic_ns() < until_ns) {
-		int result = link->ops->poll(link, &done);
+		int result = link->ops->poll(link);
 
-		if (result != FARLOG_OK || ((persist_tag == 0 || done.persist_tag == persist_tag) && (read_tag == 0 || done.read_tag == read_tag)))
+		if (result != FARLOG_OK || ((persist_tag == 0 || link->done.persist_tag == persist_tag) && (read_tag == 0 || link->done.read_tag == read_tag)))
 			return result;
 	}
 	return FARLOG_NOT_YET;
@@ -231,13 +230,12 @@ void connect_and_read(const struct bed *bed, char token_letter)
 static uint32_t ask(struct far_link *link, struct far_request request)
 {
 	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
-	struct far_done done;
 
 	CHECK(link->ops->send(link, &request) == FARLOG_OK);
 	while (clock_monotonic_ns() < until_ns) {
 		uint64_t word;
 
-		CHECK(link->ops->poll(link, &done) == FARLOG_OK);
+		CHECK(link->ops->poll(link) == FARLOG_OK);
 		word = *(volatile uint64_t *)(link->copy + FAR_ANSWER_OFF);
 		if (word >> 32 == request.tag)
 			return (uint32_t)word;

@@ -118,12 +118,11 @@ void pair_close_link(struct far_link *link)
 int pair_await(struct far_link *link, uint64_t tag)
 {
 	uint64_t until_ns = clock_after_ns(WAIT_NS);
-	struct far_done done = {0};
 
 	while (clock_monotonic_ns() < until_ns) {
-		if (link->ops->poll(link, &done) != FARLOG_OK)
+		if (link->ops->poll(link) != FARLOG_OK)
 			return FARLOG_IO;
-		if (done.persist_tag == tag || done.read_tag == tag)
+		if (link->done.persist_tag == tag || link->done.read_tag == tag)
 			return FARLOG_OK;
 	}
 	return FARLOG_UNKNOWN;
