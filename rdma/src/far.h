@@ -56,6 +56,7 @@ struct far_link {
 	struct far_welcome welcome;
 	struct far_done done;
 	enum farlog_flush_method method; /* set by region_far.c after connect */
+	uint64_t is_given_up;            /* stored by another thread than connect's: nobody wants the connection any more, and connect returns soon */
 	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
 };
 
@@ -80,6 +81,11 @@ static inline uint8_t *far_place(const struct far_link *link, uint64_t off)
 /* far_copy -- allocate link->copy for a ring of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY;
  * NOT_A_RING: it is there, for a ring of another size. */
 int far_copy(struct far_link *link, uint64_t size_bytes);
+
+/* far_leave -- ask the target to end this connection, and wait until it has: the role is free then, and whoever opens next does not find it taken. What
+ * was sent before has been taken in, or never will be. Returns at once from a link that is broken, and half a second later from a target that does not
+ * answer. The last call before disconnect. */
+void far_leave(struct far_link *link);
 
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,

@@ -453,7 +453,7 @@ static int await_welcome(struct ofi_link *ofi, struct far_refusal *refusal, uint
 		if (len != -FI_EAGAIN)
 			return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers at host %s, port %s is no farlog target", ofi->text,
 				ofi->uri.host, ofi->uri.port);
-		if (clock_monotonic_ns() >= until_ns)
+		if (clock_monotonic_ns() >= until_ns || atomic_load_acquire(&ofi->link.is_given_up))
 			return error_set(error, FARLOG_NOT_FOUND, 0, "connect to \"%s\": nobody answers at host %s, port %s in time", ofi->text,
 				ofi->uri.host, ofi->uri.port);
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);
@@ -538,7 +538,8 @@ static int ofi_connect(struct far_link *link, const struct far_hello *hello, str
 		int result = connect_once(link, hello, refusal, until_ns, error);
 		bool is_answered = result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC;
 
-		if (is_answered || (result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns)
+		if (is_answered || (result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
+			atomic_load_acquire(&link->is_given_up))
 			return result;
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);
 		nap_ns *= 2;

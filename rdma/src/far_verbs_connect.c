@@ -15,6 +15,7 @@
 #define RESOLVE_MS 100
 #define RESOLVE_STEP "resolve the address to an RDMA device"
 #define GOODBYE_NS 500000000u
+#define AWAIT_STEP_NS 20000000u
 #define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
 
 static int until_ms(uint64_t until_ns)
@@ -37,10 +38,23 @@ static int take_event(struct verbs_link *link, struct rdma_cm_event *event, enum
 	return error_set(error, FARLOG_NOT_FOUND, status < 0 ? -status : 0, "uri \"%s\": %s: %s", link->text, step, link->lib->event_str(type));
 }
 
+/* await -- the next event; NULL: none in time, or nobody wants the connection any more. */
+static struct rdma_cm_event *await(const struct verbs_link *link, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t step_until_ns = clock_after_ns(AWAIT_STEP_NS);
+		bool is_last = step_until_ns >= until_ns;
+		struct rdma_cm_event *event = verbs_await(link->lib, link->channel, is_last ? until_ns : step_until_ns);
+
+		if (event != NULL || is_last || atomic_load_acquire(&link->link.is_given_up))
+			return event;
+	}
+}
+
 /* expect -- wait for one step of the connection manager. OK, or NOT_FOUND with a text. */
 static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const char *step, uint64_t until_ns, struct farlog_error *error)
 {
-	struct rdma_cm_event *event = verbs_await(link->lib, link->channel, until_ns);
+	struct rdma_cm_event *event = await(link, until_ns);
 
 	if (event == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": %s: no answer in time", link->text, step);
@@ -64,7 +78,7 @@ static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct fa
 
 		if (link->lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
 			return no_device(link, error);
-		event = verbs_await(link->lib, link->channel, until_ns);
+		event = await(link, until_ns);
 		if (event == NULL)
 			return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": " RESOLVE_STEP ": no answer in time", link->text);
 		is_late = event->event == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
@@ -176,7 +190,7 @@ static int say_hello(struct verbs_link *link, const struct far_hello *hello, str
 
 	if (link->lib->connect(link->id, &param) != 0)
 		return error_set(error, FARLOG_IO, errno, "uri \"%s\": connect", link->text);
-	event = verbs_await(link->lib, link->channel, until_ns);
+	event = await(link, until_ns);
 	if (event == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": connect: no answer in time", link->text);
 	switch (event->event) {

@@ -72,6 +72,7 @@ enum far_operation {
 	FAR_FLUSH = 1,  /* these spans, by the target's processor; answer 0 or -enum farlog_result */
 	FAR_LOCKED = 2, /* whose locks are held; answer: bit n for enum region_role n */
 	FAR_HEADER = 3, /* the client's copy of the header is at address spans[0].off with key spans[0].len; the first request; no answer */
+	FAR_LEAVE = 4,  /* the client goes; the last request. The connection's end is the answer: the key is invalid by then and the role free */
 };
 
 struct far_request {

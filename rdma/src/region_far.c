@@ -52,6 +52,7 @@ struct region_far {
 	uint64_t read_tag;
 	uint32_t request_tag;
 	uint8_t role;
+	bool is_let_in;     /* once: before that there is nothing to leave */
 	bool is_connecting; /* the thread runs */
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
@@ -66,26 +67,6 @@ static const struct far_transport *const transports[] = {&far_verbs, &far_ofi};
 static struct region_far *far_of(struct region *region)
 {
 	return (struct region_far *)region;
-}
-
-int far_copy(struct far_link *link, uint64_t size_bytes)
-{
-	uint64_t windowed_len = LAYOUT_DATA_OFF + link->window_len;
-	uint64_t copy_len = link->window_len != 0 && windowed_len < size_bytes ? windowed_len : size_bytes;
-	void *copy;
-
-	if (link->copy != NULL)
-		return link->ring_len == size_bytes ? FARLOG_OK : FARLOG_NOT_A_RING;
-	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (copy == MAP_FAILED)
-		return FARLOG_NO_MEMORY;
-	if (link->window_len == 0)
-		madvise(copy, copy_len, MADV_HUGEPAGE); /* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
-	madvise(copy, copy_len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
-	link->copy = copy;
-	link->copy_len = copy_len;
-	link->ring_len = size_bytes;
-	return FARLOG_OK;
 }
 
 static void futex_ring(uint32_t *word)
@@ -395,6 +376,7 @@ static void far_close(struct region *region)
 
 	if (far->is_connecting) {
 		atomic_store_release(&far->is_closing, 1);
+		atomic_store_release(&far->link->is_given_up, 1);
 		futex_ring(&far->bell);
 		pthread_join(far->connector, NULL);
 	}
@@ -402,6 +384,8 @@ static void far_close(struct region *region)
 		uint8_t *copy = far->link->copy;
 		uint64_t copy_len = far->link->copy_len;
 
+		if (far->is_let_in && (far->state == FAR_UP || far->state == FAR_BACK))
+			far_leave(far->link);
 		far->link->ops->disconnect(far->link);
 		far->link->ops->close(far->link);
 		if (copy != NULL)
@@ -519,6 +503,7 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 
 	if (refusal.magic == FAR_REFUSAL_MAGIC)
 		return error_set(error, result, 0, "target of \"%s\" refused: %.*s", far->text, (int)sizeof(refusal.text), refusal.text);
+	far->is_let_in = result == FARLOG_OK;
 	if (result == FARLOG_OK)
 		result = far_choose_method(link, far->transport, far->text, uri, error);
 	if (result != FARLOG_OK)

@@ -129,6 +129,15 @@ static int post_slot(struct ofi_slot *slot)
 	return (int)fi_recv(conn->ep, &slot->request, sizeof(slot->request), desc, 0, slot);
 }
 
+/* take_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the two, not even the rest of a write
+ * that has begun: bytes come in only while this thread makes progress, which it does not here. */
+static void take_leave(struct ofi_conn *conn)
+{
+	OFI_CLOSE(conn->data_mr);
+	ofi_conn_leave(conn);
+	ofi_conn_end(conn, false);
+}
+
 void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 {
 	struct ofi_conn *conn = slot->owner;
@@ -142,6 +151,8 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 		conn->header_addr = request.spans[0].off;
 		conn->header_key = request.spans[0].len;
 		conn->has_header = true;
+	} else if (request.operation == FAR_LEAVE) {
+		take_leave(conn);
 	} else {
 		target_serve(&conn->conn, &request);
 	}

@@ -70,7 +70,7 @@ struct verbs_conn {
 	bool is_armed;    /* the next completion makes an event */
 	bool is_admitted; /* target.c knows it */
 	bool is_denied;   /* counted */
-	bool is_goodbye;  /* the client went; it waits until its role is free */
+	bool is_goodbye;  /* the client went, or asked to; that it is disconnected tells it that its role is free */
 	bool has_header;
 	uint64_t posted_seen; /* by verbs_conn_ask_alive */
 	uint64_t asked_at_ns;

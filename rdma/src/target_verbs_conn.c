@@ -244,6 +244,9 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 		conn->header_addr = request.spans[0].off;
 		conn->header_key = (uint32_t)request.spans[0].len;
 		conn->has_header = true;
+	} else if (request.operation == FAR_LEAVE) {
+		conn->is_goodbye = true;
+		verbs_conn_end(conn, false);
 	} else {
 		target_serve(&conn->conn, &request);
 	}

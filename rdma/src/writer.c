@@ -114,10 +114,13 @@ int writer_pump(struct farlog_writer *writer)
 	return reap(writer);
 }
 
-/* is_shut_out -- a far ring has ended below all that is not yet durable: nothing of it was written, nor ever will be. */
-static bool is_shut_out(struct farlog_writer *writer)
+/* shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
+ * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open. */
+static int shut_out(struct farlog_writer *writer)
 {
-	return writer->region->is_far && writer_is_fenced(writer) && writer->durable_lsn >= writer->region->fence_lsn;
+	if (!writer->region->is_far || !writer_is_fenced(writer))
+		return FARLOG_OK;
+	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }
 
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline)
@@ -127,8 +130,10 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 
 		if (writer->durable_lsn >= end_lsn)
 			break;
-		if (result == FARLOG_OK && is_shut_out(writer))
-			return FARLOG_FENCED;
+		if (result == FARLOG_OK)
+			result = shut_out(writer);
+		if (result == FARLOG_FENCED)
+			return result;
 		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true))
 			result = FARLOG_UNKNOWN;
 		if (result != FARLOG_OK) {

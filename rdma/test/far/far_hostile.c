@@ -218,6 +218,35 @@ static void keys(struct bed *bed)
 	link_free(&writer);
 }
 
+/* Whose role has been given back writes no more: neither where it has not noticed the end of its connection, nor by its key on another one. What it had
+ * under way before it asked to leave is there. */
+static void left(struct bed *bed)
+{
+	struct far_request leave = {.operation = FAR_LEAVE, .tag = 1};
+	struct far_link_bed zombie;
+	struct far_link_bed next;
+	uint64_t key;
+
+	snprintf(now_testing, sizeof(now_testing), "hostile: left");
+	await_no_writer(bed);
+	link_connect(&zombie, bed->uri, "ring", 'b', REGION_ROLE_WRITER, 3);
+	key = zombie.link->welcome.data_key;
+	zombie.link->method = FARLOG_FLUSH_TARGET_CPU;
+	*(uint64_t *)(zombie.link->copy + TRIED_OFF) = 0x4444;
+	CHECK(zombie.link->ops->persist(zombie.link, &(struct region_span){TRIED_OFF, 64}, 1, ++tried) == FARLOG_OK);
+	CHECK(zombie.link->ops->send(zombie.link, &leave) == FARLOG_OK);
+	zombie.link->method = FARLOG_FLUSH_OFI_DELIVERY;
+	await_no_writer(bed);
+	(void)try_write(zombie.link, TRIED_OFF + 64, 0x5555);
+	link_connect(&next, bed->uri, "ring", 'd', REGION_ROLE_WRITER, 4);
+	CHECK(word_at_target(bed, TRIED_OFF) == 0x4444 && word_at_target(bed, TRIED_OFF + 64) == 0);
+	next.link->welcome.data_key = key;
+	CHECK(try_write(next.link, TRIED_OFF + 64, 0x6666) == FARLOG_IO);
+	CHECK(word_at_target(bed, TRIED_OFF + 64) == 0);
+	link_free(&zombie);
+	link_free(&next);
+}
+
 void connect_and_read(const struct bed *bed, char token_letter)
 {
 	struct far_link_bed reader;
@@ -433,7 +462,7 @@ void test_hostile(void)
 	char other_uri[192];
 
 	if (bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") && CHECK_ASK(&bed.host, "grant ring 0 2 a") &&
-		CHECK_ASK(&bed.host, "grant ring 0 3 b") && CHECK_ASK(&bed.host, "grant ring 3 0 r") &&
+		CHECK_ASK(&bed.host, "grant ring 0 3 b") && CHECK_ASK(&bed.host, "grant ring 0 4 d") && CHECK_ASK(&bed.host, "grant ring 3 0 r") &&
 		CHECK_ASK(&bed.host, "grant ring 3 0 s")) {
 		snprintf(other_path, sizeof(other_path), "%s.other", bed.path);
 		snprintf(other_uri, sizeof(other_uri), "mem:%s", other_path);
@@ -441,6 +470,7 @@ void test_hostile(void)
 		CHECK(host_ask(&bed.host, "serve other %s other-tenant", other_uri) && host_ask(&bed.host, "grant other 3 0 o"));
 		strangers_at_target(&bed);
 		keys(&bed);
+		left(&bed);
 		requests(&bed);
 		hellos(&bed);
 		short_hello(&bed);

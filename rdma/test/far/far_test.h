@@ -40,7 +40,7 @@ bool bed_make(struct bed *bed, const char *directory, const char *listen_uri);
 bool bed_again(struct bed *bed);
 void bed_free(struct bed *bed);
 
-/* await_no_writer -- a goodbye is on its way for a moment. */
+/* await_no_writer -- a connection that ends without asking to leave is found out in a moment. */
 void await_no_writer(struct bed *bed);
 
 /* open_far_writer -- NULL and the result in error->result when it failed. options: of the URI, such as "?wait=spin". */
@@ -56,6 +56,7 @@ void test_hostile(void);  /* far_hostile.c */
 void test_commit(void);   /* far_commit.c */
 void test_zombie(void);   /* far_zombie.c */
 void test_token(void);    /* far_zombie.c */
+void test_leave(void);    /* far_leave.c */
 void test_formatted_anew(void); /* far_zombie.c */
 void connect_and_read(const struct bed *bed, char token_letter); /* far_hostile.c: a reader's connection, one read, and its end */
 int open_and_tell(const char *uri); /* far_hostile.c: a process that opens and prints the error's text */

@@ -81,6 +81,50 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	pair_close_link(b);
 }
 
+/* Who asked to leave has no key and no role any more when it sees the end of its connection. */
+static void left_is_refused(void)
+{
+	struct region_span span = {LINE, 64};
+	uint32_t epoch = (uint32_t)pair_counters("mine").admitted_count + 1;
+	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, epoch);
+	struct farlog_grant drain_grant = pair_grant("mine", FARLOG_GRANT_DRAIN, 0);
+	struct far_link *link = pair_open_to_write("mine", &granted);
+	struct far_link *other;
+
+	pair_condition = "left";
+	memset(link->copy + LINE, 0xCC, 64);
+	CHECK(pair_persist(link, &span, 1, 1) == FARLOG_OK);
+	far_leave(link);
+	CHECK(strstr(link->broken, "the target closed the connection") != NULL);
+	CHECK(pair_counters("mine").writer_count == 0);
+	other = pair_open_to_write("mine", &drain_grant);
+	memset(other->copy + LINE, 0xAB, 64);
+	*verbs_link_key(other) = *verbs_link_key(link);
+	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && strstr(other->broken, "remote access error") != NULL);
+	CHECK(pair_ring_bytes("mine")[LINE] == 0xCC);
+	pair_close_link(other);
+	pair_close_link(link);
+}
+
+/* writers_in_turn -- none finds the ring held by the one before. */
+static void writers_in_turn(const char *options)
+{
+	uint32_t epoch = (uint32_t)pair_counters("mine").admitted_count + 1;
+	char uri[256];
+
+	pair_far_uri("mine", options, uri, sizeof(uri));
+	pair_condition = "writers in turn";
+	memset((uint8_t *)(uintptr_t)pair_ring_bytes("mine") + LINE, 0, 64); /* of the cases above, where records begin */
+	for (unsigned i = 0; i < 50; i++) {
+		struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, epoch + i);
+		struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = epoch + i, .grant_token = granted.token, .counters_dir = ""};
+		farlog_writer *writer = NULL;
+
+		CHECK_OK(farlog_writer_open(uri, &config, &writer, &error));
+		farlog_writer_close(writer);
+	}
+}
+
 static void reader_cannot_write(void)
 {
 	struct region_span span = {LINE, 64};
@@ -243,6 +287,9 @@ void test_refusals(void)
 	zombie_is_refused_by_the_device();
 	key_of_another_is_refused("theirs", "key of another tenant");
 	key_of_another_is_refused("sister", "key of the same tenant's other ring");
+	left_is_refused();
+	writers_in_turn("");
+	writers_in_turn("wait=block");
 	reader_cannot_write();
 	key_is_a_registration_without_windows();
 	connection_is_cut("flush=rdma-flush");
