@@ -31,11 +31,10 @@ void far_leave(struct far_link *link)
 {
 	const struct far_request request = {.operation = FAR_LEAVE, .tag = FAR_LINK_TAG};
 	uint64_t until_ns = clock_after_ns(LEAVE_NS);
-	struct far_done done;
 
-	if (link->ops->poll(link, &done) != FARLOG_OK || link->ops->send(link, &request) != FARLOG_OK)
+	if (link->ops->poll(link) != FARLOG_OK || link->ops->send(link, &request) != FARLOG_OK)
 		return;
-	while (link->ops->poll(link, &done) == FARLOG_OK && clock_monotonic_ns() < until_ns) {
+	while (link->ops->poll(link) == FARLOG_OK && clock_monotonic_ns() < until_ns) {
 		if (link->ops->wait != NULL)
 			link->ops->wait(link, LEAVE_STEP_NS);
 		else
