@@ -58,8 +58,10 @@ type Port struct {
 	out      chan frame
 
 	// Owned by wire.mu.
-	faults Faults
-	peer   net.Conn // the present guest's; nil when none is plugged in
+	faults    Faults
+	peer      net.Conn // the present guest's; nil when none is plugged in
+	rdma      RDMACounters
+	lastWrite RDMAPlace
 }
 
 type frame struct {
@@ -165,6 +167,7 @@ func (w *Wire) forward(from *Port, data []byte) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	from.count(data)
 	if w.isClosed || w.isLost(from.faults) {
 		return
 	}

@@ -171,3 +171,47 @@ func TestWire_GuestIsPluggedInAgain(t *testing.T) {
 		t.Errorf("the guest received %d, want 5", got)
 	}
 }
+
+// roce is a frame with a RoCE v2 packet on IPv4: an operation, and where it goes.
+func roce(operation byte, to RDMAPlace) []byte {
+	const at = prefixLen + ethernetLen + ipv4LenLeast + udpLen
+	data := make([]byte, at+transportLen+remoteLen)
+	binary.BigEndian.PutUint32(data, uint32(len(data)-prefixLen))
+	binary.BigEndian.PutUint16(data[prefixLen+2*macLen:], etherIPv4)
+	data[prefixLen+ethernetLen] = 4<<4 | ipv4LenLeast/ipv4LenUnit
+	data[prefixLen+ethernetLen+ipv4Protocol] = protocolUDP
+	binary.BigEndian.PutUint16(data[prefixLen+ethernetLen+ipv4LenLeast+udpDestAt:], roceUDPPort)
+	data[at] = operation
+	binary.BigEndian.PutUint64(data[at+transportLen:], to.Address)
+	binary.BigEndian.PutUint32(data[at+transportLen+keyAt:], to.Key)
+	binary.BigEndian.PutUint32(data[at+transportLen+lenAt:], to.Len)
+	return data
+}
+
+func TestWire_CountsWhatDevicesAreAsked(t *testing.T) {
+	w := newWire(t)
+	port, a := plug(t, w, "a", 1)
+	record := RDMAPlace{Address: 0x7f0012345640, Key: 0x1a2b, Len: 256}
+	other := roce(opWriteOnly, record)
+	binary.BigEndian.PutUint16(other[prefixLen+ethernetLen+ipv4LenLeast+udpDestAt:], roceUDPPort+1)
+	port.SetFaults(Faults{Cut: true}) // asked is asked
+	for _, data := range [][]byte{
+		roce(opWriteFirst, RDMAPlace{1, 2, 8192}), roce(opWriteOnly, record), roce(opWriteOnly, RDMAPlace{3, 4, 8}), roce(opReadRequest, record),
+		roce(opFlush, record), roce(opFlush, record), roce(opSendOnly, record), roce(0x11, record), other,
+	} {
+		if _, err := a.conn.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for until := time.Now().Add(10 * time.Second); w.Counters().Cut < 9; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("the wire has not seen the frames: %+v", w.Counters())
+		}
+	}
+	if got, want := port.RDMA(), (RDMACounters{Writes: 3, Reads: 1, Flushes: 2, Sends: 1}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+	if got := port.LastWrite(); got != record {
+		t.Errorf("the last WRITE of a line or more goes to %+v, want %+v", got, record)
+	}
+}
