@@ -139,8 +139,9 @@ func (l *ledger) acknowledge(line string, fields []string) error {
 	if err != nil {
 		return err
 	}
-	if len(fields) < 4 || fields[3] != "persistent" {
-		return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and \"persistent\"", line)
+	// "stored" is more than was asked for: whose outcome was not known at first may have learned from the drain's credit that the record is in the store.
+	if len(fields) < 4 || fields[3] != "persistent" && fields[3] != "stored" {
+		return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and \"persistent\" or \"stored\"", line)
 	}
 	if _, isTwice := l.wanted[at]; isTwice {
 		return fmt.Errorf("acknowledgement %q: this place was acknowledged before", line)

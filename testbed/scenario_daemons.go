@@ -5,148 +5,166 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
 )
 
 const (
-	daemonKills  = 20
-	controlPort  = 7070
-	daemonStream = "desk/orders"
-	goOnLimit    = 90 * time.Second
+	// daemonKills of each of target, drain and writer; controlKills beside them.
+	daemonKills  = 7
+	controlKills = 3
 
-	idleWritersMax = 10
+	daemonWindow      = 64
+	daemonPauseMax    = 200 * time.Millisecond
+	idleWritersMax    = 10
+	hurriedKillsOneIn = 4
+	exitKilled        = 128 + 9
 )
 
-// crew is the daemons as they would be installed: control plane and drain on the central host, a target, a writer on the trading host.
-type crew struct {
-	bed     *bed
-	guests  map[string]*vm.Guest
-	control string // --control ADDRESS
-	ledger  *ledger
-
-	mu      sync.Mutex
-	parts   map[string]*vm.Process
-	writers int
-}
-
-// daemons in the order in which they are started, each with its guest and command line. The target's daemon keeps rings in files of a
-// disk, which no RDMA device can write to: they are reached by libfabric's TCP, and flushed by the target's processor.
-func (c *crew) daemons() []struct{ name, guest, command string } {
-	return []struct{ name, guest, command string }{
-		{"control", "central", fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name central", addresses["central"], controlPort)},
-		{"target", "target", fmt.Sprintf("farlogd target %s --data-dir /var/target --host-name target --target-listen ofi:tcp://%s:%d --target-advertise %s",
-			c.control, addresses["target"], farPort, addresses["target"])},
-		{"drain", "central", fmt.Sprintf("farlogd drain %s --data-dir /var/drain --store-dir %s --host-name central", c.control, storeDir)},
-	}
-}
-
-// start starts a daemon and waits until it says that it is ready.
-func (c *crew) start(ctx context.Context, name string) error {
-	for _, d := range c.daemons() {
-		if d.name != name {
-			continue
-		}
-		ready := "/run/" + name + ".ready"
-		g := c.guests[d.guest]
-		p, err := c.bed.start(g, name, fmt.Sprintf("rm -f %s; exec %s --metrics-listen off --ready-file %s", ready, d.command, ready))
-		if err != nil {
-			return err
-		}
-		c.keep(name, p)
-		if _, err := g.Run(ctx, "wait-for test -s "+ready); err != nil {
-			return fmt.Errorf("%s did not get ready: %w: %s", name, err, p.Stderr())
-		}
-		return nil
-	}
-	return fmt.Errorf("no daemon is named %s", name)
-}
-
-func (c *crew) keep(name string, p *vm.Process) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parts[name] = p
-}
-
-func (c *crew) part(name string) *vm.Process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.parts[name]
-}
-
-// kill ends a part as nothing but a crash would, and waits for its end.
-func (c *crew) kill(ctx context.Context, name string) error {
-	p := c.part(name)
-	if err := p.Signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	select {
-	case <-p.Ended():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// write starts one writer after another, and feeds each until it ends. A record that no writer acknowledged goes to the next one.
-func (c *crew) write(ctx context.Context, isEnough func(int) bool) error {
-	command := fmt.Sprintf("exec farlog append %s --stream %s --format length-prefixed --ack text --window 64 --acquire-timeout 60s --transport ofi", c.control, daemonStream)
-	for idle := 0; idle < idleWritersMax; idle++ {
-		before := c.ledger.acknowledged()
-		p, err := c.bed.start(c.guests["host"], "append", command)
-		if err != nil {
-			return err
-		}
-		c.keep("writer", p)
-		c.mu.Lock()
-		c.writers++
-		c.mu.Unlock()
-		err = c.ledger.feed(ctx, c.bed, p, isEnough)
-		if err == nil {
-			return finish(ctx, p)
-		}
-		if !errors.Is(err, io.EOF) {
-			return err
-		}
-		if c.ledger.acknowledged() > before {
-			idle = -1
-		}
-	}
-	return fmt.Errorf("%d writers in a row ended without an acknowledgement: %s", idleWritersMax, c.part("writer").Stderr())
-}
-
-// more waits until so many further records were acknowledged.
-func (c *crew) more(ctx context.Context, count int, writing <-chan error) error {
-	from := c.ledger.acknowledged()
-	ctx, cancel := context.WithTimeoutCause(ctx, goOnLimit, fmt.Errorf("the writer did not go on within %s", goOnLimit))
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for c.ledger.acknowledged() < from+count {
-		select {
-		case <-ticker.C:
-		case err := <-writing:
-			return fmt.Errorf("writing ended: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), c.part("writer").Stderr())
-		}
-	}
-	return nil
-}
-
-// daemonsKilled kills the control plane, the target's daemon, the drain and the writer at random, and starts them again. At the end every
-// acknowledged record is in the store.
+// daemonsKilled kills the target's daemon, the drain, the writer and the control plane at random, and starts them again. The writer is on the trading
+// host, the ring on the target's NVDIMM, drain and control plane on the central host; all that lies between them is SoftRoCE and the
+// control plane's connections. At the end every acknowledged record is in the store.
 func daemonsKilled(ctx context.Context, b *bed) (string, error) {
-	c, err := b.newCrew(ctx)
+	guests, err := b.bootAll(ctx, targetMachine, hostMachine, centralMachine)
 	if err != nil {
 		return "", err
 	}
+	c := b.newCrew(guests, "central", "central")
+	if err := c.startAll(ctx, "control", "target", "drain-central"); err != nil {
+		return "", err
+	}
+	if err := c.serve(ctx, daemonStream, "8MiB"); err != nil {
+		return "", err
+	}
+	records, err := newRecords("D", 60000)
+	if err != nil {
+		return "", err
+	}
+	l := newLedger(records)
 	stop, writing := make(chan struct{}), make(chan error, 1)
-	go func() {
-		writing <- c.write(ctx, func(int) bool {
+	go func() { writing <- c.writeOn(ctx, l, stop) }()
+	kills, err := c.killAll(ctx, l, writing)
+	if err != nil {
+		return "", err
+	}
+	close(stop)
+	if err := <-writing; err != nil {
+		return "", err
+	}
+	if err := checkWriter(c.part("writer")); err != nil {
+		return "", err
+	}
+	proved, err := c.drained(ctx, daemonStream, "central", l)
+	if err != nil {
+		return "", fmt.Errorf("after kills %v: %w", kills, err)
+	}
+	wire, err := b.crossed()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("kills %v, %d writers: %s; %s", kills, c.writers, proved, wire), nil
+}
+
+// killAll kills in an order that is drawn, most of them after some records, some at once after the one before.
+func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (map[string]int, error) {
+	kills := map[string]int{}
+	for _, name := range c.bed.drawKills() {
+		count := 50 + c.bed.draw(100)
+		if c.bed.draw(hurriedKillsOneIn) == 0 {
+			count = 0
+		}
+		if err := c.more(ctx, l, count, writing); err != nil {
+			return kills, fmt.Errorf("after kills %v: %w", kills, err)
+		}
+		time.Sleep(time.Duration(c.bed.draw(int(daemonPauseMax/time.Microsecond))) * time.Microsecond)
+		if err := c.killOne(ctx, name, writing); err != nil {
+			return kills, fmt.Errorf("after kills %v: %s: %w", kills, name, err)
+		}
+		kills[name]++
+	}
+	if err := c.more(ctx, l, 200, writing); err != nil {
+		return kills, fmt.Errorf("after kills %v: %w", kills, err)
+	}
+	return kills, nil
+}
+
+// killOne kills a part and starts it again; a writer is followed by the next one without this. A writer may have just ended because of a kill before:
+// then the next one is meant. A daemon that ended by itself is a failure.
+func (c *crew) killOne(ctx context.Context, name string, writing <-chan error) error {
+	isKilled, err := c.kill(ctx, name)
+	for err == nil && !isKilled && name == "writer" {
+		select {
+		case <-time.After(time.Millisecond):
+			isKilled, err = c.kill(ctx, name)
+		case err = <-writing:
+			err = fmt.Errorf("writing ended: %w", err)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case !isKilled:
+		return fmt.Errorf("it ended by itself: %s", c.part(name).Stderr())
+	case name == "writer":
+		return nil
+	}
+	return c.start(ctx, name)
+}
+
+// drawKills gives the parts in the order in which they are killed.
+func (b *bed) drawKills() []string {
+	var order []string
+	for range daemonKills {
+		order = append(order, "target", "drain-central", "writer")
+	}
+	for range controlKills {
+		order = append(order, "control")
+	}
+	for last := len(order) - 1; last > 0; last-- {
+		other := b.draw(last + 1)
+		order[last], order[other] = order[other], order[last]
+	}
+	return order
+}
+
+// crossed proves by the wire that the writer flushed by native FLUSH and that the drain came by RDMA READ, and tells how often.
+func (b *bed) crossed() (string, error) {
+	host, err := b.rdma("host")
+	if err != nil {
+		return "", err
+	}
+	central, err := b.rdma("central")
+	if err != nil {
+		return "", err
+	}
+	if host.Writes == 0 || host.Flushes == 0 || central.Reads == 0 {
+		return "", fmt.Errorf("on the wire: the writer %+v, the drain %+v; want WRITEs and FLUSHes of the one, READs of the other", host, central)
+	}
+	return fmt.Sprintf("on the wire %d WRITEs and %d FLUSHes of the writer, %d READs of the drain", host.Writes, host.Flushes, central.Reads), nil
+}
+
+// isMeant tells an end that a writer may have: killed here, or without the control plane when it asked for its grant. One that has opened its ring
+// goes on through whatever else is killed.
+func isMeant(end error, said string) error {
+	var exit *vm.ExitError
+	isKilled := errors.As(end, &exit) && exit.Code == exitKilled
+	if isKilled || strings.Contains(said, "acquire writer of stream") && !strings.Contains(said, "recovered: ") {
+		return nil
+	}
+	return fmt.Errorf("a writer ended by itself: %w", end)
+}
+
+// writeOn starts one writer after another, and feeds each until it ends. A record that no writer acknowledged goes to the next one.
+func (c *crew) writeOn(ctx context.Context, l *ledger, stop <-chan struct{}) error {
+	for idle := 0; idle < idleWritersMax; idle++ {
+		before := l.acknowledged()
+		p, err := c.startWriter(daemonStream, daemonWindow)
+		if err != nil {
+			return err
+		}
+		err = l.feed(ctx, c.bed, p, func(int) bool {
 			select {
 			case <-stop:
 				return true
@@ -154,75 +172,18 @@ func daemonsKilled(ctx context.Context, b *bed) (string, error) {
 				return false
 			}
 		})
-	}()
-	kills := map[string]int{}
-	for range daemonKills {
-		if err := c.more(ctx, 50+b.draw(100), writing); err != nil {
-			return "", fmt.Errorf("after kills %v: %w", kills, err)
+		if err == nil {
+			return finish(ctx, p)
 		}
-		name := []string{"control", "target", "drain", "writer"}[b.draw(4)]
-		kills[name]++
-		if err := c.kill(ctx, name); err != nil {
-			return "", fmt.Errorf("kill %s: %w", name, err)
+		if !errors.Is(err, io.EOF) {
+			return err
 		}
-		if name == "writer" {
-			continue // the next one is started by write
+		if l.acknowledged() > before {
+			idle = -1
 		}
-		if err := c.start(ctx, name); err != nil {
-			return "", fmt.Errorf("after kills %v: %w", kills, err)
+		if err := isMeant(p.Wait(ctx), p.Stderr()); err != nil {
+			return err
 		}
 	}
-	if err := c.more(ctx, 100, writing); err != nil {
-		return "", fmt.Errorf("after kills %v: %w", kills, err)
-	}
-	close(stop)
-	if err := <-writing; err != nil {
-		return "", err
-	}
-	proved, err := c.conclude(ctx)
-	if err != nil {
-		return "", fmt.Errorf("after kills %v: %w", kills, err)
-	}
-	return fmt.Sprintf("%d kills %v, %d writers: %s", daemonKills, kills, c.writers, proved), nil
-}
-
-func (b *bed) newCrew(ctx context.Context) (*crew, error) {
-	guests, err := b.bootAll(ctx, machine{name: "target", cpus: 2, isOnWire: true}, hostMachine,
-		machine{name: "central", cpus: 2, memoryMiB: 1024, isOnWire: true})
-	if err != nil {
-		return nil, err
-	}
-	records, err := newRecords("D", 60000)
-	if err != nil {
-		return nil, err
-	}
-	c := &crew{bed: b, guests: guests, control: fmt.Sprintf("--control %s:%d", addresses["central"], controlPort), ledger: newLedger(records),
-		parts: map[string]*vm.Process{}}
-	for _, d := range c.daemons() {
-		if err := c.start(ctx, d.name); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := guests["host"].Run(ctx, fmt.Sprintf("farlog stream create %s --size 8MiB --wait 60s %s", daemonStream, c.control)); err != nil {
-		return nil, err
-	}
-	// Ready to be drained means: the target serves the ring to other hosts, and the drain on one of them has it.
-	_, err = guests["host"].Run(ctx, fmt.Sprintf("wait-for is-served %s %s", daemonStream, c.control))
-	return c, err
-}
-
-// conclude waits until the drain has stored all, ends it and looks the records up.
-func (c *crew) conclude(ctx context.Context) (proof, error) {
-	central := c.guests["central"]
-	if _, err := central.Run(ctx, fmt.Sprintf("wait-drained %s %d %s", daemonStream, c.ledger.lastLSN, c.control)); err != nil {
-		return proof{}, err
-	}
-	drain := c.part("drain")
-	if err := drain.Signal(syscall.SIGTERM); err != nil {
-		return proof{}, err
-	}
-	if err := drain.Wait(ctx); err != nil {
-		return proof{}, err
-	}
-	return c.bed.fetchAndProve(ctx, central, c.ledger)
+	return fmt.Errorf("%d writers in a row ended without an acknowledgement: %s", idleWritersMax, c.part("writer").Stderr())
 }

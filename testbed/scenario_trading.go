@@ -7,9 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
@@ -17,24 +15,26 @@ import (
 
 const (
 	tradingRecords = 100_000
-	tradingWindow  = 2000 // records that are under way at a time
+	tradingBatch   = 2000 // records that are fed at a time
+	tradingWindow  = 256  // of them under one flush, at most
 	storeDir       = "/var/store"
 )
 
-// trading proves the whole way: a trading host appends real order messages to persistent memory on a target, by native FLUSH; a drain
-// moves them into a store, from a central host by RDMA READ, and in a second run on the target itself. The store is verified where it is,
-// then fetched, and every acknowledged record is looked up in it.
+// trading proves the whole way through the real daemons: farlog append on a trading host writes real order messages into persistent memory of a target, by
+// native FLUSH; a drain moves them into a store, from the central host by RDMA READ, and in a second run on the target itself. The store is
+// verified where it is, then fetched, and every acknowledged record is looked up in it.
 func trading(ctx context.Context, b *bed) (string, error) {
-	guests, err := b.bootAll(ctx, targetMachine, hostMachine, machine{name: "central", cpus: 2, isOnWire: true})
+	guests, err := b.bootAll(ctx, targetMachine, hostMachine, centralMachine)
 	if err != nil {
 		return "", err
 	}
-	if _, err := guests["target"].Run(ctx, "dax-up"); err != nil {
+	c := b.newCrew(guests, "central", "central", "target")
+	if err := c.startAll(ctx, "control", "target"); err != nil {
 		return "", err
 	}
 	var told []string
 	for _, drainer := range []string{"central", "target"} {
-		text, err := b.trade(ctx, guests, drainer)
+		text, err := c.trade(ctx, drainer)
 		if err != nil {
 			return "", fmt.Errorf("drained on %s: %w", drainer, err)
 		}
@@ -43,78 +43,60 @@ func trading(ctx context.Context, b *bed) (string, error) {
 	return strings.Join(told, "; "), nil
 }
 
-// trade is one run, on a new ring.
-func (b *bed) trade(ctx context.Context, guests map[string]*vm.Guest, drainer string) (string, error) {
+// trade is one run: a stream of its own, and a drain that is there for it alone.
+func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 	records, err := newRecords("T"+drainer[:1], tradingRecords)
 	if err != nil {
 		return "", err
 	}
-	l, by, from := newLedger(records), b.newGrant(1), b.newGrant(0)
-	if _, err := guests["target"].Run(ctx, "farlog ring format --force "+devdax+" --stream desk/orders"); err != nil {
-		return "", err
-	}
-	target, err := b.serveDevdax(ctx, guests["target"], false, by)
+	before, err := c.bed.rdma("central")
 	if err != nil {
 		return "", err
 	}
-	if _, err := target.say(ctx, "grant orders %s drain 0", from.token); err != nil {
+	l, stream := newLedger(records), "desk/orders-"+drainer
+	if err := c.start(ctx, "drain-"+drainer); err != nil {
 		return "", err
 	}
-	writer, err := b.writeFar(ctx, guests["host"], by, "?flush=rdma-flush", "-batch 256 -deadline 10s")
-	if err != nil {
+	if err := c.serve(ctx, stream, "16MiB"); err != nil {
 		return "", err
 	}
-	where := devdax
-	if drainer != "target" {
-		where = fmt.Sprintf("-token %s verbs://%s:%d/orders", from.token, addresses["target"], farPort)
-	}
-	drain, err := b.start(guests[drainer], "drain", fmt.Sprintf("exec far drain -store %s %s", storeDir, where))
+	writer, err := c.startWriter(stream, tradingWindow)
 	if err != nil {
 		return "", err
 	}
 	began := time.Now()
 	for l.next < tradingRecords {
-		if err := l.give(ctx, writer, min(tradingWindow, tradingRecords-l.next)); err != nil {
-			return "", err
+		if err := l.give(ctx, writer, min(tradingBatch, tradingRecords-l.next)); err != nil {
+			return "", fmt.Errorf("%w: %s", err, writer.Stderr())
 		}
 	}
 	took := time.Since(began)
 	if err := finish(ctx, writer); err != nil {
 		return "", err
 	}
-	if err := waitDrained(ctx, drain, l.lastLSN); err != nil {
+	if err := checkWriter(writer); err != nil {
 		return "", err
 	}
-	if err := target.stop(ctx); err != nil {
-		return "", err
-	}
-	proved, err := b.fetchAndProve(ctx, guests[drainer], l)
+	proved, err := c.drained(ctx, stream, drainer, l)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, appended in %.0f s", proved, took.Seconds()), nil
-}
-
-// waitDrained waits until the drain has released the record at lsn and all before it, then ends the drain.
-func waitDrained(ctx context.Context, drain *vm.Process, lsn uint64) error {
-	for {
-		line, err := drain.ReadLine(ctx)
-		if err != nil {
-			return fmt.Errorf("drain: %w: %s", err, drain.Stderr())
-		}
-		head, _, _ := strings.Cut(line, " ")
-		if head, err := strconv.ParseUint(head, 10, 64); err == nil && head > lsn {
-			break
-		}
+	if proved.acknowledged != tradingRecords {
+		return "", fmt.Errorf("%d records were acknowledged, want %d", proved.acknowledged, tradingRecords)
 	}
-	if err := drain.Signal(syscall.SIGTERM); err != nil {
-		return err
+	wire, err := c.bed.crossed()
+	if err != nil {
+		return "", err
 	}
-	return drain.Wait(ctx)
+	after, err := c.bed.rdma("central")
+	if isFar := drainer == "central"; err == nil && isFar != (after.Reads > before.Reads) {
+		err = fmt.Errorf("%d READs of the central host are on the wire since the run began", after.Reads-before.Reads)
+	}
+	return fmt.Sprintf("%s, appended in %.0f s, %s", proved, took.Seconds(), wire), err
 }
 
 // fetchAndProve verifies the store in the guest, brings it here and looks the records up.
-func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, l *ledger) (proof, error) {
+func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *ledger) (proof, error) {
 	if _, err := g.Run(ctx, "farlog verify "+storeDir+" >&2"); err != nil {
 		return proof{}, err
 	}
@@ -132,5 +114,5 @@ func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, l *ledger) (proof,
 	if output, err := unpack.CombinedOutput(); err != nil {
 		return proof{}, fmt.Errorf("unpack the store: %w: %s", err, bytes.TrimSpace(output))
 	}
-	return l.proveStore(dir, "desk/orders")
+	return l.proveStore(dir, stream)
 }

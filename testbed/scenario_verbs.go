@@ -8,10 +8,11 @@ import (
 	"github.com/farlog/farlog/testbed/vm"
 )
 
-// targetMachine has the NVDIMM, hostMachine appends to it.
+// targetMachine has the NVDIMM, hostMachine appends to it, centralMachine has the control plane and a drain.
 var (
-	targetMachine = machine{name: "target", cpus: 2, hasNVDIMM: true, isOnWire: true}
-	hostMachine   = machine{name: "host", cpus: 2, isOnWire: true}
+	targetMachine  = machine{name: "target", cpus: 2, hasNVDIMM: true, isOnWire: true}
+	hostMachine    = machine{name: "host", cpus: 2, isOnWire: true}
+	centralMachine = machine{name: "central", cpus: 2, memoryMiB: 1024, isOnWire: true}
 )
 
 // verbsConformance proves that each flush method of verbs: puts records into persistent memory on another machine, and what the test of

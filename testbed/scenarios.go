@@ -13,7 +13,7 @@ var scenarios = []scenario{
 	{"verbs-killed", "the target's machine killed at random moments and booted again on its memory, while a far writer appends", 6 * time.Minute, verbsKilled},
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told", 4 * time.Minute, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 3 * time.Minute, verbsContract},
-	{"trading", "trading host to target by native FLUSH, 100,000 real records; drained by RDMA READ from a central host, and again locally", 10 * time.Minute, trading},
+	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records; drained by RDMA READ from a central host, and again locally", 10 * time.Minute, trading},
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 10 * time.Minute, verbsBench},
-	{"daemons-killed", "control plane, target, drain and writer, the real ones on three machines, killed 20 times at random and started again", 10 * time.Minute, daemonsKilled},
+	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 10 * time.Minute, daemonsKilled},
 }
