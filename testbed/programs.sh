@@ -23,6 +23,7 @@ build_inside() {
 		bench="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/verbs/*.c"
 		$bench /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
 		$bench -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts
+		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/rdma/include -I/src/rdma/src /src/testbed/bare/bare.c -libverbs -lrdmacm -o /work/programs/bin/bare
 		cd /src
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
 		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
