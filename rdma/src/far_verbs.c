@@ -331,6 +331,17 @@ static int take_answer(struct verbs_link *link)
 	return FARLOG_OK;
 }
 
+/* fail_by_disconnect -- what made the target end the connection may have come as a completion after the last look at them, and says more. */
+static int fail_by_disconnect(struct verbs_link *link)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(link->queue.cq, 1, &wc) == 1)
+		if (wc.status != IBV_WC_SUCCESS)
+			return fail_by_completion(link, &wc);
+	return verbs_link_fail(link, "the target closed the connection");
+}
+
 static int look_at_connection(struct verbs_link *link)
 {
 	struct rdma_cm_event *event;
@@ -341,7 +352,7 @@ static int look_at_connection(struct verbs_link *link)
 
 		link->lib->ack_cm_event(event);
 		if (type == RDMA_CM_EVENT_DISCONNECTED)
-			result = verbs_link_fail(link, "the target closed the connection");
+			result = fail_by_disconnect(link);
 		else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 			link->device.is_dead = true;
 			result = verbs_link_fail(link, "RDMA device %s was removed", link->device.name);
