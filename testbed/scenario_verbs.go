@@ -18,7 +18,9 @@ var (
 // verbsConformance proves that each flush method of verbs: puts records into persistent memory on another machine, and what the test of
 // the verbs region claims beyond that, on a device that is not a simulation of ours.
 func verbsConformance(ctx context.Context, b *bed) (string, error) {
-	guests, err := b.bootAll(ctx, targetMachine, hostMachine)
+	host := hostMachine
+	host.hasNVDIMM = true // for the region's own test
+	guests, err := b.bootAll(ctx, targetMachine, host)
 	if err != nil {
 		return "", err
 	}
@@ -40,15 +42,38 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	seen = append(seen, attested...)
-	alone, err := b.start(guests["host"], "verbs", "verbs "+addresses["host"])
+	for _, place := range []string{"", "FARLOG_TEST_DEVDAX=$(dax-up)"} {
+		own, err := b.ownTest(ctx, guests["host"], place)
+		if err != nil {
+			return "", err
+		}
+		seen = append(seen, own)
+	}
+	return strings.Join(seen, "; "), nil
+}
+
+// ownTest runs the test of the verbs region, target and client on one machine: on tmpfs, or with its rings on devdax, where it asks every method for
+// the level persistent, over several laps of the ring.
+func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string, error) {
+	alone, err := b.start(host, "verbs", place+" exec verbs "+addresses["host"])
 	if err != nil {
 		return "", err
 	}
 	if err := alone.Wait(ctx); err != nil {
 		return "", fmt.Errorf("%w: %s", err, alone.Stdout())
 	}
-	lines := strings.Split(strings.TrimSpace(alone.Stdout()), "\n")
-	return strings.Join(append(seen, "its own test: "+lines[len(lines)-1]), "; "), nil
+	name, level := "on tmpfs", "level visible"
+	if place != "" {
+		name, level = "on devdax", "level persistent"
+	}
+	text := alone.Stdout()
+	for _, method := range []string{"rdma-flush", "rdma-read", "target-cpu"} {
+		if !strings.Contains(text, level+" by "+method) {
+			return "", fmt.Errorf("its own test %s: nothing was appended with %s by %s: %s", name, level, method, text)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return fmt.Sprintf("its own test %s: %s", name, lines[len(lines)-1]), nil
 }
 
 // takeTurns writes by one method after another, from epoch on.

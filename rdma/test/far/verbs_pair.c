@@ -15,10 +15,33 @@ const char *pair_condition;
 unsigned pair_passed;
 unsigned pair_failed;
 bool pair_has_flush = true;
+uint32_t pair_level = FARLOG_LEVEL_VISIBLE;
+
+static const char *device;
+
+bool pair_use_device(void)
+{
+	static const struct farlog_attestation said = {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "verbs_test", .date = "2026-11-21"};
+	struct farlog_error error = {0};
+	char uri[256];
+
+	device = getenv("FARLOG_TEST_DEVDAX");
+	if (device == NULL)
+		return true;
+	pair_level = FARLOG_LEVEL_PERSISTENT;
+	snprintf(uri, sizeof(uri), "mem:%s", device);
+	if (farlog_target_attest(pair_target, uri, &said, &error) == FARLOG_OK)
+		return true;
+	printf("verbs: %s\n", error.text);
+	return false;
+}
 
 void pair_region_uri(const char *name, char *text, size_t room)
 {
-	snprintf(text, room, "mem:%s/%s.ring", pair_directory, name);
+	if (device != NULL)
+		snprintf(text, room, "mem:%s?ring=%s", device, name);
+	else
+		snprintf(text, room, "mem:%s/%s.ring", pair_directory, name);
 }
 
 void pair_far_uri(const char *name, const char *options, char *text, size_t room)

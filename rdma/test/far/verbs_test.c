@@ -3,6 +3,8 @@
  *
  * usage: verbs_test ADDRESS     of an RDMA device here (SoftRoCE will do); exit 77 when there is none
  *
+ * Rings are on tmpfs, or on the DAX device of FARLOG_TEST_DEVDAX, where appends must reach the level persistent. What lies there is destroyed.
+ *
  * Client and target are in one process: what is between them is the device. */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,7 @@ static void append_by(const char *options)
 	static uint8_t payload[65536];
 	static uint32_t epoch = 1;
 	struct farlog_grant granted = pair_grant("orders", FARLOG_GRANT_WRITER, ++epoch);
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
+	struct farlog_writer_config config = {.level = pair_level, .epoch = granted.epoch, .grant_token = granted.token, .counters_dir = "",
 		.deadline_ns = WAIT_NS};
 	struct farlog_reader_config drain_config = {.is_drain = 1};
 	struct farlog_position position;
@@ -65,7 +67,7 @@ static void append_by(const char *options)
 		if (seq % 16 == 15)
 			count += pair_drain(reader);
 	}
-	CHECK(position.level == FARLOG_LEVEL_VISIBLE);
+	CHECK(position.level == pair_level);
 	count += pair_drain(reader);
 	CHECK(count == 301); /* with the EPOCH record */
 	CHECK(farlog_writer_close(writer) == FARLOG_OK);
@@ -238,7 +240,7 @@ static int start(void)
 	}
 	if (result != FARLOG_OK)
 		printf("verbs: %s\n", error.text);
-	return result != FARLOG_OK || mkdtemp(pair_directory) == NULL;
+	return result != FARLOG_OK || !pair_use_device() || mkdtemp(pair_directory) == NULL;
 }
 
 int main(int argc, char **argv)
