@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
@@ -18,6 +19,7 @@ const (
 
 	daemonWindow      = 64
 	daemonPauseMax    = 200 * time.Millisecond
+	piledUp           = 300
 	idleWritersMax    = 10
 	hurriedKillsOneIn = 4
 	exitKilled        = 128 + 9
@@ -78,6 +80,11 @@ func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (ma
 		if err := c.more(ctx, l, count, writing); err != nil {
 			return kills, fmt.Errorf("after kills %v: %w", kills, err)
 		}
+		if name == "drain-central" {
+			if err := c.pileUp(ctx, l, writing); err != nil {
+				return kills, fmt.Errorf("after kills %v: %w", kills, err)
+			}
+		}
 		time.Sleep(time.Duration(c.bed.draw(int(daemonPauseMax/time.Microsecond))) * time.Microsecond)
 		if err := c.killOne(ctx, name, writing); err != nil {
 			return kills, fmt.Errorf("after kills %v: %s: %w", kills, name, err)
@@ -88,6 +95,18 @@ func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (ma
 		return kills, fmt.Errorf("after kills %v: %w", kills, err)
 	}
 	return kills, nil
+}
+
+// pileUp stops the drain for some records, so that it is at work, and not waiting for more, when it is killed.
+func (c *crew) pileUp(ctx context.Context, l *ledger, writing <-chan error) error {
+	drain := c.part("drain-central")
+	if err := drain.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := c.more(ctx, l, piledUp, writing); err != nil {
+		return err
+	}
+	return drain.Signal(syscall.SIGCONT)
 }
 
 // killOne kills a part and starts it again; a writer is followed by the next one without this. A writer may have just ended because of a kill before:

@@ -234,10 +234,7 @@ func verbsTakeover(ctx context.Context, b *bed) (string, error) {
 	if err := l.give(ctx, writer, 300); err != nil {
 		return "", err
 	}
-	if err := old.writer.Signal(syscall.SIGCONT); err != nil {
-		return "", err
-	}
-	line, err := old.lastWord(ctx)
+	told, err := old.goOn(ctx)
 	if err != nil {
 		return "", fmt.Errorf("the writer that was taken over: %w", err)
 	}
@@ -261,7 +258,27 @@ func verbsTakeover(ctx context.Context, b *bed) (string, error) {
 	if proved.others != 0 {
 		return "", fmt.Errorf("%d records are there that nobody was told of: the old writer's landed", proved.others)
 	}
-	return fmt.Sprintf("%s; the old writer: %s; fenced_count 1, refused_count %d", proved, line, counters["refused_count"]), nil
+	return fmt.Sprintf("%s; the old writer: %s; fenced_count 1, refused_count %d", proved, told, counters["refused_count"]), nil
+}
+
+// goOn lets a stopped writer go on, which must ask its device for a WRITE, and then learn that it is fenced.
+func (s *stage) goOn(ctx context.Context) (string, error) {
+	before, err := s.bed.rdma("host")
+	if err != nil {
+		return "", err
+	}
+	if err := s.writer.Signal(syscall.SIGCONT); err != nil {
+		return "", err
+	}
+	line, err := s.lastWord(ctx)
+	if err != nil {
+		return "", err
+	}
+	after, err := s.bed.rdma("host")
+	if err == nil && after.Writes == before.Writes {
+		err = errors.New("it asked its device for no WRITE: there was nothing to refuse")
+	}
+	return fmt.Sprintf("%d WRITEs went out and none landed, then: %s", after.Writes-before.Writes, line), err
 }
 
 // lastWord is how a writer that was fenced says so: it may not know at first what became of its record, then tells, and ends.

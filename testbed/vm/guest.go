@@ -188,7 +188,8 @@ func (o *Options) arguments(parameter string) []string {
 	}
 	arguments := []string{"-nodefaults", "-no-reboot", "-display", "none", "-name", o.Name,
 		"-kernel", o.Image.Kernel, "-initrd", o.Image.Initrd,
-		"-append", "console=ttyS0 loglevel=5 panic=-1 farlog.name=" + o.Name + " " + parameter,
+		// Without no_timer_check a kernel whose emulator got no processor for a while takes its timer for broken, and dies.
+		"-append", "console=ttyS0 loglevel=5 panic=-1 no_timer_check farlog.name=" + o.Name + " " + parameter,
 		"-drive", "if=virtio,format=raw,snapshot=on,file=" + o.Image.Root,
 		"-drive", "if=virtio,format=raw,readonly=on,file=" + o.Image.Programs,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
