@@ -53,7 +53,8 @@ static bool take_completions(struct ofi_domain *domain)
 	return count > 0 || (count == -FI_EAVAIL && take_failure(domain));
 }
 
-/* bury -- let go of connections that ended. Their completions have all been taken: nothing names their slots any more. */
+/* bury -- let go of connections that ended; the queues have just been seen empty. One may have ended since, here or by an event, and its receives
+ * come back as cancelled: it goes the next time. */
 static void bury(struct ofi_listener *listener)
 {
 	struct ofi_conn **link = &listener->conns;
@@ -64,12 +65,13 @@ static void bury(struct ofi_listener *listener)
 		ofi_conn_send_words(conn);
 		if (conn->is_closed && !conn->is_left)
 			ofi_conn_leave(conn);
-		if (conn->is_left) {
+		if (conn->is_settled) {
 			*link = conn->next;
 			free(conn);
-		} else {
-			link = &conn->next;
+			continue;
 		}
+		conn->is_settled = conn->is_left;
+		link = &conn->next;
 	}
 }
 

@@ -30,6 +30,7 @@ struct ofi_conn {
 	bool has_header;
 	bool is_closed; /* nothing of it reaches the ring any more; the thread's */
 	bool is_shut;   /* so, for those that revoke: under the lock */
+	bool is_settled; /* closed before the queue was last seen empty: no completion names its slots any more */
 	bool is_left;   /* target.c has let go of it, or never had it */
 	unsigned word_count;
 	struct {
