@@ -28,7 +28,8 @@
 #define SPAN_COUNT_MAX 2
 #define FETCH_LEN_MAX (1u << 20)
 #define CONNECT_NS 2000000000u     /* of an opening, and of each attempt to come back */
-#define PATIENCE_NS 5000000000u    /* of cold calls: fetch, request, persist outside of appends */
+#define PATIENCE_NS 5000000000u    /* with a target that answers nothing: of cold calls, and of a persist before the link counts as broken */
+#define MISS_COUNT 1024u           /* fruitless polls between two looks at how long a persist has been on its way */
 #define RETRY_FIRST_NS 1000000u
 #define RETRY_LAST_NS 100000000u
 
@@ -49,6 +50,9 @@ struct region_far {
 	uint64_t state;   /* enum far_state */
 	uint64_t is_busy; /* the link is in use: in a shared writer one thread may flush while another looks for credit */
 	uint64_t tag_asked;
+	uint64_t tag_watched; /* on its way since watched_ns, or a little longer */
+	uint64_t watched_ns;
+	uint64_t miss_count;
 	uint64_t read_tag;
 	uint32_t request_tag;
 	uint8_t role;
@@ -163,12 +167,29 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	return FARLOG_OK;
 }
 
+/* break_off_if_silent -- a target whose host died without a word acknowledged our bytes to the last and sends none itself: no transport ever finds
+ * that out. The link is taken, and a persist is on its way. */
+__attribute__((noinline, cold)) static void break_off_if_silent(struct region_far *far)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (atomic_load_relaxed(&far->state) != FAR_UP || far->tag_watched != far->tag_asked) {
+		far->tag_watched = far->tag_asked;
+		far->watched_ns = now_ns;
+	} else if (now_ns - far->watched_ns >= PATIENCE_NS) {
+		far->watched_ns = now_ns;
+		break_off(far);
+	}
+}
+
 static int far_poll(struct region *region, uint64_t *tag)
 {
 	struct region_far *far = far_of(region);
 
 	if (take_link(far)) {
 		turn(far);
+		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && ++far->miss_count % MISS_COUNT == 0)
+			break_off_if_silent(far);
 		give_link(far);
 	}
 	*tag = atomic_load_relaxed(&far->link->done.persist_tag);
@@ -181,7 +202,9 @@ static void far_wait(struct region *region, uint64_t timeout_ns)
 	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
 
 	if (atomic_load_acquire(&far->state) == FAR_UP && take_link(far)) {
-		far->link->ops->wait(far->link, timeout_ns);
+		far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
+		if (far->tag_asked != far->link->done.persist_tag)
+			break_off_if_silent(far);
 		give_link(far);
 	} else {
 		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	network := testenv.NewNetwork(t)
 	under := network.Under(network.Storage())
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
-	uri := createUnder(t, cluster, under)
-	lossy := &lossyWriter{T: t, ledger: newLedger(t, "N")}
+	uri := createUnder(t, cluster, under, "visible")
+	lossy := &lossyWriter{T: t, level: farlog.LevelVisible, ledger: newLedger(t, "N")}
 	lossy.grant = lossy.grantUnder(network.Under(network.Trading()), cluster)
 	network.Lose(lossPercent)
 	done := make(chan struct{})
@@ -58,9 +59,51 @@ func TestFar_LossAndPartitionLoseNothing(t *testing.T) {
 	checkStore(t, cluster.StoreDir, lossy.ledger)
 }
 
-func createUnder(t *testing.T, cluster *testenv.Cluster, under []string) string {
+// The target's host dies without a word: its kernel has acknowledged the bytes of the append under way, and what it would say when the target ends is
+// lost. The writer has nothing to send and hears nothing, so that no transport finds out; it comes back to the next target by itself.
+func TestFar_TargetThatDiesSilently(t *testing.T) {
+	t.Parallel()
+	for _, level := range []farlog.Level{farlog.LevelVisible, farlog.LevelPersistent} {
+		t.Run(level.String(), func(t *testing.T) {
+			network := testenv.NewNetwork(t)
+			under := network.Under(network.Storage())
+			dir := testenv.MemoryDir(t)
+			if level == farlog.LevelPersistent {
+				dir = t.TempDir()
+			}
+			cluster := testenv.NewFarCluster(t, dir, testenv.StorageAddress, under)
+			uri := createUnder(t, cluster, under, level.String())
+			lossy := &lossyWriter{T: t, level: level, ledger: newLedger(t, "S")}
+			lossy.grant = lossy.grantUnder(network.Under(network.Trading()), cluster)
+			done := make(chan struct{})
+			network.Go(network.Trading(), func() {
+				defer close(done)
+				lossy.work()
+			})
+			lossy.until("appends are acknowledged", func() bool { return lossy.acknowledged.Load() >= netCountPhase })
+			cluster.Target.Signal(syscall.SIGSTOP)
+			count := lossy.returned.Load()
+			lossy.until("appends return, though the target stands", func() bool { return lossy.returned.Load() >= count+2 })
+			network.Lose(100)
+			cluster.Target.Kill()
+			network.Lose(0)
+			cluster.StartTarget()
+			began := time.Now()
+			count = lossy.acknowledged.Load()
+			lossy.until("appends are acknowledged again", func() bool { return lossy.acknowledged.Load() >= count+netCountPhase })
+			t.Logf("acknowledged again after %s", time.Since(began))
+			lossy.isStopping.Store(true)
+			<-done
+			waitDrained(t, uri)
+			cluster.Drain.Stop()
+			checkStore(t, cluster.StoreDir, lossy.ledger)
+		})
+	}
+}
+
+func createUnder(t *testing.T, cluster *testenv.Cluster, under []string, level string) string {
 	t.Helper()
-	output := testenv.MustRunUnder(t, under, "farlog", "stream", "create", streamName, "--size", "4MiB", "--level", "visible",
+	output := testenv.MustRunUnder(t, under, "farlog", "stream", "create", streamName, "--size", "4MiB", "--level", level,
 		"--control", cluster.ControlAddress, "--output", "json")
 	var status struct {
 		Rings []struct {
@@ -77,6 +120,7 @@ func createUnder(t *testing.T, cluster *testenv.Cluster, under []string) string 
 type lossyWriter struct {
 	*testing.T
 	ledger *ledger
+	level  farlog.Level
 	grant  grantFile
 
 	isStopping   atomic.Bool
@@ -122,7 +166,7 @@ func (w *lossyWriter) work() {
 		w.fail("token: %v", err)
 		return
 	}
-	writer, err := farlog.OpenWriter(w.grant.Ring, farlog.WriterOptions{Level: farlog.LevelVisible, Epoch: w.grant.Epoch,
+	writer, err := farlog.OpenWriter(w.grant.Ring, farlog.WriterOptions{Level: w.level, Epoch: w.grant.Epoch,
 		Token: (*[farlog.TokenLen]byte)(token), CountersDir: "none"})
 	if err != nil {
 		w.fail("open: %v", err)
