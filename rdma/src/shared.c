@@ -185,6 +185,7 @@ static void lead(struct farlog_shared *shared)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t published_lsn = atomic_load_acquire(&shared->published_lsn);
+	uint64_t ticks;
 	uint64_t tag;
 	int result = FARLOG_OK;
 
@@ -203,7 +204,9 @@ static void lead(struct farlog_shared *shared)
 	atomic_store_relaxed(&writer->durable_lsn, writer->persisting_lsn); /* farlog_shared_cursors passes by it */
 	atomic_bump(&writer->counters->flush_count, 1);
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
-	writer_hint(writer, clock_ticks(), writer->durable_lsn, writer->durable_lsn);
+	ticks = clock_ticks();
+	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
+		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	atomic_store_release(&shared->durable_lsn, writer->durable_lsn);
 	ring_bell(shared);
 }

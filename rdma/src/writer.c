@@ -63,8 +63,9 @@ void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended
 {
 	writer->hint_ticks = ticks;
 	writer->region->ops->store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
-	/* Only what a power cut leaves there may accuse the media at the next opening. */
-	if (writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT)
+	/* Only what is left there together with the records may accuse the media at the next opening: a file that is not synced may keep the one
+	 * and lose the other, and on tmpfs both go. */
+	if (writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT || writer->region->contract.kind == FARLOG_REGION_TMPFS)
 		writer->region->ops->store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
 }
 

@@ -162,16 +162,14 @@ static void batch__unknown_names_what_may_be_written(void **state)
 	farlog_fault_crash(FAULT_NAME);
 }
 
-static void open__corrupt_when_acknowledged_bytes_are_gone(void **state)
+static void lose_acknowledged_bytes(const char *uri)
 {
-	const char *uri = unit_file_uri("gone");
 	struct farlog_position position;
 	struct farlog_error error;
 	struct region *region;
 	farlog_writer *writer;
 	static const uint8_t zeros[64] __attribute__((aligned(64)));
 
-	(void)state;
 	unit_format(uri, SIZE, 1024);
 	writer = unit_open(uri);
 	for (unsigned i = 0; i < 4; i++)
@@ -183,6 +181,13 @@ static void open__corrupt_when_acknowledged_bytes_are_gone(void **state)
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = 0), &writer, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "lsn 256"));
 	assert_non_null(strstr(error.text, "farlog dump"));
+}
+
+static void open__corrupt_when_acknowledged_bytes_are_gone(void **state)
+{
+	(void)state;
+	lose_acknowledged_bytes(unit_file_uri("gone"));
+	lose_acknowledged_bytes(unit_tmpfs_uri("gone"));
 }
 
 static void open__full_ring_has_no_room_for_an_epoch(void **state)

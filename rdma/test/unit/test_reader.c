@@ -170,31 +170,40 @@ static void read__overtaken(void **state)
 	farlog_writer_close(writer);
 }
 
-static void read__corrupt_record_below_durable(void **state)
+/* break_a_record -- of two that were acknowledged, the first. The ring is there, and empty. */
+static void break_a_record(const char *uri)
 {
 	struct farlog_position position;
 	struct farlog_position broken;
 	struct farlog_batch batch;
 	struct region *region;
-	farlog_writer *writer;
+	farlog_writer *writer = unit_open(uri);
 	farlog_reader *drain;
 	uint8_t zeros[64] __attribute__((aligned(64))) = {0};
 
-	(void)state;
-	unit_fault(SIZE, 1024);
-	writer = unit_open(FAULT_URI);
 	assert_int_equal(unit_append(writer, 64, 1, &broken), FARLOG_OK);
 	assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
 	farlog_writer_close(writer); /* stores the hint */
-	region = open_bytes(FAULT_URI);
+	region = open_bytes(uri);
 	region->ops->write(region, LAYOUT_DATA_OFF + broken.lsn, zeros, sizeof(zeros));
 	region->ops->close(region);
-	drain = unit_read(FAULT_URI, FARLOG_START_HEAD, true);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
 	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_OK);
 	assert_int_equal(batch.next_lsn, broken.lsn);
 	assert_int_equal(farlog_reader_read(drain, buffer, sizeof(buffer), &batch), FARLOG_CORRUPT);
 	assert_int_equal(batch.first_lsn, broken.lsn);
 	farlog_reader_close(drain);
+}
+
+static void read__corrupt_record_below_durable(void **state)
+{
+	const char *uri = unit_tmpfs_uri("broken");
+
+	(void)state;
+	unit_fault(SIZE, 1024);
+	break_a_record(FAULT_URI);
+	unit_format(uri, SIZE, 1024);
+	break_a_record(uri);
 }
 
 static void open__start_at_lsn_tail_and_held(void **state)
