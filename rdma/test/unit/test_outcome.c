@@ -178,7 +178,7 @@ static void lose_acknowledged_bytes(const char *uri)
 	assert_int_equal(region_open(uri, &(struct region_ask){.access = REGION_WRITE}, &region, &error), FARLOG_OK);
 	region->ops->write(region, LAYOUT_DATA_OFF + 256, zeros, sizeof(zeros));
 	region->ops->close(region);
-	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = 0), &writer, &error), FARLOG_CORRUPT);
+	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_CORRUPT);
 	assert_non_null(strstr(error.text, "lsn 256"));
 	assert_non_null(strstr(error.text, "farlog dump"));
 }
