@@ -31,6 +31,7 @@ enum region_role {
 	REGION_ROLE_DRAIN = 1,
 	REGION_ROLE_FORMAT = 2,
 	REGION_ROLE_READER = 3, /* has no lock */
+	REGION_ROLE_TAILS = 4,  /* of a far client alone: a reader of the target's page of tails, in place of a ring */
 };
 
 struct region_ops {

@@ -145,6 +145,12 @@ static int check_ring(struct target_ring *ring, struct far_refusal *refusal)
 	return FARLOG_OK;
 }
 
+/* is_role_granted -- whoever may read a ring of a tenant may look at the page of that tenant's tails. */
+static bool is_role_granted(uint32_t granted, uint8_t asked)
+{
+	return asked == granted || (asked == REGION_ROLE_TAILS && (granted == FARLOG_GRANT_DRAIN || granted == FARLOG_GRANT_READER));
+}
+
 static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
 	struct far_refusal *refusal)
 {
@@ -160,7 +166,7 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refuse(*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
 	if (check_ring(*ring, refusal) != FARLOG_OK)
 		return refusal->result;
-	if ((*grant)->grant.role != hello->role)
+	if (!is_role_granted((*grant)->grant.role, hello->role))
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
 	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */
 	if (is_taken(*ring, *grant, hello))
@@ -170,6 +176,21 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refuse_epoch(*ring, hello->epoch, refusal);
 	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id == 0 && utc_now_ns() >= (*grant)->grant.expires_ns)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
+	return FARLOG_OK;
+}
+
+/* find_place -- what the hello asks for: the ring of its grant, or that tenant's page. */
+static int find_place(struct farlog_target *target, const struct far_hello *hello, struct target_ring **place, struct target_grant **grant,
+	struct far_refusal *refusal)
+{
+	int result = check_hello(target, hello, place, grant, refusal);
+
+	if (result != FARLOG_OK || hello->role != REGION_ROLE_TAILS)
+		return result;
+	if ((*place)->page == NULL)
+		return refuse(*place, refusal, FARLOG_UNSUPPORTED, "the ring has no line in its tenant's page of tails; look at the ring itself");
+	*place = (*place)->page;
+	target_tails_look(target, *place); /* the first READ is not to show what was when somebody looked last */
 	return FARLOG_OK;
 }
 
@@ -254,28 +275,30 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
 	struct far_welcome *welcome, struct far_refusal *refusal)
 {
+	uint8_t role = hello->role == REGION_ROLE_TAILS ? REGION_ROLE_READER : hello->role;
 	struct target_ring *ring;
 	struct target_grant *grant;
 	struct target_conn *old;
 	int result;
 
 	pthread_mutex_lock(&target->mutex);
-	result = check_hello(target, hello, &ring, &grant, refusal);
+	result = find_place(target, hello, &ring, &grant, refusal);
 	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
 		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
 		target_shut_out(target, old);
-		result = check_hello(target, hello, &ring, &grant, refusal); /* the lock was let go */
+		result = find_place(target, hello, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
 		if (old != NULL && !old->is_gone)
 			result = refuse(ring, refusal, FARLOG_HELD, "the connection before this one is still being torn down; try again");
 	}
 	if (result == FARLOG_OK)
-		result = take_role(ring, hello->role, refusal);
+		result = take_role(ring, role, refusal);
 	if (result == FARLOG_OK) {
-		grant->client_id = hello->client_id;
+		if (hello->role != REGION_ROLE_TAILS)
+			grant->client_id = hello->client_id;
 		conn->ring = ring;
 		conn->grant = grant;
-		conn->role = hello->role;
+		conn->role = role;
 		conn->is_revoked = false;
 		conn->relayed_at_ns = 0;
 		conn->next = ring->conns;
@@ -385,5 +408,6 @@ void target_tick(struct farlog_target *target)
 	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next)
 		for (struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
 			relay(conn, now_ns);
+	target_tails_tick(target, now_ns);
 	pthread_mutex_unlock(&target->mutex);
 }

@@ -11,7 +11,9 @@
 
 #include "attest.h"
 #include "far_wire.h"
+#include "record.h"
 #include "region.h"
+#include "tails_page.h"
 #include "uri.h"
 
 struct target_conn;
@@ -87,6 +89,12 @@ struct target_ring {
 	uint32_t attested_methods; /* offered beyond those of the contract */
 	char attested[ATTEST_TEXT_LEN];
 	struct farlog_target_counters counters;
+	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
+	uint32_t line;            /* its own; of a page: the last that was ever taken */
+	struct {
+		struct record_identity identity;
+		struct tails_line line; /* as it was stored last */
+	} seen;
 };
 
 #define TARGET_URI_LEN_MAX 320
@@ -97,6 +105,9 @@ struct farlog_target {
 	const struct target_transport *transport;
 	void *listener;
 	struct target_ring *rings;
+	struct target_ring *pages; /* of tails, one a tenant */
+	uint64_t turn;             /* looks at all rings */
+	uint64_t looked_at_ns;
 	struct target_attested *attested;
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };
@@ -124,7 +135,22 @@ void target_serve(struct target_conn *conn, const struct far_request *request);
  * that are in its revoke, which must be able to return. After it conn may be freed. */
 void target_leave(struct farlog_target *target, struct target_conn *conn);
 
-/* target_tick -- what is due: credits to writers. By the transport's thread, at least every millisecond while it has connections. */
+/* target_free_ring -- one that is in no list and has no connections. */
+void target_free_ring(struct farlog_target *target, struct target_ring *ring);
+
+/* target_tails_open -- make the page of a tenant, where there is none. OK, NO_MEMORY, or as expose. The mutex is not held. */
+int target_tails_open(struct farlog_target *target, const char *tenant, struct farlog_error *error);
+
+/* target_tails_join, target_tails_part -- give a ring a line in its tenant's page, and take it back, and the page from those who came to it by the ring's
+ * grants. The mutex is held; part lets it go meanwhile. */
+void target_tails_join(struct farlog_target *target, struct target_ring *ring);
+void target_tails_part(struct farlog_target *target, struct target_ring *ring);
+
+/* target_tails_look -- bring this page up to date; NULL: all that somebody is connected to. target_tails_tick -- so, when it is due. The mutex is held. */
+void target_tails_look(struct farlog_target *target, struct target_ring *only);
+void target_tails_tick(struct farlog_target *target, uint64_t now_ns);
+
+/* target_tick -- what is due: credits to writers, pages of tails. By the transport's thread, at least every millisecond while it has connections. */
 void target_tick(struct farlog_target *target);
 
 #endif

@@ -61,7 +61,7 @@ const char *farlog_target_uri(const farlog_target *target)
 	return target->uri;
 }
 
-static void free_ring(struct farlog_target *target, struct target_ring *ring)
+void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 {
 	if (ring->key != NULL)
 		target->transport->withdraw(target->listener, ring, ring->key);
@@ -117,16 +117,19 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 		result = target_apply_attestation(target, ring, region_uri, error);
 	if (result == FARLOG_OK)
 		result = target->transport->expose(target->listener, ring, &ring->key, error);
+	if (result == FARLOG_OK)
+		result = target_tails_open(target, ring->tenant, error);
 	pthread_mutex_lock(&target->mutex);
 	if (result == FARLOG_OK && find_ring(target, name) != NULL)
 		result = error_set(error, FARLOG_EXISTS, 0, "target serves a ring \"%s\" already", name);
 	if (result == FARLOG_OK) {
 		ring->next = target->rings;
 		target->rings = ring;
+		target_tails_join(target, ring);
 	}
 	pthread_mutex_unlock(&target->mutex);
 	if (result != FARLOG_OK)
-		free_ring(target, ring);
+		target_free_ring(target, ring);
 	return result;
 }
 
@@ -325,6 +328,7 @@ static void take_off(struct farlog_target *target, struct target_ring *ring)
 	while (*link != ring)
 		link = &(*link)->next;
 	*link = ring->next;
+	target_tails_part(target, ring);
 	empty_ring(target, ring);
 }
 
@@ -339,7 +343,7 @@ int farlog_target_forget(farlog_target *target, const char *name, struct farlog_
 	pthread_mutex_unlock(&target->mutex);
 	if (ring == NULL)
 		return no_ring(name, error);
-	free_ring(target, ring);
+	target_free_ring(target, ring);
 	return FARLOG_OK;
 }
 
@@ -370,7 +374,16 @@ void farlog_target_close(farlog_target *target)
 
 		take_off(target, ring);
 		pthread_mutex_unlock(&target->mutex);
-		free_ring(target, ring);
+		target_free_ring(target, ring);
+		pthread_mutex_lock(&target->mutex);
+	}
+	while (target->pages != NULL) {
+		struct target_ring *page = target->pages;
+
+		target->pages = page->next;
+		empty_ring(target, page);
+		pthread_mutex_unlock(&target->mutex);
+		target_free_ring(target, page);
 		pthread_mutex_lock(&target->mutex);
 	}
 	pthread_mutex_unlock(&target->mutex);

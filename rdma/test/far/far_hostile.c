@@ -207,6 +207,13 @@ static void keys(struct bed *bed)
 	CHECK(try_read(reader.link) == FARLOG_IO);
 	link_free(&reader);
 
+	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_TAILS, 0);
+	CHECK(reader.link->ops->persist(reader.link, &(struct region_span){LAYOUT_DATA_OFF, 64}, 1, ++tried) == FARLOG_OK);
+	CHECK(settle(reader.link, tried, 0) == FARLOG_IO);
+	link_free(&reader);
+	CHECK(link_try(&reader, bed->uri, "ring", 'b', REGION_ROLE_TAILS, 0, FAR_VERSION, LONG_NS) == FARLOG_INVALID);
+	link_free(&reader);
+
 	snprintf(other_uri, sizeof(other_uri), "%s/other", bed->host.uri);
 	link_connect(&other, other_uri, "other", 'o', REGION_ROLE_READER, 0);
 	other.link->welcome.data_key = writer.link->welcome.data_key;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "farlog/tails.h"
 #include "verbs_pair.h"
 
 /* fence -- in a thread of its own, which does not count: NULL when it went well. */
@@ -124,6 +125,47 @@ static void writers_in_turn(const char *options)
 		CHECK_OK(farlog_writer_open(uri, &config, &writer, &error));
 		farlog_writer_close(writer);
 	}
+}
+
+static bool has_ring(const char *name, const struct farlog_tail *tails, size_t count)
+{
+	struct farlog_ring_status status = {0};
+	farlog_reader *reader = NULL;
+	bool has = false;
+	char uri[256];
+
+	pair_region_uri(name, uri, sizeof(uri));
+	CHECK_OK(farlog_reader_open(uri, NULL, &reader, &error));
+	CHECK(reader != NULL && farlog_reader_status(reader, &status) == FARLOG_OK);
+	farlog_reader_close(reader);
+
+	for (size_t i = 0; i < count; i++)
+		has |= memcmp(tails[i].ring_uuid, status.ring_uuid, sizeof(status.ring_uuid)) == 0;
+	return has;
+}
+
+/* By one READ, of the rings of a tenant and no other's. */
+static void page_tells_of_a_tenants_rings(void)
+{
+	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_DRAIN, 0);
+	struct farlog_tail tails[FARLOG_TAIL_COUNT_MAX];
+	farlog_tails *page = NULL;
+	size_t count = 0;
+	char uri[256];
+
+	pair_far_uri("mine", "", uri, sizeof(uri));
+	pair_condition = "page of tails";
+	CHECK_OK(farlog_tails_open(uri, granted.token, &page, &error));
+	if (page == NULL)
+		return;
+	for (unsigned i = 0; i < 10; i++) {
+		uint64_t reads = farlog_tails_reads(page);
+
+		CHECK(farlog_tails_read(page, tails, FARLOG_TAIL_COUNT_MAX, &count) == FARLOG_OK);
+		CHECK(farlog_tails_reads(page) == reads + 1);
+	}
+	CHECK(has_ring("mine", tails, count) && has_ring("sister", tails, count) && !has_ring("theirs", tails, count));
+	farlog_tails_close(page);
 }
 
 static void reader_cannot_write(void)
@@ -291,6 +333,7 @@ void test_refusals(void)
 	left_is_refused();
 	writers_in_turn("");
 	writers_in_turn("wait=block");
+	page_tells_of_a_tenants_rings();
 	reader_cannot_write();
 	key_is_a_registration_without_windows();
 	connection_is_cut("flush=rdma-flush");
