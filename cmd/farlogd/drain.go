@@ -42,6 +42,7 @@ type drainRole struct {
 	agent    *api.Agent
 	client   api.DrainServiceClient
 	store    *store.Store
+	tails    *drain.Tails
 	metrics  *metrics.Drain
 	logger   *slog.Logger
 	path     string // of the file with the last assignments
@@ -76,7 +77,7 @@ func (d *daemon) openDrain(context.Context) error {
 	agent, uuid := d.agent(d.settings.dataDir), opened.UUID()
 	agent.StoreUuid, agent.StoreDir, agent.Transport = uuid[:], opened.Dir(), d.settings.drainTransport
 	role := &drainRole{
-		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened,
+		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened, tails: drain.NewTails(),
 		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
 		ending: make(map[string]<-chan struct{}),
 	}
@@ -196,7 +197,7 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 	stream, batches := worker.assignment.Stream, uint64(0)
 	config := drain.Config{
 		RingURI: worker.assignment.Uri, Stream: stream, Store: r.store, Logger: r.logger,
-		BatchBytes: int(r.settings.batchBytes), PollInterval: r.settings.pollInterval,
+		BatchBytes: int(r.settings.batchBytes), PollInterval: r.settings.pollInterval, Tails: r.tails,
 		OnProgress: func(progress drain.Progress) {
 			worker.keep(progress)
 			if progress.Batches > batches {

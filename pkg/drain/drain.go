@@ -41,7 +41,10 @@ type Config struct {
 	// PollInterval is the longest pause between two looks at an idle ring; 0 = 1 ms. When no record came for 100 ms it is up to
 	// five times that, but not above 5 ms (unless PollInterval is), until the next one comes.
 	PollInterval time.Duration
-	Logger       *slog.Logger // nil = slog.Default()
+	// Tails, when it is shared by many drains of rings at one target, takes one READ a round for all of them while they are idle; nil = each looks
+	// at its ring.
+	Tails  *Tails
+	Logger *slog.Logger // nil = slog.Default()
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
 	OnProgress func(Progress)
 

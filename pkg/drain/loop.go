@@ -31,6 +31,7 @@ type drainer struct {
 	turn     int       // the next one
 	ahead    *ahead    // nil: none
 	startLSN uint64    // what lies below was in the store when the drain began
+	watch    watch
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -70,6 +71,7 @@ func (d *drainer) start(ctx context.Context) error {
 		return err
 	}
 	d.startLSN = last.NextLSN
+	d.watch.nextLSN = status.HeadLSN
 	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
 	d.caughtUpAt = time.Now()
 	d.config.Logger.Info("drain started", "ring", d.config.RingURI, "stream", d.source.StreamName,
@@ -96,6 +98,7 @@ func (d *drainer) close() error {
 		}
 	}
 	d.awaitAhead()
+	d.leavePage()
 	d.reader.Close()
 	return err
 }
@@ -154,6 +157,10 @@ func (d *drainer) loop(ctx context.Context) error {
 // step moves one batch all the way, or reports that there is none. The next one may be read meanwhile, but nothing is done with it before
 // this one is released.
 func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
+	if d.isQuiet() {
+		d.idle()
+		return true, nil
+	}
 	batch, err := d.next()
 	if d.isAway(err) {
 		batch, err = d.readWhenBack(ctx, err)
@@ -189,6 +196,7 @@ func (d *drainer) read() (farlog.Batch, error) {
 		*buf = make([]byte, large.Need)
 		batch, err = d.reader.Read(*buf)
 	}
+	d.watch.looked(batch, err)
 	switch {
 	case err == nil:
 		d.turn = (d.turn + 1) % len(d.bufs)
@@ -334,9 +342,13 @@ func (d *drainer) account(batch farlog.Batch) {
 	d.report()
 }
 
-// look asks the ring how far its writer is.
+// look asks the ring how far its writer is; of a quiet one the page has just told.
 func (d *drainer) look(now time.Time) {
 	d.awaitAhead()
+	if d.watch.isQuiet {
+		d.statusAt = now
+		return
+	}
 	if status, err := d.reader.Status(); err == nil {
 		d.progress.AppendedLSN = status.AppendedLSN
 		d.statusAt = now
