@@ -12,7 +12,7 @@ import "unsafe"
 type Tail struct {
 	RingUUID    [16]byte
 	TailLSN     uint64 // below it something lies that looks like records
-	DurableLSN  uint64 // the writer's last word; 0 on a ring that does not survive a power cut
+	DurableLSN  uint64 // the writer's last word
 	HeadLSN     uint64 // the credit: first LSN that is not yet stored
 	Sequence    uint64 // +1 per change since the target serves the ring
 	WriterEpoch uint32

@@ -13,7 +13,7 @@ extern "C" {
 struct farlog_tail {
 	uint8_t ring_uuid[16];
 	uint64_t tail_lsn;    /* below it something lies that looks like records */
-	uint64_t durable_lsn; /* the writer's last word; 0 on a ring that does not survive a power cut */
+	uint64_t durable_lsn; /* the writer's last word */
 	uint64_t head_lsn;    /* the credit: first LSN not yet stored */
 	uint64_t sequence;    /* +1 per change since the target serves the ring */
 	uint32_t writer_epoch;
