@@ -14,12 +14,14 @@
 
 #define LINE_COUNT_FIRST 63u      /* read before it is known how many there are: 4 KiB with the header */
 #define STALE_NS 200000000u       /* a target that keeps its page looks every millisecond */
+#define STALE_COUNT 3u            /* and of READs: a thread that comes back from a long pause may answer one before it looks */
 
 struct farlog_tails {
 	struct region *region;
 	uint32_t line_count; /* to read the next time */
 	uint64_t turn;
 	uint64_t turned_at_ns; /* when it was first seen */
+	uint32_t same_count;   /* READs that saw it */
 	uint8_t bytes[(TAILS_LINE_COUNT_MAX + 1) * LAYOUT_LINE_LEN];
 };
 
@@ -70,8 +72,9 @@ static int check_header(struct farlog_tails *tails, struct tails_header *header)
 	if (header->turn != tails->turn || tails->turned_at_ns == 0) {
 		tails->turn = header->turn;
 		tails->turned_at_ns = now_ns;
+		tails->same_count = 0;
 	}
-	return now_ns - tails->turned_at_ns < STALE_NS ? FARLOG_OK : FARLOG_NOT_YET;
+	return ++tails->same_count <= STALE_COUNT || now_ns - tails->turned_at_ns < STALE_NS ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
 static void take_line(const struct tails_line *line, struct farlog_tail *tail)
