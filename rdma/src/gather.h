@@ -84,27 +84,38 @@ static inline void gather_seal(struct gather *gather)
 	gather->head[GATHER_HEAD_COUNT - 1] |= (uint64_t)crc << 32;
 }
 
-/* gather_place -- a sealed one, plainly, by memcpy. A piece may already lie in its place. */
-static inline void gather_place(uint8_t *dst, const struct gather *gather)
+/* gather_close -- put around the pieces, which lie in their places, what belongs there: head, zeros, tail. */
+static inline void gather_close(uint8_t *dst, const struct gather *gather)
 {
-	uint8_t *place = dst + GATHER_HEAD_LEN;
+	uint8_t *behind = dst + GATHER_HEAD_LEN + gather->piece[0].len + gather->piece[1].len;
 
 	memcpy(dst, gather->head, GATHER_HEAD_LEN);
-	for (unsigned i = 0; i < 2; i++) {
-		if (gather->piece[i].len > 0 && gather->piece[i].start != place)
-			memcpy(place, gather->piece[i].start, gather->piece[i].len);
-		place += gather->piece[i].len;
-	}
-	memset(place, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - place));
+	memset(behind, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - behind));
 	memcpy(dst + gather->len - GATHER_TAIL_LEN, &gather->tail, GATHER_TAIL_LEN);
 }
 
 /* gather_copy -- the whole way, plainly. */
 static inline void gather_copy(uint8_t *dst, struct gather *gather)
 {
+	uint8_t *place = dst + GATHER_HEAD_LEN;
+
 	gather_own(gather);
 	gather_seal(gather);
-	gather_place(dst, gather);
+	for (unsigned i = 0; i < 2; i++) {
+		if (gather->piece[i].len > 0 && gather->piece[i].start != place)
+			memcpy(place, gather->piece[i].start, gather->piece[i].len);
+		place += gather->piece[i].len;
+	}
+	gather_close(dst, gather);
+}
+
+/* gather_build -- gather_copy to where nobody else looks before it is whole: dst serves as scratch. */
+static inline void gather_build(uint8_t *dst, struct gather *gather)
+{
+	gather->scratch = dst;
+	gather_own(gather);
+	gather_seal(gather);
+	gather_close(dst, gather);
 }
 
 #endif

@@ -115,8 +115,7 @@ static inline void record_build(const struct record_identity *identity, const st
 	struct gather gather;
 
 	record_gather(identity, header, key, payload, record_extent(identity->align, header->key_len, header->payload_len), &gather);
-	gather.scratch = dst;
-	gather_copy(dst, &gather);
+	gather_build(dst, &gather);
 }
 
 /* record_build_pad -- write the 64 bytes of a PAD that skips `extent` bytes of the ring. */

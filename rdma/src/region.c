@@ -83,14 +83,13 @@ int region_persist_wait(struct region *region, const struct region_span *spans, 
 
 int region_settle(struct region *region)
 {
-	uint64_t done;
 	uint64_t now_ns;
 	uint64_t until_ns = region->patience_ns != 0 ? clock_after_ns(region->patience_ns) : UINT64_MAX;
 	int result = FARLOG_OK;
 
 	while (result == FARLOG_OK) {
-		result = region->ops->poll(region, &done);
-		if (result != FARLOG_OK || done == region->tag)
+		result = region->ops->poll(region);
+		if (result != FARLOG_OK || region_is_done(region, region->tag))
 			break;
 		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
 		if (now_ns >= until_ns)

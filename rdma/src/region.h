@@ -3,7 +3,7 @@
  * The product and the crash tests come in by this same seam. Rules of the seam:
  *   write    queues whole lines (64-byte aligned, multiple of 64). Nothing is durable yet.
  *   persist  starts making the given spans durable: every byte written to them before the call. At most one is under
- *            way. When it is complete, poll gives its tag.
+ *            way. When it is complete, tag_done is its tag: at once, or after a poll.
  *   flush    makes whatever is there durable, whoever stored it: what a dead process wrote may lie in a cache and must
  *            not be built upon before this. Blocks; for opening and recovery.
  *   seal     orders this thread's writes before anything another thread does after it has seen them published; only
@@ -38,10 +38,10 @@ struct region_ops {
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* As write, of a record that lies in several places; seals it on the way. */
 	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
-	/* 0: started or already complete; poll tells. Negative: enum farlog_result. Never blocks longer than a fence. */
+	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a fence. */
 	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag);
-	/* 0 and *tag = the last completed; negative: the persist under way failed and *tag stays. */
-	int (*poll)(struct region *region, uint64_t *tag);
+	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done stays. */
+	int (*poll)(struct region *region);
 	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
 	void (*wait)(struct region *region, uint64_t timeout_ns);
 	int (*flush)(struct region *region, uint64_t off, uint64_t len);
@@ -70,6 +70,7 @@ struct region {
 	const struct region_ops *ops;
 	struct farlog_contract contract;
 	uint64_t tag;        /* of the last persist that was started; each takes the next */
+	uint64_t tag_done;   /* of the last that is known to be complete; stored by persist and poll, with is_far by whichever thread polls */
 	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
 	const uint8_t *base; /* where the bytes can be loaded directly; of a far drain or reader the header alone */
 	uint8_t *streamed;   /* where the append path may put a record by stream.h itself instead of `gather`, past the cache unless is_far; NULL: nowhere */
@@ -117,6 +118,12 @@ int region_lock(struct region *region, enum region_role role);
 static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	return region->ops->fetch == NULL ? FARLOG_OK : region->ops->fetch(region, off, len);
+}
+
+/* region_is_done -- is the last persist, which has this tag, complete, as far as persist and poll have seen? */
+static inline bool region_is_done(const struct region *region, uint64_t tag)
+{
+	return atomic_load_relaxed(&region->tag_done) == tag;
 }
 
 static inline uint64_t region_load_word(const struct region *region, uint64_t off)

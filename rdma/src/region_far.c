@@ -120,6 +120,14 @@ static void resume(struct region_far *far)
 		break_off(far);
 }
 
+/* look -- what has come back by a link that is up. The caller has taken it. */
+static inline __attribute__((always_inline)) void look(struct region_far *far)
+{
+	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
+		break_off(far);
+	atomic_store_relaxed(&far->region.tag_done, far->link->done.persist_tag);
+}
+
 /* turn -- progress of whatever state the link is in. The caller has taken it. */
 static inline __attribute__((always_inline)) void turn(struct region_far *far)
 {
@@ -132,8 +140,7 @@ static inline __attribute__((always_inline)) void turn(struct region_far *far)
 		if (atomic_load_relaxed(&far->state) != FAR_UP)
 			return;
 	}
-	if (__builtin_expect(far->link->ops->poll(far->link) != FARLOG_OK, 0))
-		break_off(far);
+	look(far);
 }
 
 static void far_write(struct region *region, uint64_t off, const void *src, size_t len)
@@ -143,7 +150,7 @@ static void far_write(struct region *region, uint64_t off, const void *src, size
 
 static void far_gather(struct region *region, uint64_t off, struct gather *gather)
 {
-	gather_copy(far_of(region)->link->copy + off, gather);
+	gather_build(far_of(region)->link->copy + off, gather);
 }
 
 static int far_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
@@ -159,10 +166,13 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 		far->spans[i] = spans[i];
 	far->span_count = span_count;
 	far->tag_asked = tag;
-	/* A link that is not up sends it when it is back. */
-	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1) &&
-		far->link->ops->persist(far->link, spans, span_count, tag) != FARLOG_OK)
-		break_off(far);
+	/* A link that is not up sends it when it is back. The first look is taken while we have the link. */
+	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1)) {
+		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) == FARLOG_OK, 1))
+			look(far);
+		else
+			break_off(far);
+	}
 	give_link(far);
 	return FARLOG_OK;
 }
@@ -182,7 +192,7 @@ __attribute__((noinline, cold)) static void break_off_if_silent(struct region_fa
 	}
 }
 
-static int far_poll(struct region *region, uint64_t *tag)
+static int far_poll(struct region *region)
 {
 	struct region_far *far = far_of(region);
 
@@ -192,7 +202,6 @@ static int far_poll(struct region *region, uint64_t *tag)
 			break_off_if_silent(far);
 		give_link(far);
 	}
-	*tag = atomic_load_relaxed(&far->link->done.persist_tag);
 	return __builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0) ? FARLOG_IO : FARLOG_OK;
 }
 

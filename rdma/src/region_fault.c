@@ -60,7 +60,6 @@ struct region_fault {
 	uint64_t off; /* of what is shown of the memory */
 	uint64_t generation;
 	uint64_t tag_asked;
-	uint64_t tag_done;
 	uint64_t order_asked;
 	unsigned span_count;
 	struct region_span spans[SPAN_COUNT_MAX];
@@ -216,18 +215,17 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 }
 
 /* A flush takes a while: every second poll, by lot, finds it done. */
-static int fault_poll(struct region *region, uint64_t *tag)
+static int fault_poll(struct region *region)
 {
 	struct region_fault *fault = fault_of(region);
 	int result = FARLOG_IO;
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
-		if (fault->tag_done != fault->tag_asked && draw(fault->memory) % 2 == 0) {
+		if (!region_is_done(region, fault->tag_asked) && draw(fault->memory) % 2 == 0) {
 			make_durable(fault->memory, fault->spans, fault->span_count, fault->order_asked);
-			fault->tag_done = fault->tag_asked;
+			atomic_store_relaxed(&region->tag_done, fault->tag_asked);
 		}
-		*tag = fault->tag_done;
 		result = FARLOG_OK;
 	}
 	finish(fault->memory);

@@ -49,7 +49,6 @@ struct region_mem {
 	int fd;
 	persist_copy_fn copy;
 	persist_gather_fn gather;
-	uint64_t tag_done;
 	struct msync_helper helper;
 };
 
@@ -117,12 +116,10 @@ static void mem_gather(struct region *region, uint64_t off, struct gather *gathe
 
 static int mem_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	struct region_mem *mem = mem_of(region);
-
 	(void)spans;
 	(void)span_count;
 	persist_fence();
-	mem->tag_done = tag;
+	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
 }
 
@@ -135,9 +132,9 @@ static int bar_persist(struct region *region, const struct region_span *spans, u
 	return FARLOG_OK;
 }
 
-static int mem_poll(struct region *region, uint64_t *tag)
+static int mem_poll(struct region *region)
 {
-	*tag = mem_of(region)->tag_done;
+	(void)region; /* persist has told */
 	return FARLOG_OK;
 }
 
@@ -154,14 +151,14 @@ static int msync_persist(struct region *region, const struct region_span *spans,
 	return FARLOG_OK;
 }
 
-static int msync_poll(struct region *region, uint64_t *tag)
+static int msync_poll(struct region *region)
 {
 	struct msync_helper *helper = &mem_of(region)->helper;
 	uint64_t done = atomic_load_acquire(&helper->done);
 
 	if (atomic_load_acquire(&helper->is_failed))
 		return FARLOG_IO;
-	*tag = done;
+	atomic_store_relaxed(&region->tag_done, done);
 	return FARLOG_OK;
 }
 

@@ -186,19 +186,18 @@ static void lead(struct farlog_shared *shared)
 	struct farlog_writer *writer = shared->writer;
 	uint64_t published_lsn = atomic_load_acquire(&shared->published_lsn);
 	uint64_t ticks;
-	uint64_t tag;
 	int result = FARLOG_OK;
 
 	if (!writer->is_persisting && published_lsn != writer->durable_lsn)
 		result = start_flush(shared, published_lsn);
 	if (result == FARLOG_OK)
-		result = writer->region->ops->poll(writer->region, &tag);
+		result = writer->region->ops->poll(writer->region);
 	if (result != FARLOG_OK) {
 		atomic_store_release(&shared->is_failed, 1);
 		ring_bell(shared);
 		return;
 	}
-	if (!writer->is_persisting || tag != writer->persist_tag)
+	if (!writer->is_persisting || !region_is_done(writer->region, writer->persist_tag))
 		return;
 	writer->is_persisting = false;
 	atomic_store_relaxed(&writer->durable_lsn, writer->persisting_lsn); /* farlog_shared_cursors passes by it */

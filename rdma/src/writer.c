@@ -77,42 +77,45 @@ static int fail(struct farlog_writer *writer)
 	return FARLOG_UNKNOWN;
 }
 
-/* reap -- has the flush under way come back? */
-static int reap(struct farlog_writer *writer)
+/* reap -- has the flush under way come back, as far as the region has seen? */
+static inline void reap(struct farlog_writer *writer)
 {
-	uint64_t tag;
-
-	if (writer->region->ops->poll(writer->region, &tag) != FARLOG_OK)
-		return fail(writer);
-	if (tag != writer->persist_tag)
-		return FARLOG_OK;
-	writer->is_persisting = false;
+	writer->is_persisting = !region_is_done(writer->region, writer->persist_tag);
+	if (writer->is_persisting)
+		return;
 	writer->durable_lsn = writer->persisting_lsn;
 	atomic_bump(&writer->counters->flush_count, 1);
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
-	return FARLOG_OK;
 }
 
-int writer_pump(struct farlog_writer *writer)
+/* pump -- writer_pump, in line where nearly every append passes. */
+static inline __attribute__((always_inline)) int pump(struct farlog_writer *writer)
 {
 	struct region_span spans[2];
 	unsigned span_count;
-	int result = FARLOG_OK;
 
 	if (__builtin_expect(writer->is_failed, 0))
 		return FARLOG_UNKNOWN;
-	if (writer->is_persisting)
-		result = reap(writer);
-	if (result != FARLOG_OK || writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
-		return result;
+	if (__builtin_expect(writer->is_persisting, 0)) {
+		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
+			return fail(writer);
+		reap(writer);
+	}
+	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
+		return FARLOG_OK;
 	span_count = writer_spans(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn,
 		writer->ring.appended_lsn, spans);
 	writer->persisting_lsn = writer->ring.appended_lsn;
 	writer->persist_tag = ++writer->region->tag;
 	if (writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
 		return fail(writer);
-	writer->is_persisting = true;
-	return reap(writer);
+	reap(writer);
+	return FARLOG_OK;
+}
+
+int writer_pump(struct farlog_writer *writer)
+{
+	return pump(writer);
 }
 
 /* shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
@@ -150,11 +153,11 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
 }
 
-/* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
-static int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
-	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
+/* wait_for_room -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */
+__attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	struct deadline *deadline, struct farlog_position *position)
 {
-	int result = writer_stage(writer, entry, flags, ticks, position);
+	int result = FARLOG_FULL;
 
 	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK) {
 		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
@@ -167,16 +170,27 @@ static int stage_with_room(struct farlog_writer *writer, const struct farlog_ent
 	return result;
 }
 
-static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline,
+/* stage_with_room -- as writer_stage, waiting for the drain when the policy says so. */
+static inline __attribute__((always_inline)) int stage_with_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t ticks, struct deadline *deadline, struct farlog_position *position)
+{
+	int result = writer_stage(writer, entry, flags, ticks, position);
+
+	return __builtin_expect(result == FARLOG_FULL, 0) ? wait_for_room(writer, entry, flags, deadline, position) : result;
+}
+
+static inline __attribute__((always_inline)) int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struct deadline *deadline,
 	struct farlog_position *position)
 {
 	uint64_t end_ticks;
-	int result = writer_settle(writer, position->end_lsn, deadline);
 
-	if (result == FARLOG_FENCED)
-		return writer_refuse(writer, result, position);
-	if (result != FARLOG_OK)
-		return result;
+	/* One step is enough over memory, and where a device has answered when we look. */
+	if (__builtin_expect(pump(writer) != FARLOG_OK || writer->durable_lsn < position->end_lsn, 0)) {
+		int result = writer_settle(writer, position->end_lsn, deadline);
+
+		if (result != FARLOG_OK)
+			return result == FARLOG_FENCED ? writer_refuse(writer, result, position) : result;
+	}
 	position->level = writer->level;
 	end_ticks = clock_ticks();
 	if (end_ticks - writer->hint_ticks > writer->hint_interval_ticks)
@@ -185,8 +199,8 @@ static int acknowledge(struct farlog_writer *writer, uint64_t start_ticks, struc
 	return FARLOG_OK;
 }
 
-static int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns,
-	struct farlog_position *position)
+static inline __attribute__((always_inline)) int append(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
+	uint64_t deadline_ns, struct farlog_position *position)
 {
 	uint64_t start_ticks = clock_ticks();
 	struct deadline deadline = deadline_of(writer, deadline_ns);

@@ -27,6 +27,7 @@ struct farlog_writer {
 	uint32_t plain_len_max;      /* a record of at most this many ring bytes may go the short way; 0: none */
 	uint64_t plain_limit_lsn;    /* if it ends before this: no PAD, no wrap, room, no pressure. A bound, which who goes the long way moves */
 	const uint64_t *plain_fence; /* the word that the short way looks at */
+	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
 	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
 	bool is_persisting;
 	bool is_failed;          /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
@@ -62,10 +63,17 @@ struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadlin
 /* writer_take_credit -- learn from the drain how much room there is. */
 void writer_take_credit(struct farlog_writer *writer);
 
-/* writer_stage -- place, build and write one record (flags: control records; 64 bits wide, because a narrow argument that the compiler
- * puts aside narrow and takes back wide stalls behind the streaming stores); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE, CLOSED, INVALID. */
-int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+/* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE,
+ * CLOSED, INVALID. */
+int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position);
+
+/* writer_stage -- the same, by the way that was chosen at opening. */
+static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+	struct farlog_position *position)
+{
+	return flags == 0 ? writer->stage(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
+}
 
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline);

@@ -32,10 +32,9 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 void writer_take_credit(struct farlog_writer *writer)
 {
 	uint64_t credit_lsn;
-	uint64_t tag;
 
 	if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
-		writer->region->ops->poll(writer->region, &tag);
+		writer->region->ops->poll(writer->region);
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
 		writer->ring.credit_lsn = credit_lsn;
@@ -174,8 +173,7 @@ static void move_limit(struct farlog_writer *writer)
 	writer->plain_limit_lsn = warn_lsn < lap_end_lsn ? warn_lsn : lap_end_lsn;
 }
 
-/* stage -- any record, by the region's own way of taking it. */
-__attribute__((noinline)) static int stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
+int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position)
 {
 	struct ring_place place;
@@ -202,29 +200,11 @@ __attribute__((noinline)) static int stage(struct farlog_writer *writer, const s
 	return FARLOG_OK;
 }
 
-__attribute__((noinline)) static int submit_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
-	struct farlog_position *position)
-{
-	int result = stage(writer, entry, 0, ticks, position);
+#define IN_LINE static inline __attribute__((always_inline))
 
-	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
-}
-
-static int submit_general(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
-{
-	writer->has_claim = false;
-	return submit_generally(writer, entry, clock_ticks(), position);
-}
-
-int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
-{
-	return writer->submit(writer, entry, position);
-}
-
-#if defined(__x86_64__)
 /* find_plain_place -- of a record that goes the short way: whole, in line, with room, and nothing to say but OK; all of it lives in registers.
- * False: it must go by `stage`, which knows why. */
-STREAM_INLINE bool find_plain_place(const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
+ * False: it must go by writer_stage_generally, which knows why. */
+IN_LINE bool find_plain_place(const struct farlog_writer *writer, const struct farlog_entry *entry, struct ring_place *place)
 {
 	uint64_t extent = record_extent(writer->identity.align, entry->key_len, entry->len);
 
@@ -234,6 +214,70 @@ STREAM_INLINE bool find_plain_place(const struct farlog_writer *writer, const st
 		(entry->key_len == 0 || entry->key != NULL) && atomic_load_acquire(writer->plain_fence) <= writer->epoch, 1);
 }
 
+/* take_plain_place -- all but the record's bytes, which are the caller's next step. */
+IN_LINE void take_plain_place(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
+	const struct clock_reading *now, struct gather *gather, struct farlog_position *position)
+{
+	gather_entry(writer, place, entry, 0, now, gather);
+	writer_position(writer, place, writer->ring.next_seq, position);
+	writer->last_lsn = place->record_lsn;
+	writer->ring.appended_lsn = place->end_lsn;
+	writer->ring.appended_off = place->record_off + gather->len; /* below the limit no record ends with the lap */
+	writer->ring.next_seq++;
+}
+
+/* stage_general -- the short way by the region's own way of taking bytes. */
+static int stage_general(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	uint8_t scratch[WRITER_SMALL_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	struct ring_place place;
+	struct clock_reading now;
+	struct gather gather;
+
+	if (!find_plain_place(writer, entry, &place))
+		return writer_stage_generally(writer, entry, 0, ticks, position);
+	clock_read(ticks, &now);
+	take_plain_place(writer, entry, &place, &now, &gather, position);
+	gather.scratch = scratch;
+	writer->region->ops->gather(writer->region, LAYOUT_DATA_OFF + place.record_off, &gather);
+	account(writer, 1, (uint64_t)entry->len + entry->key_len);
+	return FARLOG_OK;
+}
+
+static int submit_general(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	int result;
+
+	writer->has_claim = false;
+	result = stage_general(writer, entry, clock_ticks(), position);
+	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+}
+
+int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
+{
+	return writer->submit(writer, entry, position);
+}
+
+static void choose_general_way(struct farlog_writer *writer)
+{
+	const struct region *region = writer->region;
+
+	writer->stage = stage_general;
+	writer->submit = submit_general;
+	writer->plain_len_max = writer->identity.record_len_max < WRITER_SMALL_LEN ? writer->identity.record_len_max : WRITER_SMALL_LEN;
+	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
+	writer->plain_fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->base + LAYOUT_FENCE_OFF);
+}
+
+#if defined(__x86_64__)
+__attribute__((noinline)) static int submit_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks,
+	struct farlog_position *position)
+{
+	int result = writer_stage_generally(writer, entry, 0, ticks, position);
+
+	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
+}
+
 /* put_plainly -- the record of `entry` into its place. The bytes come last, so that nothing need be kept over them: each store of ours, to the
  * stack too, leaves the core in order with theirs. */
 STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog_entry *entry, const struct ring_place *place,
@@ -241,12 +285,7 @@ STREAM_INLINE void put_plainly(struct farlog_writer *writer, const struct farlog
 {
 	struct gather gather;
 
-	gather_entry(writer, place, entry, 0, now, &gather);
-	writer_position(writer, place, writer->ring.next_seq, position);
-	writer->last_lsn = place->record_lsn;
-	writer->ring.appended_lsn = place->end_lsn;
-	writer->ring.appended_off = place->record_off + gather.len; /* below the limit no record ends with the lap */
-	writer->ring.next_seq++;
+	take_plain_place(writer, entry, place, now, &gather, position);
 	stream_record(writer->region->streamed + LAYOUT_DATA_OFF + place->record_off, &gather, is_past_cache);
 }
 
@@ -303,12 +342,12 @@ STREAM_TARGET static int submit_far(struct farlog_writer *writer, const struct f
 
 STREAM_TARGET static int stage_near(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK : stage(writer, entry, 0, ticks, position);
+	return stage_one(writer, entry, ticks, true, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
 STREAM_TARGET static int stage_far(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
 {
-	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK : stage(writer, entry, 0, ticks, position);
+	return stage_one(writer, entry, ticks, false, position) ? FARLOG_OK : writer_stage_generally(writer, entry, 0, ticks, position);
 }
 
 STREAM_TARGET static size_t stage_many_near(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
@@ -323,42 +362,27 @@ STREAM_TARGET static size_t stage_many_far(struct farlog_writer *writer, const s
 	return stage_many(writer, entries, count, ticks, false, positions);
 }
 
-int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position)
-{
-	if (flags != 0 || writer->plain_len_max == 0)
-		return stage(writer, entry, flags, ticks, position);
-	return writer->region->is_far ? stage_far(writer, entry, ticks, position) : stage_near(writer, entry, ticks, position);
-}
-
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
 	struct farlog_position *positions)
 {
-	if (writer->plain_len_max == 0)
+	if (writer->region->streamed == NULL)
 		return 0;
 	return writer->region->is_far ? stage_many_far(writer, entries, count, ticks, positions) : stage_many_near(writer, entries, count, ticks, positions);
 }
 
+_Static_assert(STREAM_LEN_MAX == WRITER_SMALL_LEN, "the short ways take the same records");
+
 void writer_choose_way(struct farlog_writer *writer)
 {
-	struct region *region = writer->region;
+	const struct region *region = writer->region;
 
-	writer->submit = submit_general;
-	writer->plain_len_max = 0;
-	writer->plain_limit_lsn = 0; /* the epoch's record, which goes the long way, moves it */
+	choose_general_way(writer);
 	if (region->streamed == NULL)
 		return;
+	writer->stage = region->is_far ? stage_far : stage_near;
 	writer->submit = region->is_far ? submit_far : submit_near;
-	writer->plain_len_max = writer->identity.record_len_max < STREAM_LEN_MAX ? writer->identity.record_len_max : STREAM_LEN_MAX;
-	writer->plain_fence = region->is_load_slow ? &region->fence_seen : (const uint64_t *)(region->streamed + LAYOUT_FENCE_OFF);
 }
 #else
-int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position)
-{
-	return stage(writer, entry, flags, ticks, position);
-}
-
 size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry *entries, size_t count, uint64_t ticks,
 	struct farlog_position *positions)
 {
@@ -368,6 +392,6 @@ size_t writer_stage_many(struct farlog_writer *writer, const struct farlog_entry
 
 void writer_choose_way(struct farlog_writer *writer)
 {
-	writer->submit = submit_general;
+	choose_general_way(writer);
 }
 #endif

@@ -32,7 +32,7 @@
 #define BLOCK_COUNT 4u
 #define ROUND_COUNT 300u
 #define COUNTED_COUNT 1000u
-#define STEPPED_COUNT 200u
+#define STEPPED_COUNT 100u
 #define PATIENCE_NS 10000000000u
 #define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
 #define RING_PATH "/dev/shm/farlog-bench-verbs.ring"

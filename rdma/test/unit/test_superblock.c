@@ -13,29 +13,26 @@ static void write_bytes(struct region *region, uint64_t off, const void *src, si
 	memcpy(memory + off, src, len);
 }
 
-static uint64_t persisted_tag;
 static unsigned persist_count;
 static struct head_slot at_first_persist; /* slot B as it was then */
 
 static int persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	(void)region;
 	(void)spans;
 	(void)span_count;
-	persisted_tag = tag;
+	region->tag_done = tag;
 	if (persist_count++ == 0)
 		memcpy(&at_first_persist, memory + LAYOUT_HEAD_B_OFF, sizeof(at_first_persist));
 	return FARLOG_OK;
 }
 
-static int poll_tag(struct region *region, uint64_t *tag)
+static int poll_nothing(struct region *region)
 {
 	(void)region;
-	*tag = persisted_tag;
 	return FARLOG_OK;
 }
 
-static const struct region_ops ops = {.write = write_bytes, .persist = persist, .poll = poll_tag};
+static const struct region_ops ops = {.write = write_bytes, .persist = persist, .poll = poll_nothing};
 static struct region region = {.ops = &ops, .contract = {.size_bytes = SIZE}, .base = memory};
 
 static struct superblock fresh(void)
