@@ -257,6 +257,7 @@ static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog
 static int establish(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
 	struct farlog_error *error)
 {
+	uint64_t began_ns;
 	int result = resolve(link, until_ns, error);
 
 	if (result == FARLOG_OK)
@@ -265,11 +266,13 @@ static int establish(struct verbs_link *link, const struct far_hello *hello, str
 		result = make_queue(link, error);
 	if (result == FARLOG_OK)
 		result = say_hello(link, hello, refusal, until_ns, error);
-	if (result == FARLOG_OK)
-		result = register_copy(link, error);
-	if (result == FARLOG_OK)
-		result = tell_header(link, until_ns, error);
-	return result;
+	if (result != FARLOG_OK)
+		return result;
+	began_ns = clock_monotonic_ns();
+	result = register_copy(link, error);
+	/* The limit is for the peer. Pinning is our own work, takes as long as the ring is large, and begun anew would take it again. */
+	until_ns += clock_monotonic_ns() - began_ns;
+	return result == FARLOG_OK ? tell_header(link, until_ns, error) : result;
 }
 
 int verbs_link_connect(struct far_link *far, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
