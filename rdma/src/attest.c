@@ -1,7 +1,7 @@
 /* attest.c -- what the operator of a target says of a region, and what of it can be believed. See attest.h.
  *
- * Whether a READ flushes is decided by the platform's settings of data direct I/O, which a process cannot see. An attestation therefore adds a
- * method and never a level; what the kernel or the kind of memory denies is refused, at the daemon's start and again when a ring is served. */
+ * Whether a READ flushes is decided by the platform's settings of data direct I/O, which a process cannot see; whether memory outlives the power
+ * is said by the kernel, or by nobody but its owner. What the kernel or the kind of memory denies is refused, at the daemon's start and again when a ring is served. */
 #include "attest.h"
 
 #include <stdio.h>
@@ -124,6 +124,17 @@ void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_
 		attestation->by, attestation->date);
 }
 
+uint8_t attest_level(const struct attest_found *found, const struct farlog_attestation *attestation, uint8_t level)
+{
+	bool is_known = true;
+
+	if (found->kind == FARLOG_REGION_DEVDAX || found->kind == FARLOG_REGION_FSDAX)
+		is_known = found->domain != FARLOG_DOMAIN_UNKNOWN || (attestation != NULL && attestation->domain != FARLOG_DOMAIN_UNKNOWN);
+	else if (found->kind == FARLOG_REGION_BAR)
+		is_known = attestation != NULL && attestation->read_flush == FARLOG_READ_FLUSH_BAR;
+	return is_known || level < FARLOG_LEVEL_PERSISTENT ? level : FARLOG_LEVEL_VISIBLE;
+}
+
 /* ---------------------------------------------------------------- what a target keeps */
 
 static struct attest_found look_at(const struct farlog_contract *contract, const char *path)
@@ -195,9 +206,12 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
 	pthread_mutex_lock(&target->mutex);
 	one = find_attested(target, uri.path); /* it stays until the target is closed */
 	pthread_mutex_unlock(&target->mutex);
+	found = look_at(&ring->region->contract, uri.path);
+	ring->level = attest_level(&found, one != NULL ? &one->attestation : NULL, (uint8_t)ring->region->contract.level);
+	if (ring->level < ring->region->contract.level)
+		snprintf(ring->attested, sizeof(ring->attested), "nobody attests that it outlives the power");
 	if (one == NULL)
 		return FARLOG_OK;
-	found = look_at(&ring->region->contract, uri.path);
 	result = attest_check(region_uri, &found, &one->attestation, error);
 	if (result != FARLOG_OK)
 		return result;

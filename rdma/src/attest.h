@@ -3,6 +3,7 @@
 #define FARLOG_ATTEST_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "farlog/farlog.h"
 
@@ -24,6 +25,10 @@ int attest_check(const char *region_uri, const struct attest_found *found, const
 
 /* attest_methods -- the flush methods that it adds: bit n for enum farlog_flush_method n. */
 uint32_t attest_methods(const struct farlog_attestation *attestation);
+
+/* attest_level -- what a target may promise of memory whose probe gives `level`: no more than visible where neither the kernel nor the operator
+ * (NULL: says nothing) knows that it outlives the power. A DAX device may be volatile memory, and a BAR that of any card. */
+uint8_t attest_level(const struct attest_found *found, const struct farlog_attestation *attestation, uint8_t level);
 
 /* attest_text -- "ddio-off by attestation of NAME, DATE", for logs and a client's contract. */
 void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_TEXT_LEN]);

@@ -131,4 +131,8 @@ static inline uint64_t region_load_word(const struct region *region, uint64_t of
 	return atomic_load_acquire((const uint64_t *)(region->base + off));
 }
 
+/* How to look at a ring, behind "run" in an error's text: what shows it takes a path of the host that has it. */
+#define REGION_DUMP "%s: farlog dump '%s'"
+#define REGION_DUMP_OF(region, uri) (region)->is_far ? " on the target's host" : "", (region)->is_far ? "REGION" : (uri)
+
 #endif

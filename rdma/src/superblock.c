@@ -47,8 +47,11 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 		if (seen[i].version != LAYOUT_VERSION && seen[i].version != 0) /* 0 is what a broken format leaves */
 			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u",
 				uri, seen[i].version, LAYOUT_VERSION);
+		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
+			return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\" has %lu bytes, but its ring says that it needs %lu: the end of it is not here; "
+				"restore the whole region", uri, region->contract.size_bytes, seen[i].capacity + LAYOUT_DATA_OFF);
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"region \"%s\": both superblocks fail their check although one has the magic; run: farlog dump '%s'", uri, uri);
+			"region \"%s\": both superblocks fail their check although one has the magic; run" REGION_DUMP, uri, REGION_DUMP_OF(region, uri));
 	}
 	return error_set(error, FARLOG_NOT_A_RING, 0,
 		"region \"%s\" (%lu bytes) is %s, not a ring; to make an empty ring of it, destroying what it holds: "

@@ -154,6 +154,8 @@ static bool is_role_granted(uint32_t granted, uint8_t asked)
 static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
 	struct far_refusal *refusal)
 {
+	char text[sizeof(refusal->text)];
+
 	*ring = NULL;
 	if (hello->magic != FAR_HELLO_MAGIC)
 		return refuse(NULL, refusal, FARLOG_INVALID, "this is a farlog target; what connected is no farlog client");
@@ -172,9 +174,13 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	if (is_taken(*ring, *grant, hello))
 		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
 	/* Before its time limit: who had been let in before the target was started again is told why it is not now. */
-	if (hello->role == REGION_ROLE_WRITER && (hello->epoch != (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring)))
+	if (hello->role == REGION_ROLE_WRITER && (hello->epoch < (*grant)->grant.epoch || hello->epoch < epoch_floor(*ring)))
 		return refuse_epoch(*ring, hello->epoch, refusal);
-	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id == 0 && utc_now_ns() >= (*grant)->grant.expires_ns)
+	if (hello->role == REGION_ROLE_WRITER && hello->epoch != (*grant)->grant.epoch) {
+		snprintf(text, sizeof(text), "the grant with this token is of epoch %u, and not of %u", (*grant)->grant.epoch, hello->epoch);
+		return refuse(*ring, refusal, FARLOG_INVALID, text);
+	}
+	if ((*grant)->grant.expires_ns != 0 && (*grant)->client_id != hello->client_id && utc_now_ns() >= (*grant)->grant.expires_ns)
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant has expired; acquire a new one");
 	return FARLOG_OK;
 }
@@ -264,7 +270,7 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 	const struct farlog_contract *contract = &ring->region->contract;
 
 	*welcome = (struct far_welcome){
-		.magic = FAR_WELCOME_MAGIC, .version = FAR_VERSION, .kind = (uint8_t)contract->kind, .level = (uint8_t)contract->level,
+		.magic = FAR_WELCOME_MAGIC, .version = FAR_VERSION, .kind = (uint8_t)contract->kind, .level = ring->level,
 		.size_bytes = contract->size_bytes, .granularity = contract->granularity, .atomic_unit = contract->atomic_unit,
 		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract) | ring->attested_methods};
 	memcpy(welcome->ring_uuid, ring->ring_uuid, sizeof(welcome->ring_uuid));

@@ -87,7 +87,8 @@ struct target_ring {
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
 	uint32_t attested_methods; /* offered beyond those of the contract */
-	char attested[ATTEST_TEXT_LEN];
+	uint8_t level;             /* that is promised: the contract's, or less */
+	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;
 	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
 	uint32_t line;            /* its own; of a page: the last that was ever taken */

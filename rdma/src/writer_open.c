@@ -108,7 +108,8 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 
 	if (!head_load(writer->region, &writer->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
-			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run: farlog dump '%s'", uri, uri);
+			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run" REGION_DUMP, uri,
+			REGION_DUMP_OF(writer->region, uri));
 	/* A living drain may have stored this slot an instant ago and not flushed it yet. Space below it is about to be written, so it is
 	 * made durable now: after it was read, for a flush before would miss it. Should the drain have gone on meanwhile, then by way of a
 	 * higher head that it did flush. */
@@ -118,8 +119,8 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
-			"damaged; run: farlog dump '%s'",
-			uri, head.last_epoch, writer->superblock.writer_epoch, uri);
+			"damaged; run" REGION_DUMP,
+			uri, head.last_epoch, writer->superblock.writer_epoch, REGION_DUMP_OF(writer->region, uri));
 	result = recover_scan(writer->region, &writer->superblock, &head, &scan);
 	if (result == FARLOG_OK)
 		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphan_count);
@@ -128,8 +129,8 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
-			"bytes; run: farlog dump '%s'",
-			uri, scan.tail.lsn, durable_hint_lsn, uri);
+			"bytes; run" REGION_DUMP,
+			uri, scan.tail.lsn, durable_hint_lsn, REGION_DUMP_OF(writer->region, uri));
 	start_ring(writer, config, &scan, head.head_lsn);
 	result = settle_records(writer, uri, head.head_lsn, error);
 	writer->recovery = (struct farlog_recovery){

@@ -411,6 +411,7 @@ static void test_refusals(void)
 	refused(&bed, 2, 'x', FARLOG_INVALID, "no grant");
 	refused(&bed, 2, 'd', FARLOG_INVALID, "another role");
 	refused(&bed, 1, 'a', FARLOG_FENCED, "epoch 1 is fenced");
+	refused(&bed, 9, 'a', FARLOG_INVALID, "of epoch 2, and not of 9");
 	other = bed;
 	strcat(other.uri, "x");
 	refused(&other, 2, 'a', FARLOG_NOT_A_RING, "another ring");

@@ -235,8 +235,36 @@ done:
 	bed_free(&bed);
 }
 
+/* A grant's time is up: nobody gets in by it any more, also if one came with it before and failed behind the door. Who is in stays. */
+static void expired(void)
+{
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	farlog_writer *writer = NULL;
+	struct bed asking_more;
+	struct bed bed;
+
+	if (!bed_make(&bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed.host, "grant ring 0 2 a 1500"))
+		goto done;
+	asking_more = bed;
+	asking_more.level = FARLOG_LEVEL_PERSISTENT;
+	CHECK(open_far_writer(&asking_more, "", 2, 'a', &error) == NULL && error.result == FARLOG_LEVEL);
+	usleep(1600000); /* what is tested is that this passes */
+	CHECK(open_far_writer(&bed, "", 2, 'a', &error) == NULL && error.result == FARLOG_INVALID && strstr(error.text, "expired") != NULL);
+	if (!CHECK_ASK(&bed.host, "grant ring 0 3 b 1500"))
+		goto done;
+	writer = open_far_writer(&bed, "", 3, 'b', &error);
+	CHECK_OK(error.result);
+	usleep(1600000);
+	CHECK(writer != NULL && append_number(writer, 0, DEADLINE_NS, &position) == FARLOG_OK);
+done:
+	farlog_writer_close(writer);
+	bed_free(&bed);
+}
+
 void test_zombie(void)
 {
+	expired();
 	resolved();
 	restarted();
 	restarted_late();

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "farlog/farlog.h"
@@ -110,6 +111,14 @@ static int count(farlog_target *target, const char *name)
 	return result;
 }
 
+static uint64_t utc_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void obey(farlog_target *target, const char *line)
 {
 	struct farlog_error error = {0};
@@ -119,14 +128,16 @@ static void obey(farlog_target *target, const char *line)
 	char tenant[64] = "";
 	char letter = 0;
 	unsigned epoch = 0;
+	unsigned expires_ms = 0;
 	uint64_t tail_lsn = 0;
 	int result;
 
 	if (sscanf(line, "serve %63s %399s %63s", name, region, tenant) == 3) {
 		result = farlog_target_serve(target, name, region, tenant, &error);
 		reply(result, &error, "");
-	} else if (sscanf(line, "grant %63s %u %u %c", name, &grant.role, &grant.epoch, &letter) == 4) {
+	} else if (sscanf(line, "grant %63s %u %u %c %u", name, &grant.role, &grant.epoch, &letter, &expires_ms) >= 4) {
 		host_token(letter, grant.token);
+		grant.expires_ns = expires_ms != 0 ? utc_ns() + expires_ms * 1000000ul : 0;
 		result = farlog_target_grant(target, name, &grant, &error);
 		reply(result, &error, "");
 	} else if (sscanf(line, "fence %63s %u", name, &epoch) == 2) {

@@ -28,7 +28,7 @@ void host_kill(struct host *host);
 
 /* host_main -- the other process. Commands:
  *   serve NAME REGION-URI TENANT         forget NAME
- *   grant NAME ROLE EPOCH TOKEN-LETTER   fence NAME EPOCH          OK tail_lsn
+ *   grant NAME ROLE EPOCH TOKEN-LETTER [MILLISECONDS-UNTIL-IT-EXPIRES]   fence NAME EPOCH          OK tail_lsn
  *   counters NAME                        OK admitted refused fenced writers drains flushes requests bad
  *   usage                                OK open files, bytes of heap in use */
 int host_main(const char *listen_uri);

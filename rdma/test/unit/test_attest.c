@@ -89,6 +89,34 @@ static void attest__adds_a_read_and_its_name(void **state)
 	assert_string_equal(text, "cpu_cache by attestation of Ada, storage, 2026-11-21");
 }
 
+static void attest__level_of_memory_that_nobody_knows(void **state)
+{
+	static const struct {
+		struct attest_found found;
+		struct farlog_attestation said; /* by nobody: none */
+		bool is_kept;
+	} levels[] = {
+		{FOUND(DEVDAX, MEMORY_CONTROLLER), {0}, true},
+		{FOUND(FSDAX, CPU_CACHE), {0}, true},
+		{FOUND(DEVDAX, UNKNOWN), {0}, false},
+		{FOUND(FSDAX, UNKNOWN), {0}, false},
+		{FOUND(DEVDAX, UNKNOWN), SAID(NONE, MEMORY_CONTROLLER), true},
+		{FOUND(FSDAX, UNKNOWN), SAID(DDIO_OFF, CPU_CACHE), true},
+		{FOUND(BAR, UNKNOWN), {0}, false},
+		{FOUND(BAR, UNKNOWN), SAID(BAR, UNKNOWN), true},
+		{FOUND(FILE, UNKNOWN), {0}, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		const struct farlog_attestation *said = levels[i].said.by != NULL ? &levels[i].said : NULL;
+
+		assert_int_equal(attest_level(&levels[i].found, said, FARLOG_LEVEL_PERSISTENT),
+			levels[i].is_kept ? FARLOG_LEVEL_PERSISTENT : FARLOG_LEVEL_VISIBLE);
+		assert_int_equal(attest_level(&levels[i].found, said, FARLOG_LEVEL_VISIBLE), FARLOG_LEVEL_VISIBLE);
+	}
+}
+
 /* The longest of all fits a welcome, with what verbs adds to it. */
 static void attest__longest_text_is_not_cut(void **state)
 {
@@ -207,6 +235,7 @@ static void attest__refused_by_a_target(void **state)
 
 static const struct CMUnitTest attest_tests[] = {
 	cmocka_unit_test(attest__against_what_is_found),
+	cmocka_unit_test(attest__level_of_memory_that_nobody_knows),
 	cmocka_unit_test(attest__adds_a_read_and_its_name),
 	cmocka_unit_test(attest__longest_text_is_not_cut),
 	cmocka_unit_test(domain__of_a_device),
