@@ -156,6 +156,32 @@ static void make_condition(void)
 	pthread_condattr_destroy(&attributes);
 }
 
+/* A fork copies neither the thread nor what it is about to do: the child begins with an anchor that is whole, a free mutex, and no sampler. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&sampler.mutex);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&sampler.mutex);
+}
+
+static void begin_child(void)
+{
+	pthread_mutex_init(&sampler.mutex, NULL);
+	make_condition();
+	phc_close(&sampler.phcs);
+	sampler.run = NULL;
+	sampler.user_count = 0;
+}
+
+static void make_once(void)
+{
+	make_condition();
+	pthread_atfork(before_fork, after_fork, begin_child);
+}
+
 static int start_run(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -164,7 +190,7 @@ static int start_run(void)
 	uint64_t width;
 	int failure = run == NULL ? ENOMEM : phc_open(&sampler.phcs, getenv("FARLOG_CLOCK_PHC"), "/sys/class/ptp", "/dev");
 
-	pthread_once(&once, make_condition);
+	pthread_once(&once, make_once);
 	if (failure == 0) {
 		read_pair(CLOCK_MONOTONIC, &run->base_ticks, &run->base_raw_ns, &width);
 		nanosleep(&first, NULL);
@@ -198,7 +224,7 @@ void clock_stop(void)
 	struct sampler_run *run = NULL;
 
 	pthread_mutex_lock(&sampler.mutex);
-	if (--sampler.user_count == 0) {
+	if (sampler.user_count > 0 && --sampler.user_count == 0) { /* 0: a handle from before a fork is closed by the child */
 		run = sampler.run;
 		run->is_stopping = true;
 		phc_close(&sampler.phcs);

@@ -11,6 +11,7 @@
  *             the thing, its value and what was expected. It may be NULL. Hot calls return the code alone.
  *   Units     _ns nanoseconds, _lsn byte positions that never wrap, _bytes and _len bytes, _count things.
  *   Threads   A handle is used by one thread at a time, except farlog_shared, whose append may be called by many.
+ *   Fork      Handles stay with the parent; a child opens its own, and closes none of those.
  *   Blocking  Stated at each function. No append, wait or resolve waits beyond its deadline, but for the moment in which a
  *             thread of a shared writer lets those before it in the log finish their copies.
  *   Memory    No function keeps a pointer that it was given beyond its return. The bytes of an entry are read once; one that

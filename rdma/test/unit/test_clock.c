@@ -1,8 +1,11 @@
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/timex.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "unit.h"
@@ -142,6 +145,53 @@ static void clock__named_phc_that_gives_no_time(void **state)
 	assert_int_equal(clock_start(), 0);
 }
 
+static void *start_for_ever(void *context)
+{
+	for (;;)
+		if (clock_start() == 0)
+			clock_stop();
+	return context;
+}
+
+/* The sampler's lock is held for nearly all of the time, also when this process forks; its children must be able to start the clock all the same. */
+static int fork_while_starting(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, start_for_ever, NULL) != 0)
+		return 2;
+	for (unsigned i = 0; i < 20; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			alarm(20);
+			_exit(clock_start() != 0 || (__atomic_load_n(&clock_anchor.version, __ATOMIC_RELAXED) & 1) != 0);
+		}
+		if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			return 1;
+	}
+	return 0;
+}
+
+static void clock__starts_in_the_child_of_a_fork(void **state)
+{
+	pid_t pid;
+	int status;
+
+	(void)state;
+#if defined(__SANITIZE_THREAD__)
+	skip(); /* it allows no thread in the child of a process with threads */
+#endif
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		_exit(fork_while_starting());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clock__goes_forward_with_the_ticks),
 	cmocka_unit_test(clock__is_the_kernels_time),
@@ -149,6 +199,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(clock__elapsed_matches_the_monotonic_clock),
 	cmocka_unit_test(clock__started_twice_stopped_once),
 	cmocka_unit_test(clock__start_beside_stop_returns),
+	cmocka_unit_test(clock__starts_in_the_child_of_a_fork),
 	cmocka_unit_test(clock__named_phc_that_gives_no_time),
 };
 RUN_GROUP(clock, tests)
