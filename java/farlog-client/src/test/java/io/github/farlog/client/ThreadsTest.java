@@ -147,6 +147,7 @@ class ThreadsTest {
 
     private static void closeWhileOthersAppend(final TestRing ring, final Thread.Builder builder, final int round) throws Exception {
         final AtomicInteger acknowledged = new AtomicInteger();
+        final AtomicInteger unknown = new AtomicInteger();
         final List<Result> ends = new ArrayList<>();
         final SharedWriter writer = ring.shared();
         final List<Thread> all = new ArrayList<>();
@@ -155,9 +156,11 @@ class ThreadsTest {
             all.add(builder.start(() -> {
                 final Position position = new Position();
                 Result result = Result.OK;
-                for (long number = 1; result == Result.OK || result == Result.FULL; number++) {
-                    result = append(writer, thread, number, 0, position); // the ring may be full before it is closed
+                // The ring may be full before it is closed, and a disk that others use may take longer than the deadline.
+                for (long number = 1; result == Result.OK || result == Result.FULL || result == Result.UNKNOWN; number++) {
+                    result = append(writer, thread, number, 0, position);
                     acknowledged.addAndGet(result == Result.OK ? 1 : 0);
+                    unknown.addAndGet(result == Result.UNKNOWN ? 1 : 0);
                 }
                 synchronized (ends) {
                     ends.add(result);
@@ -174,7 +177,9 @@ class ThreadsTest {
             thread.join();
         }
         assertEquals(java.util.Collections.nCopies(6, Result.CLOSED), ends);
-        assertEquals(acknowledged.get(), ring.read().size());
+        final int present = ring.read().size();
+        assertTrue(present >= acknowledged.get() && present <= acknowledged.get() + unknown.get(),
+            () -> present + " records, " + acknowledged + " acknowledged, of " + unknown + " nothing is known");
     }
 
     @Test
