@@ -19,6 +19,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.logging.log4j.Logger;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractManager;
@@ -168,11 +169,15 @@ class ReconfigurationTest {
             for (int t = 0; t < THREAD_COUNT; t++) {
                 final int thread = t;
                 threads.add(executor.submit(() -> {
-                    while (!isDone.get() && counts[thread] < 40_000) {
-                        logger.info("{} {}", thread, counts[thread]);
-                        counts[thread]++;
+                    while (!isDone.get()) {
+                        if (counts[thread] < 40_000) { // then the ring is nearly full
+                            logger.info("{} {}", thread, counts[thread]);
+                            counts[thread]++;
+                        } else {
+                            LockSupport.parkNanos(100_000);
+                        }
                     }
-                    logger.info("{} {}", thread, counts[thread]); // however soon it had logged enough: one after the change
+                    logger.info("{} {}", thread, counts[thread]); // one after the change, however soon it had logged enough
                     counts[thread]++;
                 }));
             }
