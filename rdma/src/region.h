@@ -83,6 +83,7 @@ struct region {
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
 	uint64_t read_count;  /* with is_far: READs posted */
+	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };
 

@@ -542,6 +542,7 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 		return result;
 	far_fill_contract(link, far->transport, &far->region.contract);
 	far->region.base = link->copy;
+	far->region.trouble = link->broken;
 	if (far->role == REGION_ROLE_WRITER && stream_is_supported())
 		far->region.streamed = link->copy;
 	if (far_fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)

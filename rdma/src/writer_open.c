@@ -54,6 +54,17 @@ static int check_uuid(const struct farlog_writer *writer, const char *uri, const
 		writer->superblock.ring_uuid[3], uuid[0], uuid[1], uuid[2], uuid[3]);
 }
 
+/* refuse_io -- what did not work on the way to the media; of a ring on another host also why. */
+static int refuse_io(const struct farlog_writer *writer, const char *what, const char *uri, struct farlog_error *error)
+{
+	const struct region *region = writer->region;
+
+	if (!region->is_far)
+		return error_set(error, FARLOG_IO, errno, "%s of ring \"%s\"", what, uri);
+	return error_set(error, FARLOG_IO, 0, "%s of ring \"%s\": %s", what, uri,
+		region->trouble[0] != '\0' ? region->trouble : "its target did not answer in time");
+}
+
 /* settle_media -- what earlier processes stored may still lie in caches, or in a page cache whose write-back failed. It is
  * going to be built upon, so it is made durable first: otherwise a power cut could take a record from below an
  * acknowledged one. */
@@ -61,7 +72,7 @@ static int settle_media(struct farlog_writer *writer, const char *uri, struct fa
 {
 	if (MUTANT(RECOVERY_NO_FLUSH) || writer->region->ops->flush(writer->region, 0, HEADER_LEN) == FARLOG_OK)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_IO, errno, "flush header of ring \"%s\"", uri);
+	return refuse_io(writer, "flush header", uri, error);
 }
 
 static int settle_records(struct farlog_writer *writer, const char *uri, uint64_t from_lsn, struct farlog_error *error)
@@ -73,7 +84,7 @@ static int settle_records(struct farlog_writer *writer, const char *uri, uint64_
 
 	for (unsigned i = 0; i < span_count && !MUTANT(RECOVERY_NO_FLUSH); i++)
 		if (writer->region->ops->flush(writer->region, spans[i].off, spans[i].len) != FARLOG_OK)
-			return error_set(error, FARLOG_IO, errno, "flush undrained records of ring \"%s\"", uri);
+			return refuse_io(writer, "flush undrained records", uri, error);
 	return FARLOG_OK;
 }
 
@@ -115,7 +126,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	 * higher head that it did flush. */
 	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
 		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "flush head of ring \"%s\"", uri);
+		return refuse_io(writer, "flush head", uri, error);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
@@ -125,7 +136,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (result == FARLOG_OK)
 		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphan_count);
 	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "read undrained records of ring \"%s\" from its target", uri);
+		return refuse_io(writer, "read undrained records", uri, error);
 	if (scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
@@ -197,7 +208,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	writer->superblock.epoch_opened_ns = now.utc_ns;
 	write_identity(config, writer->superblock.writer_id);
 	if (superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED)) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, errno, "persist superblock of ring \"%s\"", uri);
+		return refuse_io(writer, "persist superblock", uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
 	if (writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
