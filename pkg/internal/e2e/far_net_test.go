@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +80,7 @@ func TestFar_TargetThatDiesSilently(t *testing.T) {
 				lossy.work()
 			})
 			lossy.until("appends are acknowledged", func() bool { return lossy.acknowledged.Load() >= netCountPhase })
-			cluster.Target.Signal(syscall.SIGSTOP)
+			cluster.Target.Pause()
 			count := lossy.returned.Load()
 			lossy.until("appends return, though the target stands", func() bool { return lossy.returned.Load() >= count+2 })
 			network.Lose(100)

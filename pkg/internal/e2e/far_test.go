@@ -112,7 +112,7 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 			args := []string{"--stream", streamName, "--control", cluster.ControlAddress, "--window", window}
 			old := startWriter(t, l, seedOf(t), args...)
 			testenv.Until(t, "records are acknowledged", func() (bool, error) { return l.count() > 100, nil })
-			old.process.Signal(syscall.SIGSTOP)
+			old.process.Pause()
 			old.stopped()
 			next := startWriter(t, l, seedOf(t), args...)
 			count := l.count()
@@ -203,7 +203,7 @@ func TestFar_DrainOutageDoesNotSlowAppends(t *testing.T) {
 	}
 	feed() // opens the ring
 	before := feed()
-	cluster.Drain.Signal(syscall.SIGSTOP)
+	cluster.Drain.Pause()
 	began := time.Now()
 	during := feed()
 	time.Sleep(time.Second - time.Since(began)) // an outage of a second at least
@@ -228,7 +228,7 @@ func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	testenv.Until(t, "the other target's ring is drained", func() (bool, error) {
 		return cluster.Stream("desk8/orders").GetRings()[0].GetIsDrainHeld(), nil
 	})
-	other.Signal(syscall.SIGSTOP)
+	other.Pause()
 	l := newLedger(t, "S")
 	w := startWriter(t, l, seedOf(t), "--stream", streamName, "--control", cluster.ControlAddress)
 	testenv.Until(t, "records are acknowledged", func() (bool, error) { return l.count() > 1000, nil })

@@ -126,6 +126,26 @@ func (p *Process) Signal(signal syscall.Signal) {
 	}
 }
 
+// Pause stops this process (SIGSTOP) and returns when it does stand: the signal's sender goes on while threads still run.
+func (p *Process) Pause() {
+	p.tb.Helper()
+	p.Signal(syscall.SIGSTOP)
+	Until(p.tb, p.Name+" stands", func() (bool, error) {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+		for _, file := range files {
+			stat, err := os.ReadFile(file)
+			if err != nil {
+				continue // a thread that ended
+			}
+			// The state follows the name, which is in parentheses and may hold any byte.
+			if rest := stat[bytes.LastIndexByte(stat, ')')+1:]; len(rest) < 2 || rest[1] != 'T' {
+				return false, nil
+			}
+		}
+		return len(files) > 0, err
+	})
+}
+
 // HasEnded tells whether the process is gone.
 func (p *Process) HasEnded() bool {
 	select {
