@@ -14,7 +14,7 @@
 #include "target_verbs.h"
 
 #define SEND_LEN 64u
-#define BIND_NS 1000000000u     /* our own device has no peer to wait for: longer only where nothing gets a processor */
+#define BIND_NS 100000000u      /* our own device has no peer to wait for */
 #define ALIVE_NS 1000000000u
 #define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
@@ -46,7 +46,7 @@ static unsigned access_of(const struct verbs_conn *conn, unsigned registered)
 
 /* ---------------------------------------------------------------- the key */
 
-/* bind_window -- 0, or what is wrong: then the queue pair is useless. ETIMEDOUT: it may still come. */
+/* bind_window -- 0, or what is wrong: then the queue pair is useless. */
 static int bind_window(struct verbs_conn *conn)
 {
 	struct verbs_queue *queue = &conn->queue;
@@ -54,7 +54,6 @@ static int bind_window(struct verbs_conn *conn)
 	unsigned registered;
 	uint32_t key;
 	int failure;
-	int status;
 
 	info.mr = ring_mr(conn, &registered);
 	info.mw_access_flags = access_of(conn, registered);
@@ -68,9 +67,8 @@ static int bind_window(struct verbs_conn *conn)
 	failure = verbs_ring(queue);
 	if (failure != 0)
 		return failure;
-	status = verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL);
-	if (status != IBV_WC_SUCCESS)
-		return status < 0 ? ETIMEDOUT : EIO;
+	if (verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
+		return EIO;
 	conn->window->rkey = key;
 	conn->is_bound = true;
 	return 0;
@@ -315,18 +313,14 @@ static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct far
 	return failure == 0 ? verbs_queue_ready(&conn->queue, conn->id) : failure;
 }
 
-/* make_key -- by a window, or where the device refuses that by a registration of its own: whoever has that key may use it from any queue pair of
- * the tenant. A device that is only slow is no reason for it; the connection is refused, and the next one tries again. 0 or errno. */
+/* make_key -- by a window, or where that does not work by a registration of its own. 0 or errno. */
 static int make_key(struct verbs_conn *conn, struct farlog_error *error)
 {
 	bool is_window_wanted = conn->host->device.has_window && !conn->host->is_window_off;
 	int failure = make_queue(conn, is_window_wanted, error);
-	int unbound = EOPNOTSUPP;
 
-	if (failure == 0 && is_window_wanted && conn->queue.has_window)
-		unbound = bind_window(conn);
-	if (failure == 0 && is_window_wanted && (unbound == 0 || unbound == ETIMEDOUT))
-		return unbound;
+	if (failure == 0 && is_window_wanted && conn->queue.has_window && bind_window(conn) == 0)
+		return 0;
 	if (failure == 0 && is_window_wanted) {
 		conn->host->is_window_off = true;
 		free_keys(conn); /* a bind that failed has taken the queue pair with it */
