@@ -323,7 +323,7 @@ static void check_method(enum farlog_flush_method method)
 	munmap(ring, RING_LEN);
 	munmap(trace.told, sizeof(*trace.told));
 	if (!is_traced) {
-		print_message("stores: this kernel or container permits no ptrace\n");
+		print_message("stores: skipped: this kernel or container permits no ptrace(2)\n");
 		skip();
 	}
 }
@@ -332,7 +332,8 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	(void)state;
-	skip(); /* a sanitizer's own instructions, of which there are many, would be followed too */
+	print_message("stores: skipped: this build has a sanitizer, whose own instructions would be followed; the builds of gcc and clang without one run it\n");
+	skip();
 #else
 	static const enum farlog_flush_method methods[] = {FARLOG_FLUSH_NT_STORE, FARLOG_FLUSH_CLWB, FARLOG_FLUSH_CLFLUSHOPT};
 	cpu_set_t before;
@@ -353,7 +354,8 @@ static void acknowledged_lines__have_left_the_caches(void **state)
 static void acknowledged_lines__have_left_the_caches(void **state)
 {
 	(void)state;
-	skip(); /* only x86's instructions are known here */
+	print_message("stores: skipped: this processor is no x86-64, whose instructions alone are known here\n");
+	skip();
 }
 #endif
 
