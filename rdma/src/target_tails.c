@@ -81,6 +81,7 @@ static struct target_ring *make_page(struct farlog_target *target, const char *t
 	strcpy(page->name, "tails");
 	strcpy(page->tenant, tenant);
 	page->bytes = (uint8_t *)(uintptr_t)page->region->base;
+	page->level = FARLOG_LEVEL_VISIBLE;
 	if (target->transport->expose(target->listener, page, &page->key, error) == FARLOG_OK)
 		return page;
 	page->region->ops->close(page->region);
