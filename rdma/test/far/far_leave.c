@@ -122,26 +122,12 @@ static void in_hand(void)
 
 /* ---------------------------------------------------------------- a target that is not there */
 
-static farlog_writer *open_for_the_end(struct bed *bed)
-{
-	struct farlog_position position;
-	struct farlog_error error = {0};
-	farlog_writer *writer;
-
-	if (!bed_make(bed, "/dev/shm", "ofi:tcp://127.0.0.1:0") || !CHECK_ASK(&bed->host, "grant ring 0 2 a"))
-		return NULL;
-	writer = open_far_writer(bed, "", 2, 'a', &error);
-	CHECK_OK(error.result);
-	if (writer != NULL)
-		CHECK(append_number(writer, 0, LONG_NS, &position) == FARLOG_OK);
-	return writer;
-}
-
 /* All is acknowledged, and the target is gone: with its host still there to say so, or not. */
 static void from_the_dead(int signal_number, uint64_t limit_ns)
 {
+	struct farlog_position position;
 	struct bed bed;
-	farlog_writer *writer = open_for_the_end(&bed);
+	farlog_writer *writer = open_with_records(&bed, 1, &position);
 	int result;
 
 	snprintf(now_testing, sizeof(now_testing), "leave: target after signal %d", signal_number);
@@ -163,8 +149,9 @@ static void *kill_later(void *context)
 /* It has the request, perhaps, and dies before it answers. */
 static void dies_meanwhile(void)
 {
+	struct farlog_position position;
 	struct bed bed;
-	farlog_writer *writer = open_for_the_end(&bed);
+	farlog_writer *writer = open_with_records(&bed, 1, &position);
 	pthread_t killer;
 	int result;
 
@@ -184,7 +171,7 @@ static void dead_with_records(void)
 	struct farlog_entry entry = {.data = "left", .len = 4};
 	struct farlog_position position;
 	struct bed bed;
-	farlog_writer *writer = open_for_the_end(&bed);
+	farlog_writer *writer = open_with_records(&bed, 1, &position);
 	int result;
 
 	snprintf(now_testing, sizeof(now_testing), "leave: target killed with a record under way");

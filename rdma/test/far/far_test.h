@@ -46,6 +46,9 @@ void await_no_writer(struct bed *bed);
 /* open_far_writer -- NULL and the result in error->result when it failed. options: of the URI, such as "?wait=spin". */
 farlog_writer *open_far_writer(const struct bed *bed, const char *options, uint32_t epoch, char token_letter, struct farlog_error *error);
 
+/* open_with_records -- a bed on tmpfs and its writer, epoch 2, that has `count` numbers acknowledged, the last at *position. NULL: reported. */
+farlog_writer *open_with_records(struct bed *bed, uint64_t count, struct farlog_position *position);
+
 /* append_number, expect_numbers -- records whose payload is their number, so that order and presence can be checked. */
 int append_number(farlog_writer *writer, uint64_t number, uint64_t deadline_ns, struct farlog_position *position);
 /* expect_numbers -- read from `reader` until `count` records of numbers from `first` on were seen in order. False: not so, reported. */

@@ -13,7 +13,7 @@
 
 #define DEADLINE_NS 5000000000ull
 
-static farlog_writer *open_zombie(struct bed *bed, uint64_t count, struct farlog_position *position)
+farlog_writer *open_with_records(struct bed *bed, uint64_t count, struct farlog_position *position)
 {
 	struct farlog_error error = {0};
 	farlog_writer *writer;
@@ -56,7 +56,7 @@ static void restarted(void)
 	struct farlog_position position;
 	struct farlog_error error;
 	struct bed bed;
-	farlog_writer *zombie = open_zombie(&bed, 20, &position);
+	farlog_writer *zombie = open_with_records(&bed, 20, &position);
 
 	snprintf(now_testing, sizeof(now_testing), "zombie: target restarted");
 	if (zombie != NULL) {
@@ -77,7 +77,7 @@ static void restarted_late(void)
 	struct farlog_position position;
 	struct farlog_error error = {0};
 	struct bed bed;
-	farlog_writer *zombie = open_zombie(&bed, 20, &position);
+	farlog_writer *zombie = open_with_records(&bed, 20, &position);
 	farlog_writer *next = NULL;
 
 	snprintf(now_testing, sizeof(now_testing), "zombie: target restarted after the next writer");
@@ -185,7 +185,7 @@ void test_formatted_anew(void)
 	struct farlog_error error = {0};
 	struct bed bed;
 	farlog_writer *next = NULL;
-	farlog_writer *old = open_zombie(&bed, 20, &position);
+	farlog_writer *old = open_with_records(&bed, 20, &position);
 	int result;
 
 	if (old == NULL)
