@@ -76,27 +76,34 @@ static void append_mixed(farlog_writer *writer, uint64_t until_lsn, uint32_t len
 	free(payload);
 }
 
-/* read_all -- the bytes of all batches, one after the other, checksummed by adding what no two orders of them share. */
-static uint64_t read_all(farlog_reader *reader, bool is_drain, uint64_t *len)
+/* read_some -- batch after batch until *len is at least len_min, or the tip. Adds their bytes to *len, and to *sum so that no two orders of them give
+ * the same. */
+static int read_some(farlog_reader *reader, bool is_drain, uint64_t len_min, uint64_t *len, uint64_t *sum)
 {
 	static uint8_t buffer[8u << 20];
 	struct farlog_batch batch;
-	uint64_t sum = 0;
-	int result;
+	int result = FARLOG_OK;
 
-	*len = 0;
-	while ((result = farlog_reader_read(reader, buffer, sizeof(buffer), &batch)) == FARLOG_OK) {
+	while (*len < len_min && (result = farlog_reader_read(reader, buffer, sizeof(buffer), &batch)) == FARLOG_OK) {
 		for (uint64_t at = 0; at < batch.len; at += 8) {
 			uint64_t word;
 
 			memcpy(&word, buffer + at, 8);
-			sum = sum * 31 + word;
+			*sum = *sum * 31 + word;
 		}
 		*len += batch.len;
 		if (is_drain)
 			assert_int_equal(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
 	}
-	assert_int_equal(result, FARLOG_NOT_YET);
+	return result;
+}
+
+static uint64_t read_all(farlog_reader *reader, bool is_drain, uint64_t *len)
+{
+	uint64_t sum = 0;
+
+	*len = 0;
+	assert_int_equal(read_some(reader, is_drain, UINT64_MAX, len, &sum), FARLOG_NOT_YET);
 	return sum;
 }
 
@@ -123,10 +130,12 @@ static void far_window__memory_does_not_grow_with_the_ring(void **state)
 	farlog_reader *local;
 	farlog_reader *drain;
 	uint64_t local_len;
-	uint64_t len;
-	uint64_t sum;
-	uint64_t before;
-	uint64_t after;
+	uint64_t local_sum;
+	uint64_t len = 0;
+	uint64_t sum = 0;
+	uint64_t closed;
+	uint64_t early;
+	uint64_t late;
 
 	(void)state;
 	if (!make_bed(&bed, LARGE_RING_LEN, 4u << 20, FARLOG_GRANT_DRAIN))
@@ -134,17 +143,23 @@ static void far_window__memory_does_not_grow_with_the_ring(void **state)
 	writer = unit_open(bed.local_uri);
 	append_mixed(writer, LARGE_RING_LEN - (4u << 20), LARGE_RECORD_LEN);
 	local = unit_read(bed.local_uri, FARLOG_START_HEAD, false);
-	sum = read_all(local, false, &local_len);
+	local_sum = read_all(local, false, &local_len);
 	farlog_reader_close(local);
 	assert_true(local_len > LARGE_RING_LEN / 10 * 9);
-	before = anonymous_bytes();
+	closed = anonymous_bytes();
 	if (open_far(&bed, (struct farlog_reader_config){.is_drain = 1}, &drain, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
-	assert_true(read_all(drain, true, &len) == sum);
-	after = anonymous_bytes();
+	/* libfabric takes what it works with at the first bytes, 34 MiB in its version 2.1: that is no part of the ring. */
+	assert_int_equal(read_some(drain, true, LARGE_RING_LEN / 4, &len, &sum), FARLOG_OK);
+	early = anonymous_bytes();
+	assert_int_equal(read_some(drain, true, UINT64_MAX, &len, &sum), FARLOG_NOT_YET);
+	late = anonymous_bytes();
 	assert_int_equal(len, local_len);
-	printf("far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB after\n", LARGE_RING_LEN >> 20, before >> 10, after >> 10);
-	assert_true(after < before + ANON_GROWTH_MAX);
+	assert_true(sum == local_sum);
+	printf("far window: a ring of %u MiB drained: %lu KiB of memory before, %lu KiB with a quarter, %lu KiB at the end\n", LARGE_RING_LEN >> 20,
+		closed >> 10, early >> 10, late >> 10);
+	assert_true(late < early + ANON_GROWTH_MAX);
+	assert_true(late < closed + LARGE_RING_LEN / 4);
 	farlog_reader_close(drain);
 	farlog_writer_close(writer);
 	free_bed(&bed);
