@@ -26,6 +26,8 @@
 #define SPIN_LAST_NS 1000000u
 #define DOZE_NS 1000000u
 #define HANDSHAKE_US 100000
+#define LAST_LOOKS 3u    /* without an event, before the door is shut */
+#define LAST_COUNT 1000u /* whoever comes */
 #define EVENT_EVERY 64u  /* turns between two looks for connections that come and go, while there is no sleep between */
 
 /* ---------------------------------------------------------------- the thread */
@@ -155,6 +157,14 @@ static void *serve_loop(void *context)
 
 /* ---------------------------------------------------------------- the listener */
 
+/* turn_away -- who is at the door as it shuts: a connection request belongs to whoever reads it, and the provider frees none that nobody has. It
+ * takes a turn to accept a socket and another to read what it asks for. */
+static void turn_away(struct ofi_listener *listener)
+{
+	for (unsigned count = 0, fruitless = 0; count < LAST_COUNT && fruitless < LAST_LOOKS; count++)
+		fruitless = ofi_take_events(listener) ? 0 : fruitless + 1;
+}
+
 static void ofi_close(void *context)
 {
 	struct ofi_listener *listener = context;
@@ -165,6 +175,8 @@ static void ofi_close(void *context)
 		pthread_join(listener->thread, NULL);
 		listener->thread = pthread_self(); /* what is left to do is done here */
 	}
+	if (listener->is_running)
+		turn_away(listener);
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		ofi_conn_end(conn, false);
 	OFI_CLOSE(listener->pep);

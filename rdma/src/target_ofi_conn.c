@@ -257,14 +257,16 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 
 static void take_connection(struct ofi_listener *listener, struct fi_info *info, const uint8_t *data, size_t len)
 {
-	struct ofi_conn *conn = calloc(1, sizeof(*conn));
 	struct far_welcome welcome = {0};
 	struct far_refusal refusal = {0};
+	struct ofi_conn *conn = NULL;
 	struct far_hello hello;
 	bool has_endpoint;
 	int result;
 
-	if (conn == NULL) {
+	if (atomic_load_acquire(&listener->is_stopping)) {
+		result = refuse(&refusal, FARLOG_IO, "the target is closing");
+	} else if ((conn = calloc(1, sizeof(*conn))) == NULL) {
 		result = refuse(&refusal, FARLOG_NO_MEMORY, "the target is out of memory");
 	} else {
 		conn->conn.ops = &conn_ops;

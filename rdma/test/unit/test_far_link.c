@@ -1,8 +1,12 @@
 /* test_far_link.c -- drains and readers whose connection breaks, or whose ring goes on, just between two of their operations. The target is in this
  * process, over libfabric on the loopback; a link of ours stands before the real one and lets the test act where it wants. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "atomics.h"
 #include "clock.h"
@@ -14,6 +18,7 @@
 #include "unit.h"
 
 #define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
+#define KNOCK_COUNT 200u
 #define IN_TIME_NS 20000000000ull
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a reader's token";
@@ -303,10 +308,35 @@ static void far_link__release_that_failed(void **state)
 			release_in_pieces(lost_len, lost_count);
 }
 
+/* A connection that comes as its target is closed, at whatever step of it, leaves nothing behind: the leak checker looks. */
+static void far_link__knock_as_the_door_shuts(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < KNOCK_COUNT; i++) {
+		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		struct farlog_error error = {0};
+		farlog_target *target;
+		int result = farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error);
+		int socket_fd;
+
+		if (result == FARLOG_UNSUPPORTED)
+			skip();
+		assert_int_equal(result, FARLOG_OK);
+		address.sin_port = htons((uint16_t)atoi(strrchr(farlog_target_uri(target), ':') + 1));
+		socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_true(socket_fd >= 0);
+		assert_int_equal(connect(socket_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+		nanosleep(&(struct timespec){0, (long)unit_below(2000000)}, NULL);
+		close(socket_fd);
+		farlog_target_close(target);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__broken_between_reads),
 	cmocka_unit_test(far_link__overtaken_between_reads),
 	cmocka_unit_test(far_link__damage_is_told),
 	cmocka_unit_test(far_link__release_that_failed),
+	cmocka_unit_test(far_link__knock_as_the_door_shuts),
 };
 RUN_GROUP(far_link, tests)
