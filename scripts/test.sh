@@ -65,7 +65,7 @@ run_stage() {
 }
 
 # The long ones first, so that no worker is left alone at the end; the C core's beside Go's first compilation.
-stages=(tidy go core java e2e race fault examples vet fuzz pure)
+stages=(tidy go core java fuzz race e2e fault vet examples pure)
 
 if [ $# -gt 0 ]; then
 	failed=0
