@@ -27,6 +27,13 @@ func TestAttestationsOf_EveryWordOfTheFile(t *testing.T) {
 		said.String() != "eadr, cpu_cache by attestation of Ada, 2026-11-21" {
 		t.Errorf("got %+v, %s", said, said)
 	}
+	for _, isAny := range []bool{false, true} {
+		got := attestationsOf([]config.Attestation{{Region: "/dev/dax0.0", ReadFlushes: true, AnyReadFlushes: isAny, How: "ddio-off", By: "Ada", Date: "2026-11-21"}})[0]
+		want := map[bool]string{false: "ddio-off by attestation of Ada, 2026-11-21", true: "ddio-off by any READ by attestation of Ada, 2026-11-21"}[isAny]
+		if got.IsAnyRead != isAny || got.String() != want {
+			t.Errorf("got %+v, %s", got, got)
+		}
+	}
 	for _, words := range [][2]string{{"ddio", ""}, {"", "adr"}, {"cpu_cache", "eadr"}} {
 		if said, ok := farlog.NewAttestation(words[0], words[1], "Ada", "2026-11-21"); ok {
 			t.Errorf("%q is %+v", words, said)

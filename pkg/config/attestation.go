@@ -16,6 +16,7 @@ import (
 type Attestation struct {
 	Region            string // its path
 	ReadFlushes       bool
+	AnyReadFlushes    bool   // not only of the bytes written last; only with ReadFlushes
 	How               string // AttestedHow; "" without ReadFlushes
 	PersistenceDomain string // AttestedDomains; "" = the kernel's word counts
 	By, Date, Reason  string
@@ -28,7 +29,7 @@ var (
 )
 
 // attestedKeys are those of a region; by, date and reason are required.
-var attestedKeys = []string{"by", "date", "how", "persistence_domain", "read_flushes", "reason"}
+var attestedKeys = []string{"any_read_flushes", "by", "date", "how", "persistence_domain", "read_flushes", "reason"}
 
 // RegionPath is the path in a region's URI, "mem:/path?name=value": what an attestation calls it.
 func RegionPath(uri string) string {
@@ -90,6 +91,9 @@ func (e entry) read(path string) (Attestation, error) {
 	}
 	var err error
 	a.ReadFlushes, err = e.flag("read_flushes")
+	if err == nil {
+		a.AnyReadFlushes, err = e.flag("any_read_flushes")
+	}
 	texts := []struct {
 		key    string
 		target *string
@@ -117,6 +121,8 @@ func (e entry) agree(a Attestation) error {
 	switch {
 	case a.ReadFlushes && a.How == "":
 		return e.errorf("how", "", "expected %s, because read_flushes is true", strings.Join(AttestedHow, " or "))
+	case !a.ReadFlushes && a.AnyReadFlushes:
+		return e.errorf("any_read_flushes", "true", "expected read_flushes: true beside it")
 	case !a.ReadFlushes && a.How != "":
 		return e.errorf("how", a.How, "expected read_flushes: true beside it")
 	case !a.ReadFlushes && a.PersistenceDomain == "":

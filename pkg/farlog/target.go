@@ -64,6 +64,8 @@ type Attestation struct {
 	Domain    PersistenceDomain // DomainUnknown: the kernel's word counts
 	By        string            // who: 1 to AttestedByLen bytes
 	Date      string            // "2026-11-21"
+	// IsAnyRead: a READ of any of its bytes flushes all WRITEs before it, not only one of those written last. With a ReadFlush.
+	IsAnyRead bool
 }
 
 var (
@@ -78,9 +80,12 @@ func NewAttestation(how, domain, by, date string) (Attestation, bool) {
 	return Attestation{ReadFlush: ReadFlush(read), Domain: PersistenceDomain(where), By: by, Date: date}, read >= 0 && where >= 0
 }
 
-// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE".
+// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE"; with IsAnyRead "ddio-off by any READ, ...".
 func (a Attestation) String() string {
 	how, domain := readFlushNames[a.ReadFlush], domainNames[a.Domain]
+	if a.IsAnyRead {
+		how += " by any READ"
+	}
 	if how != "" && domain != "" {
 		how += ", "
 	}
@@ -122,6 +127,9 @@ func (t *Target) URI() string { return C.GoString(C.farlog_target_uri(t.c)) }
 // Implements: int farlog_target_attest(farlog_target *, const char *, const struct farlog_attestation *, struct farlog_error *)
 func (t *Target) Attest(region string, attestation Attestation) error {
 	c := C.struct_farlog_attestation{read_flush: C.uint32_t(attestation.ReadFlush), domain: C.uint32_t(attestation.Domain)}
+	if attestation.IsAnyRead {
+		c.is_any_read = 1
+	}
 	c.by, c.date = C.CString(attestation.By), C.CString(attestation.Date)
 	defer C.free(unsafe.Pointer(c.by))
 	defer C.free(unsafe.Pointer(c.date))

@@ -104,6 +104,9 @@ int attest_check(const char *region_uri, const struct attest_found *found, const
 			attestation->read_flush, attestation->domain);
 	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE && attestation->domain == FARLOG_DOMAIN_UNKNOWN)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": nothing is attested; expected read_flushes true, or persistence_domain", region_uri);
+	if (attestation->is_any_read > 1 || (attestation->is_any_read && attestation->read_flush == FARLOG_READ_FLUSH_NONE))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": any_read_flushes \"%s\": expected read_flushes true beside it", region_uri,
+			attestation->is_any_read == 1 ? "true" : "?");
 	result = check_signature(region_uri, attestation, error);
 	if (result == FARLOG_OK)
 		result = check_kind(region_uri, found, attestation, error);
@@ -216,6 +219,7 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
 	if (result != FARLOG_OK)
 		return result;
 	ring->attested_methods = attest_methods(&one->attestation);
+	ring->is_any_read_flush = one->attestation.is_any_read;
 	attest_text(&one->attestation, ring->attested);
 	return FARLOG_OK;
 }

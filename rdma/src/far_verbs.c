@@ -93,18 +93,25 @@ static void post_answered(struct verbs_link *link)
 	job->span = job->span_count;
 }
 
-/* post_read_back -- behind the WRITEs on the same queue pair, of what the contract names or else of the span's last bytes. */
+/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else the last bytes before `end`. */
+static inline void read_back(struct verbs_link *link, unsigned marks, uint64_t end)
+{
+	uint64_t named = link->link.welcome.flush_addr;
+
+	if (named != 0)
+		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, key_of(link), named);
+	else
+		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, key_of(link), end - READ_BACK_LEN);
+}
+
 static void post_read_back(struct verbs_link *link)
 {
 	struct verbs_job *job = &link->persist;
 	struct region_span span = job->spans[job->span++];
-	uint64_t named = link->link.welcome.flush_addr;
-	uint64_t address = named != 0 ? named : target_address(link, span.off + span.len - READ_BACK_LEN);
 
-	if (named != 0)
+	if (link->link.welcome.flush_addr != 0)
 		job->span = job->span_count; /* once is enough */
-	verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0, verbs_slot(&link->queue), link->queue.scratch_mr->lkey,
-		READ_BACK_LEN, key_of(link), address);
+	read_back(link, is_last(job) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0, target_address(link, span.off + span.len));
 }
 
 static void post_flush(struct verbs_link *link)
@@ -227,8 +234,7 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
 			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
 	else
-		verbs_post_read(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN,
-			key, welcome->flush_addr != 0 ? welcome->flush_addr : address + span->len - READ_BACK_LEN);
+		read_back(link, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, address + span->len);
 	failure = verbs_ring(&link->queue);
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting work requests: %s", strerror(failure));
 }

@@ -42,6 +42,7 @@ struct verbs_link {
 	struct verbs_queue queue;
 	struct verbs_job persist;
 	struct verbs_job read;
+	void *read_back_to; /* with welcome.flush_addr: where what is read there goes */
 	struct region_span words[VERBS_WORD_COUNT_MAX]; /* of write, that found no room */
 	unsigned word_count;
 	unsigned left;         /* enum verbs_left */
@@ -50,6 +51,7 @@ struct verbs_link {
 	bool is_connected;     /* the peer is to be told when we go */
 	bool is_broken;
 	bool is_blocking;
+	bool is_writer;
 	struct sockaddr_storage address;
 	char text[URI_PATH_LEN_MAX];
 };

@@ -15,6 +15,7 @@
 #define RESOLVE_MS 100
 #define RESOLVE_STEP "resolve the address to an RDMA device"
 #define GOODBYE_NS 500000000u
+#define READ_BACK_OFF (FAR_ALIVE_OFF + 8) /* behind the words of the copy that are a target's */
 #define AWAIT_STEP_NS 20000000u
 #define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
 
@@ -177,6 +178,15 @@ static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *ev
 	return FARLOG_OK;
 }
 
+/* aim_read_back -- the credit word goes straight to its place, and a writer has its credit with the flush. What else a target may name is read for the flush alone. */
+static void aim_read_back(struct verbs_link *link)
+{
+	const struct far_welcome *welcome = &link->link.welcome;
+	bool is_credit = welcome->flush_addr == welcome->data_addr + LAYOUT_CREDIT_OFF && link->is_writer;
+
+	link->read_back_to = link->link.copy + (is_credit ? LAYOUT_CREDIT_OFF : READ_BACK_OFF);
+}
+
 /* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that of iWARP by the
  * kernel, which then says ESTABLISHED at once. */
 static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
@@ -232,6 +242,7 @@ static int register_copy(struct verbs_link *link, struct farlog_error *error)
 	if (result == FARLOG_OK && link->header_mr == NULL)
 		result = verbs_register(&link->device, link->pd, link->link.copy, LAYOUT_DATA_OFF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0,
 			"the ring's header", &link->header_mr, error);
+	aim_read_back(link);
 	return result;
 }
 
@@ -284,6 +295,7 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	memset(refusal, 0, sizeof(*refusal));
 	verbs_link_disconnect(far);
 	link->is_broken = false;
+	link->is_writer = hello->role == REGION_ROLE_WRITER;
 	link->link.broken[0] = '\0';
 	link->persist = link->read = (struct verbs_job){0};
 	link->word_count = 0;

@@ -47,7 +47,7 @@ struct far_welcome {
 	uint64_t data_addr; /* of the region's first byte, for the client's writes and reads */
 	uint64_t data_key;
 	uint64_t size_bytes;
-	uint64_t flush_addr;    /* where a read flushes; 0 = the last bytes written */
+	uint64_t flush_addr;    /* where a read flushes; 0 = the last bytes written. A writer that is told the credit word takes its credit by that read */
 	uint32_t flush_methods; /* bit n: enum farlog_flush_method n gives this level here */
 	uint32_t granularity;
 	uint32_t atomic_unit;

@@ -87,6 +87,7 @@ struct target_ring {
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
 	uint32_t attested_methods; /* offered beyond those of the contract */
+	bool is_any_read_flush;    /* attested: a READ of any of its bytes, and so of the credit word */
 	uint8_t level;             /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;

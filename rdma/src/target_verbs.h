@@ -117,6 +117,8 @@ static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
 #ifdef FARLOG_FAULT
 /* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets there. */
 extern uint64_t verbs_revocation_pause_ns;
+/* 1: the target writes no credit to its clients, so that a test sees whether it comes another way. */
+extern uint64_t verbs_credits_held;
 #endif
 
 #endif

@@ -198,12 +198,29 @@ static bool send_word(struct verbs_conn *conn, uint64_t off, uint64_t value)
 	return verbs_ring(queue) == 0;
 }
 
+#ifdef FARLOG_FAULT
+uint64_t verbs_credits_held;
+
+static bool is_held(uint64_t off)
+{
+	return off == LAYOUT_CREDIT_OFF && atomic_load_relaxed(&verbs_credits_held);
+}
+#else
+static bool is_held(uint64_t off)
+{
+	(void)off;
+	return false;
+}
+#endif
+
 /* A client that takes nothing gets the last value of each word when it does again. */
 static void write_word(struct target_conn *base, uint64_t off, uint64_t value)
 {
 	struct verbs_conn *conn = (struct verbs_conn *)base;
 	unsigned i = 0;
 
+	if (is_held(off))
+		return;
 	if (conn->is_down || !conn->has_header || (conn->word_count == 0 && send_word(conn, off, value)))
 		return;
 	while (i < conn->word_count && conn->words[i].off != off)
@@ -338,6 +355,9 @@ static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 	(void)ring_mr(conn, &registered);
 	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
 	welcome->data_key = conn->is_bound ? conn->window->rkey : conn->own_mr->rkey;
+	/* A drain stores the credit itself: a READ into its copy of that word would put an older one there. */
+	if (conn->conn.ring->is_any_read_flush && conn->conn.role == REGION_ROLE_WRITER)
+		welcome->flush_addr = welcome->data_addr + LAYOUT_CREDIT_OFF;
 	welcome->flush_methods &= 1u << FARLOG_FLUSH_RDMA_FLUSH | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_TARGET_CPU;
 	if (!(registered & needed))
 		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH);

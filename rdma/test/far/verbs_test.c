@@ -74,6 +74,77 @@ static void append_by(const char *options)
 	farlog_reader_close(reader);
 }
 
+/* ---------------------------------------------------------------- credit by the flush */
+
+static struct target_ring *ring_of(const char *name)
+{
+	struct target_ring *ring = pair_target->rings;
+
+	while (strcmp(ring->name, name) != 0)
+		ring = ring->next;
+	return ring;
+}
+
+/* append_while_held -- three times what the ring holds, drained after each append, by a target that writes no credit. How many records came in before
+ * the writer found the ring full; all: *is_credited tells whether its head was the drain's after each. */
+static unsigned append_while_held(const char *options, unsigned count, bool *is_credited)
+{
+	static uint32_t epoch = 0;
+	static const uint8_t payload[32768];
+	struct farlog_grant granted = pair_grant("credits", FARLOG_GRANT_WRITER, ++epoch);
+	struct farlog_writer_config config = {.level = pair_level, .epoch = epoch, .grant_token = granted.token, .counters_dir = "", .deadline_ns = WAIT_NS};
+	struct farlog_reader_config drain_config = {.is_drain = 1};
+	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+	struct farlog_position position;
+	struct farlog_cursors cursors;
+	farlog_writer *writer = NULL;
+	farlog_reader *reader = NULL;
+	unsigned done = 0;
+	char near[256];
+	char far[256];
+
+	pair_region_uri("credits", near, sizeof(near));
+	pair_far_uri("credits", options, far, sizeof(far));
+	CHECK_OK(farlog_writer_open(far, &config, &writer, &error));
+	CHECK_OK(farlog_reader_open(near, &drain_config, &reader, &error));
+	if (writer == NULL || reader == NULL)
+		return 0;
+	printf("verbs: %s: %s\n", pair_condition, farlog_writer_contract(writer)->probe);
+	CHECK((strstr(farlog_writer_contract(writer)->probe, "any READ flushes") != NULL) == *is_credited);
+	for (; done < count; done++) {
+		uint64_t credit_lsn;
+
+		(void)pair_drain(reader);
+		memcpy(&credit_lsn, pair_ring_bytes("credits") + LAYOUT_CREDIT_OFF, sizeof(credit_lsn));
+		if (farlog_try_append(writer, &entry, &position) != FARLOG_OK)
+			break;
+		CHECK(farlog_wait(writer, position.end_lsn, WAIT_NS) == FARLOG_OK);
+		farlog_writer_cursors(writer, &cursors);
+		*is_credited &= cursors.head_lsn == credit_lsn;
+	}
+	CHECK(farlog_writer_close(writer) == FARLOG_OK);
+	farlog_reader_close(reader);
+	return done;
+}
+
+/* Where any READ flushes, the READ is of the credit: with the target's own WRITEs of it held back the writer goes round the ring all the same, and
+ * without the attestation it finds it full. */
+static void credit_comes_with_the_flush(void)
+{
+	const unsigned laps = 3 * SIZE / 32768;
+	bool is_credited = true;
+
+	atomic_store_relaxed(&verbs_credits_held, 1);
+	pair_condition = "credit held, any READ flushes";
+	ring_of("credits")->is_any_read_flush = true;
+	CHECK(append_while_held("flush=rdma-read", laps, &is_credited) == laps && is_credited);
+	CHECK(append_while_held("flush=rdma-read&wait=block", laps, &is_credited) == laps && is_credited);
+	pair_condition = "credit held, the bytes written last are read";
+	ring_of("credits")->is_any_read_flush = is_credited = false;
+	CHECK(append_while_held("flush=rdma-read", laps, &is_credited) < laps / 2);
+	atomic_store_relaxed(&verbs_credits_held, 0);
+}
+
 /* ---------------------------------------------------------------- what an append costs */
 
 /* cost -- of one persist. */
@@ -271,10 +342,12 @@ int main(int argc, char **argv)
 	pair_serve("sister", "a");
 	pair_serve("theirs", "b");
 	pair_serve("plain", "a");
+	pair_serve("credits", "a");
 	append_costs_one_doorbell();
 	more_than_the_queue_holds();
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		append_by(options[i]);
+	credit_comes_with_the_flush();
 	test_refusals();
 	texts_say_what_to_do();
 	memlock_is_named();

@@ -52,6 +52,10 @@ static const struct attest_case cases[] = {
 	{"another form of date", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .by = "Ada", .date = "21.11.2026"},
 		{"date \"21.11.2026\""}},
 	{"no such reason", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_BAR + 1, .by = "Ada", .date = "2026-11-21"}, {"read_flush 4"}},
+	{"any READ", FOUND(BAR, UNKNOWN), {.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"}, {0}},
+	{"any READ of none", FOUND(DEVDAX, MEMORY_CONTROLLER), {.domain = FARLOG_DOMAIN_MEMORY_CONTROLLER, .is_any_read = 1, .by = "Ada", .date = "2026-11-21"},
+		{"any_read_flushes \"true\"", "expected read_flushes true"}},
+	{"no such truth", FOUND(BAR, UNKNOWN), {.read_flush = FARLOG_READ_FLUSH_BAR, .is_any_read = 2, .by = "Ada", .date = "2026-11-21"}, {"any_read_flushes"}},
 	{"no such domain", FOUND(DEVDAX, MEMORY_CONTROLLER), {.domain = FARLOG_DOMAIN_CPU_CACHE + 1, .by = "Ada", .date = "2026-11-21"}, {"domain 3"}},
 };
 
