@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/farlog/farlog/testbed/vm"
@@ -47,7 +48,11 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		seen = append(seen, own)
+		conforms, err := b.conforms(ctx, guests["host"], place)
+		if err != nil {
+			return "", err
+		}
+		seen = append(seen, own, conforms)
 	}
 	return strings.Join(seen, "; "), nil
 }
@@ -74,6 +79,31 @@ func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return fmt.Sprintf("its own test %s: %s", name, lines[len(lines)-1]), nil
+}
+
+// conforms runs the suite that every kind of region passes, on rings of a target on the same machine: in /dev/shm, alone in a region and packed with
+// others, and with a place for them also on devdax.
+func (b *bed) conforms(ctx context.Context, host *vm.Guest, place string) (string, error) {
+	kinds, name := []string{"verbs-tmpfs", "verbs-packed"}, "in /dev/shm"
+	if place != "" {
+		kinds, name = []string{"verbs-devdax"}, "on devdax"
+	}
+	for _, kind := range kinds {
+		suite, err := b.start(host, kind, place+" FARLOG_TEST_VERBS="+addresses["host"]+" exec conformance "+kind)
+		if err != nil {
+			return "", err
+		}
+		if err := suite.Wait(ctx); err != nil {
+			return "", fmt.Errorf("%w: %s", err, suite.Stdout())
+		}
+		text := suite.Stdout()
+		for _, method := range []string{"rdma-flush", "rdma-read", "target-cpu"} {
+			if !regexp.MustCompile(`flush=` + method + ` \(level (visible|persistent)\): conforms`).MatchString(text) {
+				return "", fmt.Errorf("%s: no ring was seen to conform by %s: %s", kind, method, text)
+			}
+		}
+	}
+	return "the conformance suite " + name + ": by each method", nil
 }
 
 // takeTurns writes by one method after another, from epoch on.

@@ -124,12 +124,14 @@ part_tsan() {
 	done
 }
 
-# part_verbs -- what the device itself promises; without one it says what is missing.
+# part_verbs -- what the device itself promises, and what every region does, by it; without one it says what is missing.
 part_verbs() {
 	release || { fail verbs; return; }
 	"$build/release/test/verbs" "${VERBS_ADDRESS:-127.0.0.1}" >"$scratch/verbs.log" 2>&1
 	code=$?
-	if [ $code -eq 77 ]; then cat "$scratch/verbs.log"; else show "$scratch/verbs.log" $code verbs; fi
+	if [ $code -eq 77 ]; then cat "$scratch/verbs.log"; return; fi
+	show "$scratch/verbs.log" $code verbs
+	FARLOG_TEST_VERBS="${VERBS_ADDRESS:-127.0.0.1}" run verbs-conformance "$build/release/test/conformance" verbs
 }
 
 find_clang() {
