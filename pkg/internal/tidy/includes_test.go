@@ -25,6 +25,7 @@ var extraHeaders = []struct {
 	{"directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
 	{"far_link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
 	{"far_ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
+	{"far_region.h", []string{"pthread.h"}, "the thread that connects again"},
 	{"far_verbs.c", []string{"netdb.h", "poll.h"}, "resolving the target and waiting for the device's events"},
 	{"far_verbs.h", []string{"sys/socket.h"}, "the target's address"},
 	{"far_verbs_connect.c", []string{"fcntl.h"}, "an event channel that does not block"},
