@@ -164,6 +164,7 @@ func (c *TargetCounters) All() []Counter {
 		{"fenced_count", "counter", "Connections torn down by a fence.", uint64(c.raw.fenced_count)},
 		{"lost_count", "counter", "Connections that ended by an error.", uint64(c.raw.lost_count)},
 		{"denied_count", "counter", "Operations of a peer that the device refused.", uint64(c.raw.denied_count)},
+		{"registration_count", "counter", "Connections by verbs whose key is a registration: no window was bound.", uint64(c.raw.registration_count)},
 		{"request_count", "counter", "Requests served.", uint64(c.raw.request_count)},
 		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
 		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},

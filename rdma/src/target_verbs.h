@@ -28,14 +28,13 @@ struct verbs_exposure {
 	struct {
 		struct verbs_domain *domain; /* NULL: not on this device */
 		struct ibv_mr *mr;
-		unsigned access; /* with which it could be registered */
+		unsigned access; /* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
 	} on[VERBS_DEVICE_COUNT_MAX];
 };
 
 struct verbs_host {
 	struct verbs_device device;
 	struct ibv_comp_channel *completions;
-	bool is_window_off; /* windows are said to be there but could not be bound */
 };
 
 struct verbs_listener {
@@ -117,6 +116,8 @@ static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
 #ifdef FARLOG_FAULT
 /* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets there. */
 extern uint64_t verbs_revocation_pause_ns;
+/* So many of the next binds count as not done in time, when they have just been posted. */
+extern uint64_t verbs_binds_late;
 /* 1: the target writes no credit to its clients, so that a test sees whether it comes another way. */
 extern uint64_t verbs_credits_held;
 #endif

@@ -14,7 +14,7 @@
 #include "target_verbs.h"
 
 #define SEND_LEN 64u
-#define BIND_NS 100000000u      /* our own device has no peer to wait for */
+#define BIND_NS 500000000u      /* our own device has no peer to wait for, but all clients wait for this thread */
 #define ALIVE_NS 1000000000u
 #define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
@@ -46,7 +46,24 @@ static unsigned access_of(const struct verbs_conn *conn, unsigned registered)
 
 /* ---------------------------------------------------------------- the key */
 
-/* bind_window -- 0, or what is wrong: then the queue pair is useless. */
+#ifdef FARLOG_FAULT
+uint64_t verbs_binds_late;
+
+static bool is_late(void)
+{
+	uint64_t left = atomic_load_relaxed(&verbs_binds_late);
+
+	atomic_store_relaxed(&verbs_binds_late, left > 0 ? left - 1 : 0);
+	return left > 0;
+}
+#else
+static bool is_late(void)
+{
+	return false;
+}
+#endif
+
+/* bind_window -- 0, or what is wrong: then the queue pair is useless, and a bind that is only late may still come on it. */
 static int bind_window(struct verbs_conn *conn)
 {
 	struct verbs_queue *queue = &conn->queue;
@@ -67,7 +84,7 @@ static int bind_window(struct verbs_conn *conn)
 	failure = verbs_ring(queue);
 	if (failure != 0)
 		return failure;
-	if (verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
+	if (is_late() || verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
 		return EIO;
 	conn->window->rkey = key;
 	conn->is_bound = true;
@@ -330,20 +347,23 @@ static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct far
 	return failure == 0 ? verbs_queue_ready(&conn->queue, conn->id) : failure;
 }
 
-/* make_key -- by a window, or where that does not work by a registration of its own. 0 or errno. */
+/* make_key -- by a window; where the device has none, or does not bind it in time, by a registration for this connection alone. Whoever has the key of
+ * a registration may use it from any queue pair of the tenant: it is counted, and the next connection tries a window again. 0 or errno. */
 static int make_key(struct verbs_conn *conn, struct farlog_error *error)
 {
-	bool is_window_wanted = conn->host->device.has_window && !conn->host->is_window_off;
-	int failure = make_queue(conn, is_window_wanted, error);
+	int failure = make_queue(conn, conn->host->device.has_window, error);
 
-	if (failure == 0 && is_window_wanted && conn->queue.has_window && bind_window(conn) == 0)
-		return 0;
-	if (failure == 0 && is_window_wanted) {
-		conn->host->is_window_off = true;
+	if (failure == 0 && conn->queue.has_window) {
+		if (bind_window(conn) == 0)
+			return 0;
 		free_keys(conn); /* a bind that failed has taken the queue pair with it */
 		failure = make_queue(conn, false, error);
 	}
-	return failure == 0 ? register_own(conn) : failure;
+	if (failure == 0)
+		failure = register_own(conn);
+	if (failure == 0)
+		(void)atomic_add(&conn->conn.ring->counters.registration_count, 1);
+	return failure;
 }
 
 static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)

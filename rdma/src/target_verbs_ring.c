@@ -6,7 +6,7 @@
 #include "err.h"
 #include "target_verbs.h"
 
-#define ACCESS_PLAIN (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 /* take_domain -- the lock is held. */
 static struct verbs_domain *take_domain(struct verbs_listener *listener, unsigned device, const char *tenant)
@@ -47,14 +47,15 @@ static void give_domain(struct verbs_listener *listener, struct verbs_domain *do
 	free(domain);
 }
 
-/* register_best -- with the strongest flush that device and memory allow. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that
+/* register_best -- with the strongest flush that device and memory allow, and no right to WRITE or READ from afar: keys of registrations can be guessed,
+ * and this one lives as long as the ring is served. A client's own key, window or registration, has those. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that
  * refusal is the proof that the flag is worth something where it is granted. */
 static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, unsigned *access, struct ibv_mr **mr,
 	struct farlog_error *error)
 {
 	const struct verbs_device *device = &host->device;
 	uint64_t len = ring->region->contract.size_bytes;
-	unsigned plain = ACCESS_PLAIN | (device->has_window ? IBV_ACCESS_MW_BIND : 0);
+	unsigned plain = IBV_ACCESS_LOCAL_WRITE | (device->has_window ? IBV_ACCESS_MW_BIND : 0);
 	unsigned global = device->has_flush_global ? VERBS_ACCESS_FLUSH_GLOBAL : 0;
 	unsigned persistent = device->has_flush_persistent ? VERBS_ACCESS_FLUSH_PERSISTENT : 0;
 	const unsigned tries[] = {plain | global | persistent, plain | global, plain};
@@ -63,7 +64,7 @@ static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const
 	for (unsigned i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		if (i > 0 && tries[i] == tries[i - 1])
 			continue;
-		*access = tries[i];
+		*access = tries[i] | ACCESS_REMOTE;
 		*mr = device->lib->reg_mr(pd, ring->bytes, len, (int)tries[i]);
 		if (*mr != NULL)
 			return FARLOG_OK;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "atomics.h"
 #include "clock.h"
@@ -14,6 +15,8 @@
 #define ACK_TIMEOUT 13      /* 4.096 us * 2^13 = 34 ms before a try is repeated; the region's own deadline comes first */
 #define RNR_TIMER 8         /* 160 us before a peer without a receive is tried again */
 #define PAGE_LEN 4096u
+#define AWAIT_SPIN_NS 100000u
+#define AWAIT_NAP_NS 50000
 
 const char *verbs_kind_name(unsigned kind)
 {
@@ -175,13 +178,20 @@ int verbs_queue_receive(struct verbs_queue *queue, uint32_t index)
 int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns, void (*received)(void *context, uint32_t index, uint32_t len),
 	void *context)
 {
+	uint64_t spin_until_ns = clock_after_ns(AWAIT_SPIN_NS);
+
 	while (queue->retired < number) {
 		struct ibv_wc wc;
 
 		if (ibv_poll_cq(queue->cq, 1, &wc) <= 0) {
-			if (clock_monotonic_ns() >= until_ns)
+			uint64_t now_ns = clock_monotonic_ns();
+
+			if (now_ns >= until_ns)
 				return -1;
-			cpu_relax();
+			if (now_ns >= spin_until_ns)
+				nanosleep(&(struct timespec){0, AWAIT_NAP_NS}, NULL); /* a device in software needs the processor that we are on */
+			else
+				cpu_relax();
 			continue;
 		}
 		if (wc.status != IBV_WC_SUCCESS)

@@ -183,6 +183,51 @@ static void reader_cannot_write(void)
 	pair_close_link(link);
 }
 
+/* The ring's own registration, by whose key windows are bound, is good for nothing from afar. */
+static void key_of_the_ring_opens_nothing(const char *what)
+{
+	struct verbs_exposure *exposure = NULL;
+	struct region_span span = {LINE, 64};
+
+	pair_condition = what;
+	for (struct target_ring *ring = pair_target->rings; ring != NULL; ring = ring->next)
+		if (strcmp(ring->name, "sister") == 0)
+			exposure = ring->key;
+	CHECK(exposure != NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		struct farlog_grant granted = pair_grant("sister", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("sister").admitted_count + 1);
+		struct far_link *link = pair_open_to_write("sister", &granted);
+		bool is_read = i == 1;
+
+		memset(link->copy + LINE, 0xBA, 64);
+		*verbs_link_key(link) = exposure->on[0].mr->rkey;
+		CHECK((is_read ? link->ops->read(link, span, 1) : link->ops->persist(link, &span, 1, 1)) == FARLOG_OK);
+		CHECK(pair_await(link, 1) == FARLOG_IO && strstr(link->broken, "remote access error") != NULL);
+		CHECK(is_read ? link->copy[LINE] == 0xBA : pair_ring_bytes("sister")[LINE] != 0xBA);
+		pair_close_link(link);
+	}
+}
+
+/* A bind that comes too late costs that connection its window, and no other. */
+static void late_bind_costs_one_window(void)
+{
+	struct region_span span = {LINE, 64};
+	uint64_t before = pair_counters("mine").registration_count;
+
+	pair_condition = "late bind";
+	atomic_store_relaxed(&verbs_binds_late, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+		struct far_link *link = pair_open_to_write("mine", &granted);
+
+		CHECK(strstr(link->welcome.probe, i == 0 ? "key: registration" : "key: memory window") != NULL);
+		memset(link->copy + LINE, (int)i + 1, 64);
+		CHECK(pair_persist(link, &span, 1, 1) == FARLOG_OK && pair_ring_bytes("mine")[LINE] == i + 1);
+		CHECK(pair_counters("mine").registration_count == before + 1);
+		pair_close_link(link);
+	}
+}
+
 /* Where windows cannot be bound each connection has a registration of its own, which ends with it. */
 static void key_is_a_registration_without_windows(void)
 {
@@ -194,7 +239,7 @@ static void key_is_a_registration_without_windows(void)
 	struct far_link *other;
 
 	pair_condition = "without windows";
-	listener->hosts[0].is_window_off = true;
+	listener->hosts[0].device.has_window = false;
 	link = pair_open_to_write("plain", &granted);
 	CHECK(strstr(link->welcome.probe, "key: registration") != NULL);
 	memset(link->copy + LINE, 1, 4096);
@@ -209,7 +254,8 @@ static void key_is_a_registration_without_windows(void)
 	pair_close_link(other);
 	pair_close_link(link);
 	key_of_another_is_refused("theirs", "key of another tenant, without windows");
-	listener->hosts[0].is_window_off = false;
+	key_of_the_ring_opens_nothing("key of the ring, without windows");
+	listener->hosts[0].device.has_window = true;
 }
 
 /* A connection that is cut between appends or in the middle of one costs time, not records. */
@@ -335,6 +381,8 @@ void test_refusals(void)
 	writers_in_turn("wait=block");
 	page_tells_of_a_tenants_rings();
 	reader_cannot_write();
+	key_of_the_ring_opens_nothing("key of the ring");
+	late_bind_costs_one_window();
 	key_is_a_registration_without_windows();
 	connection_is_cut("flush=rdma-flush");
 	connection_is_cut("flush=rdma-read&wait=block");
