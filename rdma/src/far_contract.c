@@ -71,6 +71,7 @@ void far_fill_contract(const struct far_link *link, const struct far_transport *
 		.atomic_unit = welcome->atomic_unit, .size_bytes = welcome->size_bytes, .deadline_default_ns = default_deadline_ns(link, transport)};
 	snprintf(contract->kind_name, sizeof(contract->kind_name), "%.15s", welcome->kind_name);
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
-	snprintf(contract->probe, sizeof(contract->probe), "%s at its target: %.*s%s", transport->scheme, (int)sizeof(welcome->probe),
-		welcome->probe, link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "");
+	snprintf(contract->probe, sizeof(contract->probe), "%s at its target: %.*s%s%s%s", transport->scheme, (int)sizeof(welcome->probe),
+		welcome->probe, link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
+		link->caveat != NULL ? "; " : "", link->caveat != NULL ? link->caveat : "");
 }

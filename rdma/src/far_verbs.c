@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "err.h"
+#include "verbs_address.h"
 
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
@@ -374,7 +375,7 @@ __attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
 
 	link->idle_count = 0;
 	while (verbs_device_event(&link->device, &event))
-		if (verbs_is_fatal(event.type) && (event.qp_num == 0 || event.qp_num == link->queue.qp->qp_num))
+		if (verbs_is_fatal(event.type) && verbs_is_of(&event, link->queue.qp->qp_num, link->queue.port_num))
 			return verbs_link_fail(link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
 	return look_at_connection(link);
 }
@@ -461,11 +462,13 @@ static int find_address(const char *text, const struct uri *uri, struct sockaddr
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found;
+	const struct addrinfo *picked;
 	int failure = getaddrinfo(uri->host, uri->port, &hints, &found);
 
 	if (failure != 0)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
-	memcpy(address, found->ai_addr, found->ai_addrlen);
+	picked = verbs_address_pick(found);
+	memcpy(address, picked->ai_addr, picked->ai_addrlen);
 	freeaddrinfo(found);
 	return FARLOG_OK;
 }

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "err.h"
 #include "far_verbs.h"
+#include "verbs_address.h"
 
 #define SEND_LEN 256u
 #define RESOLVE_MS 100
@@ -114,8 +115,10 @@ static int take_device(struct verbs_link *link, struct farlog_error *error)
 	if (!verbs_device_is(&link->device, link->id->verbs->device) || link->device.is_dead)
 		verbs_link_release(link);
 	if (link->pd != NULL)
-		return FARLOG_OK;
+		return verbs_device_use_port(&link->device, link->id->port_num, error);
 	result = verbs_device_open(link->lib, link->id->verbs->device, &link->device, error);
+	if (result == FARLOG_OK)
+		result = verbs_device_use_port(&link->device, link->id->port_num, error);
 	if (result != FARLOG_OK)
 		return result;
 	link->pd = link->lib->alloc_pd(link->device.context);
@@ -187,6 +190,23 @@ static void aim_read_back(struct verbs_link *link)
 	link->read_back_to = link->link.copy + (is_credit ? LAYOUT_CREDIT_OFF : READ_BACK_OFF);
 }
 
+/* make_ready -- the queue pair and the connection, over a GID that is not the worse of two. */
+static int make_ready(struct verbs_link *link, struct farlog_error *error)
+{
+	struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name};
+	int failure = verbs_queue_ready(&link->queue, link->id);
+	int result;
+
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "uri \"%s\": make the queue pair ready", link->text);
+	gid.port = link->queue.port_num;
+	gid.index = link->queue.gid_index;
+	result = verbs_gid_check(&gid, link->text, &link->link.caveat, error);
+	if (result == FARLOG_OK && link->lib->establish(link->id) != 0)
+		return error_set(error, FARLOG_IO, errno, "uri \"%s\": tell the target that the queue pair is ready", link->text);
+	return result;
+}
+
 /* say_hello -- ask to be let in, and take what comes. The queue pair of InfiniBand and RoCE is made ready by us; that of iWARP by the
  * kernel, which then says ESTABLISHED at once. */
 static int say_hello(struct verbs_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t until_ns,
@@ -208,14 +228,8 @@ static int say_hello(struct verbs_link *link, const struct far_hello *hello, str
 	case RDMA_CM_EVENT_ESTABLISHED:
 		link->is_connected = true;
 		result = check_welcome(link, event, error);
-		if (result == FARLOG_OK && event->event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
-			int failure = verbs_queue_ready(&link->queue, link->id);
-
-			if (failure == 0 && link->lib->establish(link->id) != 0)
-				failure = errno;
-			if (failure != 0)
-				result = error_set(error, FARLOG_IO, failure, "uri \"%s\": make the queue pair ready", link->text);
-		}
+		if (result == FARLOG_OK && event->event == RDMA_CM_EVENT_CONNECT_RESPONSE)
+			result = make_ready(link, error);
 		break;
 	case RDMA_CM_EVENT_REJECTED: result = take_rejection(link, event, refusal, error); break;
 	default:

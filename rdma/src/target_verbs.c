@@ -16,6 +16,7 @@
 #include "atomics.h"
 #include "clock.h"
 #include "err.h"
+#include "verbs_address.h"
 
 #define BACKLOG 64
 #define TICK_NS 200000u
@@ -70,7 +71,7 @@ static void take_device_event(struct verbs_listener *listener, struct verbs_host
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next) {
 		if (verbs_conn_is_down(conn) || conn->host != host)
 			continue;
-		if (event->qp_num != 0 && conn->queue.qp->qp_num != event->qp_num)
+		if (!verbs_is_of(event, conn->queue.qp->qp_num, conn->queue.port_num))
 			continue;
 		if (event->type == IBV_EVENT_QP_ACCESS_ERR || event->type == IBV_EVENT_QP_REQ_ERR)
 			verbs_conn_deny(conn);
@@ -245,13 +246,15 @@ static int bind_address(struct verbs_listener *listener, const char *text, const
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
 	struct addrinfo *found;
+	const struct addrinfo *picked;
 	int failure = getaddrinfo(uri->host, uri->port, &hints, &found);
 
 	if (failure != 0)
 		return error_set(error, FARLOG_INVALID, 0, "listen at \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
+	picked = verbs_address_pick(found);
 	if (listener->lib->create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP) != 0)
 		failure = errno;
-	else if (listener->lib->bind_addr(listener->id, found->ai_addr) != 0)
+	else if (listener->lib->bind_addr(listener->id, picked->ai_addr) != 0)
 		failure = errno;
 	freeaddrinfo(found);
 	if (failure == ENODEV || failure == EADDRNOTAVAIL)

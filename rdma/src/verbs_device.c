@@ -23,7 +23,7 @@ static bool set_nonblocking(int fd)
 }
 
 /* The extended answers have the flush bits; the functions of verbs.h that ask for them would be linked against. */
-static bool query(struct verbs_device *device, struct ibv_device_attr_ex *attr, struct ibv_port_attr *port)
+static bool query(struct verbs_device *device, struct ibv_device_attr_ex *attr)
 {
 	struct verbs_context *extended = verbs_get_ctx_op(device->context, query_device_ex);
 
@@ -34,9 +34,22 @@ static bool query(struct verbs_device *device, struct ibv_device_attr_ex *attr, 
 			return false;
 		attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	}
-	extended = verbs_get_ctx_op(device->context, query_port);
-	memset(port, 0, sizeof(*port));
-	return extended == NULL || extended->query_port(device->context, 1, port, sizeof(*port)) == 0;
+	return true;
+}
+
+int verbs_device_use_port(struct verbs_device *device, uint8_t port_num, struct farlog_error *error)
+{
+	struct verbs_context *extended = verbs_get_ctx_op(device->context, query_port);
+	struct ibv_port_attr port = {0};
+	int failure = extended == NULL ? 0 : extended->query_port(device->context, port_num, &port, sizeof(port));
+
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "query port %u of RDMA device %s", port_num, device->name);
+	device->port_num = port_num;
+	device->message_len_max = port.max_msg_sz == 0 || port.max_msg_sz > MESSAGE_LEN_MAX ? MESSAGE_LEN_MAX : port.max_msg_sz;
+	if (device->message_len_max < MESSAGE_LEN_MIN)
+		device->message_len_max = MESSAGE_LEN_MIN;
+	return FARLOG_OK;
 }
 
 static uint8_t read_depth(int of_device)
@@ -47,23 +60,19 @@ static uint8_t read_depth(int of_device)
 int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error)
 {
 	struct ibv_device_attr_ex attr;
-	struct ibv_port_attr port;
 
 	*device = (struct verbs_device){.lib = lib};
 	snprintf(device->name, sizeof(device->name), "%s", lib->get_device_name(like));
 	device->context = lib->open_device(like);
 	if (device->context == NULL)
 		return error_set(error, FARLOG_IO, errno, "open RDMA device %s", device->name);
-	if (!set_nonblocking(device->context->async_fd) || !query(device, &attr, &port)) {
+	if (!set_nonblocking(device->context->async_fd) || !query(device, &attr)) {
 		int failure = errno;
 
 		verbs_device_close(device);
 		return error_set(error, FARLOG_IO, failure, "query RDMA device %s", device->name);
 	}
 	device->queue_len_max = (uint32_t)attr.orig_attr.max_qp_wr;
-	device->message_len_max = port.max_msg_sz == 0 || port.max_msg_sz > MESSAGE_LEN_MAX ? MESSAGE_LEN_MAX : port.max_msg_sz;
-	if (device->message_len_max < MESSAGE_LEN_MIN)
-		device->message_len_max = MESSAGE_LEN_MIN;
 	device->read_depth_in = read_depth(attr.orig_attr.max_qp_rd_atom);
 	device->read_depth_out = read_depth(attr.orig_attr.max_qp_init_rd_atom);
 	device->has_flush_global = attr.device_cap_flags_ex & VERBS_DEVICE_FLUSH_GLOBAL;
@@ -113,6 +122,11 @@ bool verbs_is_fatal(enum ibv_event_type type)
 	}
 }
 
+bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, uint8_t port_num)
+{
+	return event->qp_num != 0 ? event->qp_num == qp_num : event->port_num == 0 || event->port_num == port_num;
+}
+
 bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *event)
 {
 	struct ibv_async_event seen;
@@ -121,6 +135,7 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 		return false;
 	event->type = seen.event_type;
 	event->qp_num = is_of_queue_pair(seen.event_type) ? seen.element.qp->qp_num : 0;
+	event->port_num = seen.event_type == IBV_EVENT_PORT_ERR ? (uint8_t)seen.element.port_num : 0;
 	device->lib->ack_async_event(&seen); /* at once: destroying what it is about waits for it */
 	if (event->type == IBV_EVENT_DEVICE_FATAL)
 		device->is_dead = true;

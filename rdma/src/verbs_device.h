@@ -11,7 +11,8 @@ struct verbs_device {
 	const struct lib_verbs *lib;
 	struct ibv_context *context;
 	uint32_t queue_len_max;
-	uint32_t message_len_max; /* of one work request */
+	uint32_t message_len_max; /* of one work request, by port_num */
+	uint8_t port_num;         /* the last that was taken up; 0 = none yet */
 	uint8_t read_depth_in;    /* READs and FLUSHes that it serves at a time for one queue pair */
 	uint8_t read_depth_out;   /* and that it keeps under way */
 	bool has_flush_global;
@@ -23,6 +24,10 @@ struct verbs_device {
 
 /* verbs_device_open -- a context of our own on the device that `like` is of. OK or IO. */
 int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error);
+
+/* verbs_device_use_port -- what a connection by this port may do: the connection manager chose it. OK or IO. */
+int verbs_device_use_port(struct verbs_device *device, uint8_t port_num, struct farlog_error *error);
+
 void verbs_device_close(struct verbs_device *device);
 
 /* verbs_device_is -- is it this one? */
@@ -30,7 +35,8 @@ bool verbs_device_is(const struct verbs_device *device, const struct ibv_device 
 
 struct verbs_device_event {
 	enum ibv_event_type type;
-	uint32_t qp_num; /* 0 = of the port or the device */
+	uint32_t qp_num; /* 0 = of a port or the device */
+	uint8_t port_num; /* 0 = not of a port */
 };
 
 /* verbs_device_event -- the next asynchronous event. False: there is none. Never blocks. */
@@ -38,6 +44,9 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 
 /* verbs_is_fatal -- does this event end connections? */
 bool verbs_is_fatal(enum ibv_event_type type);
+
+/* verbs_is_of -- is it of this queue pair, or of what it needs: its port, the device? */
+bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, uint8_t port_num);
 
 /* verbs_register -- a registration without relaxed ordering: inbound writes keep their order. `what` and `kind` (enum farlog_region_kind, 0 = plain
  * memory) are for the text, which says what to do. OK, NO_MEMORY, UNSUPPORTED. */

@@ -127,6 +127,8 @@ int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id)
 		return errno;
 	attr.max_dest_rd_atomic = at_most(attr.max_dest_rd_atomic, queue->device->read_depth_in);
 	attr.min_rnr_timer = RNR_TIMER;
+	queue->port_num = attr.ah_attr.port_num;
+	queue->gid_index = attr.ah_attr.grh.sgid_index;
 	failure = queue->lib->modify_qp(queue->qp, &attr, mask);
 	if (failure != 0)
 		return failure;

@@ -68,6 +68,8 @@ struct verbs_queue {
 	uint32_t send_len;
 	uint32_t inline_max;
 	uint32_t read_depth; /* READs and FLUSHes that may be under way */
+	uint8_t port_num;    /* once it is ready: by which port, */
+	uint8_t gid_index;   /* and by which of its GIDs */
 	uint64_t posted;
 	uint64_t retired;
 	uint64_t signalled; /* number of the last that was */

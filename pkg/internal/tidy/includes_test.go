@@ -50,6 +50,7 @@ var extraHeaders = []struct {
 	{"target_verbs.c", []string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "listening, and waiting for the device's events"},
 	{"target_verbs.h", []string{"pthread.h"}, "the thread of a listener"},
 	{"target_verbs_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
+	{"verbs_address.h", []string{"netdb.h"}, "addresses of a name"},
 	{"verbs_device.c", []string{"fcntl.h", "poll.h", "sys/resource.h"}, "events of a device, and the limit of locked memory"},
 	{"verbs_queue.c", []string{"sys/mman.h"}, "registered memory stays out of forked children"},
 	{"writer_open.c", []string{"unistd.h"}, "host name and process id in the writer's identity"},

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "verbs_address.h"
 #include "verbs_pair.h"
 
 static const char *address = "";
@@ -297,6 +298,24 @@ static void memlock_is_named(void)
 
 /* ---------------------------------------------------------------- */
 
+/* The connection manager takes port and GID by the address that was dialled, which is IPv4 here; SoftRoCE has version 2 alone. */
+static void way_is_that_of_the_address(void)
+{
+	static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF};
+	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct verbs_link *link = (struct verbs_link *)pair_open_to_write("mine", &granted);
+	const struct verbs_conn *conn = ((struct verbs_listener *)pair_target->listener)->conns;
+	struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name, .port = link->queue.port_num, .index = link->queue.gid_index};
+	const union ibv_gid *source = &link->id->route.addr.addr.ibaddr.sgid;
+
+	pair_condition = "port and GID";
+	CHECK(link->queue.port_num == link->id->port_num && link->device.port_num == link->id->port_num);
+	CHECK(conn->queue.port_num == conn->id->port_num && conn->queue.port_num > 0);
+	CHECK(memcmp(source->raw, mapped, sizeof(mapped)) == 0);
+	CHECK(verbs_gid_kind(&gid) == VERBS_GID_ROCE_V2 && link->link.caveat == NULL);
+	pair_close_link(&link->link);
+}
+
 static int start(void)
 {
 	struct farlog_error error = {0};
@@ -348,6 +367,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		append_by(options[i]);
 	credit_comes_with_the_flush();
+	way_is_that_of_the_address();
 	test_refusals();
 	texts_say_what_to_do();
 	memlock_is_named();
