@@ -31,6 +31,7 @@ const (
 	drainReportTimeout  = 3 * time.Second
 	drainRetryLeast     = 100 * time.Millisecond
 	drainRetryMost      = 5 * time.Second
+	drainRetryAsTwin    = time.Minute // when another drain has the same token: each opening ends the other one's
 	assignmentsName     = "drain-assignments.json"
 )
 
@@ -174,6 +175,9 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		}
 		if time.Since(began) > drainRetryMost {
 			delay = drainRetryLeast
+		}
+		if errors.Is(err, drain.ErrSuperseded) {
+			delay = drainRetryAsTwin
 		}
 		text := "drain ended without a reason"
 		if err != nil {

@@ -27,6 +27,9 @@ const (
 // ErrStoreBehind: the ring's head says that records were stored which this store does not have.
 var ErrStoreBehind = errors.New("store has less than the ring released")
 
+// ErrSuperseded: another drain has come with this one's token, or has moved the ring's head. To open the ring again takes it from that one.
+var ErrSuperseded = errors.New("another drain has taken this one's place")
+
 // Config says what one drain drains, and where to.
 type Config struct {
 	RingURI  string
@@ -77,7 +80,7 @@ type Progress struct {
 // Run drains one ring into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
 // full disk is retried for ever, a ring on another host that does not answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
-// Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, farlog.ErrCorrupt (the text names ring and lsn).
+// Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
 func Run(ctx context.Context, config Config) error {
 	d, err := open(ctx, config)
 	if err != nil {
@@ -87,6 +90,9 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	err = d.loop(ctx)
+	if errors.Is(err, farlog.ErrHeld) {
+		err = fmt.Errorf("%w: %w", ErrSuperseded, err)
+	}
 	if closeErr := d.close(); err == nil {
 		err = closeErr
 	}

@@ -63,7 +63,9 @@ func (d *drainer) whenBack(ctx context.Context, err error, attempt func() error)
 			err = attempt()
 		}
 		if !errors.Is(err, farlog.ErrIO) {
-			d.recovered()
+			if !errors.Is(err, farlog.ErrHeld) {
+				d.recovered()
+			}
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ enum far_state {
 	FAR_BROKEN = 1,  /* the caller saw it break; the connector is at work */
 	FAR_BACK = 2,    /* connected again; the caller sends what is outstanding and goes on */
 	FAR_REFUSED = 3, /* fenced: the fence word of the copy says so */
-	FAR_FAILED = 4,  /* it will never be that ring again */
+	FAR_FAILED = 4,  /* it will never be that ring again, or not this client's */
 };
 
 struct region_far {
@@ -29,6 +29,7 @@ struct region_far {
 	const struct far_transport *transport;
 	struct far_hello hello;
 	uint64_t state;   /* enum far_state */
+	int verdict;      /* with FAR_FAILED: what every call says from now on. Stored before the state */
 	uint64_t is_busy; /* the link is in use: in a shared writer one thread may flush while another looks for credit */
 	uint64_t tag_asked;
 	uint64_t tag_watched; /* on its way since watched_ns, or a little longer */

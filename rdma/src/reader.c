@@ -343,6 +343,8 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
 	memset(batch, 0, sizeof(*batch));
+	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open && reader->comeback_count != reader->region->comeback_count)
+		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
 	if (result != FARLOG_OK)
 		return result;
 	durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
@@ -382,9 +384,10 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 {
 	struct farlog_counters counters;
 	struct head_slot head = {0};
+	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
-	if (region_fetch(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
-		return FARLOG_IO;
+	if (result != FARLOG_OK)
+		return result;
 	refresh_epoch(reader);
 	memset(status, 0, sizeof(*status));
 	if (!head_load(reader->region, &reader->superblock, &head))

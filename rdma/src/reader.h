@@ -20,7 +20,14 @@ struct farlog_reader {
 	bool is_rewound;
 	uint32_t tip_len; /* of a far ring: how much to READ beyond the hint */
 	uint8_t *again;   /* AGAIN_LEN bytes for the second look at a far ring; NULL until it is needed */
+	uint64_t comeback_count; /* of the region when the head was last seen to be the one released */
+	struct head_slot open_slot; /* with is_release_open: what it was to store */
 	bool is_release_open; /* a far release has failed: its slot may be torn at the target, or on its way there still */
 };
+
+/* reader_confirm_head -- of a drain, by the header that has just been fetched: nobody else has drained while the connection was away, the head is the one
+ * released last, or at expected_lsn. Then the credit, which may have been lost with the connection, is sent again. OK; HELD: another drain has moved the
+ * head; CORRUPT. */
+int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head);
 
 #endif

@@ -83,6 +83,8 @@ struct region {
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
 	uint64_t read_count;  /* with is_far: READs posted */
+	uint64_t comeback_count; /* with is_far: connections after the first one */
+	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
 	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };

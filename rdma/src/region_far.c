@@ -33,19 +33,21 @@ static void break_off(struct region_far *far)
 	far_ring_bell(far);
 }
 
-/* resume -- the first act on a new one: what the old one did not confirm. The words that nobody waits for may have been lost, too. */
+/* resume -- the first act on a new one: what the old one did not confirm. Not a drain's: its head slot and its credit are right only while nobody else
+ * has drained, which it has to look for first. */
 static void resume(struct region_far *far)
 {
 	struct far_link *link = far->link;
 	int result = FARLOG_OK;
 
 	atomic_store_release(&far->state, FAR_UP);
+	far->region.comeback_count++;
 	if (MUTANT(NOT_SENT_AGAIN)) /* but for its last line */
 		far->spans[0] = (struct region_span){far->spans[0].off + far->spans[0].len - LAYOUT_LINE_LEN, LAYOUT_LINE_LEN};
-	if (far->tag_asked != link->done.persist_tag)
+	if (far->tag_asked != link->done.persist_tag && far->role == REGION_ROLE_DRAIN)
+		far->region.tag_lost = far->tag_asked;
+	else if (far->tag_asked != link->done.persist_tag)
 		result = link->ops->persist(link, far->spans, far->span_count, far->tag_asked);
-	if (result == FARLOG_OK && far->role == REGION_ROLE_DRAIN)
-		result = link->ops->write(link, LAYOUT_CREDIT_OFF, 8);
 	if (result != FARLOG_OK)
 		break_off(far);
 }
@@ -90,7 +92,8 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	while (!take_link(far))
 		cpu_relax();
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
-	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && atomic_load_acquire(&far->state) == FAR_UP)
+	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
+		atomic_load_acquire(&far->state) == FAR_UP)
 		break_off(far);
 	for (unsigned i = 0; i < span_count; i++)
 		far->spans[i] = spans[i];
@@ -125,14 +128,20 @@ __attribute__((noinline, cold)) static void break_off_if_silent(struct region_fa
 static int far_poll(struct region *region)
 {
 	struct region_far *far = far_of(region);
+	bool is_lost = false;
 
 	if (take_link(far)) {
 		turn(far);
-		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && ++far->miss_count % MISS_COUNT == 0)
-			break_off_if_silent(far);
+		if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0)) {
+			is_lost = far->tag_asked == far->region.tag_lost;
+			if (!is_lost && ++far->miss_count % MISS_COUNT == 0)
+				break_off_if_silent(far);
+		}
 		give_link(far);
 	}
-	return __builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0) ? FARLOG_IO : FARLOG_OK;
+	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_FAILED, 0))
+		return far->verdict;
+	return __builtin_expect(is_lost, 0) ? FARLOG_IO : FARLOG_OK;
 }
 
 static void far_wait(struct region *region, uint64_t timeout_ns)
@@ -181,6 +190,12 @@ static bool is_answered(const struct region_far *far, uint64_t tag)
 	return region_load_word(&far->region, FAR_ANSWER_OFF) >> 32 == tag;
 }
 
+/* away -- what a call says that finds the link not up: try again, or that there is no use. */
+static int away(const struct region_far *far)
+{
+	return atomic_load_acquire(&far->state) == FAR_FAILED ? far->verdict : FARLOG_IO;
+}
+
 /* begin -- take the link for a cold call. False: it is not up. */
 static bool begin(struct region_far *far)
 {
@@ -199,7 +214,7 @@ static int fetch_piece(struct region_far *far, struct region_span span)
 	int result;
 
 	if (!begin(far))
-		return FARLOG_IO;
+		return away(far);
 	far->region.read_count++;
 	result = far->link->ops->read(far->link, span, ++far->read_tag);
 	if (result != FARLOG_OK)
@@ -234,7 +249,7 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 	int result;
 
 	if (!begin(far))
-		return FARLOG_IO;
+		return away(far);
 	request->tag = far->request_tag = far->request_tag + 1 == FAR_LINK_TAG ? 1 : far->request_tag + 1;
 	result = far->link->ops->send(far->link, request);
 	if (result != FARLOG_OK)

@@ -46,6 +46,10 @@ static enum far_state take_refusal(struct region_far *far, int result, const str
 		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_FENCE_OFF), refusal->epoch_min);
 		return FAR_REFUSED;
 	}
+	if (result == FARLOG_FENCED) {
+		far->verdict = FARLOG_HELD; /* another drain or reader has come with our token */
+		return FAR_FAILED;
+	}
 	return result == FARLOG_NOT_A_RING || result == FARLOG_UNSUPPORTED ? FAR_FAILED : FAR_BROKEN;
 }
 
@@ -161,8 +165,10 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		if (strcmp(uri->scheme, transports[i]->scheme) == 0)
 			far->transport = transports[i];
 	far->role = (uint8_t)ask->role;
+	far->verdict = FARLOG_IO;
 	far->region.is_far = true;
 	far->region.fence_lsn = UINT64_MAX;
+	far->region.tag_lost = UINT64_MAX;
 	far->region.patience_ns = PATIENCE_NS;
 	result = make_hello(far, uri, ask, error);
 	if (result == FARLOG_OK)

@@ -26,33 +26,67 @@ static void set_released(struct farlog_reader *reader, const struct head_slot *s
 	forget(reader, slot->head_lsn);
 }
 
-/* end_release -- of one that has failed. Its slot goes to its place again and nowhere else until that is confirmed: the other place holds the only head
- * of which it is known that it is whole. */
+int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head)
+{
+	if (!head_load(reader->region, &reader->superblock, head))
+		return FARLOG_CORRUPT;
+	if (head->head_lsn != reader->released.head_lsn && head->head_lsn != expected_lsn)
+		return FARLOG_HELD;
+	reader->comeback_count = reader->region->comeback_count;
+	reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, reader->released.head_lsn);
+	return FARLOG_OK;
+}
+
+/* end_lost -- the connection took the release with it: whatever of it has landed lies in the ring, and nothing more will come. */
+static int end_lost(struct farlog_reader *reader, struct head_slot *head)
+{
+	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+
+	if (result == FARLOG_OK)
+		result = reader_confirm_head(reader, reader->open_slot.head_lsn, head);
+	if (result == FARLOG_OK && head->head_lsn != reader->released.head_lsn)
+		result = reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF);
+	return result;
+}
+
+/* end_release -- of one that has failed. Its slot goes to its place and nowhere else until it is known what became of it: the other place holds the only
+ * head of which it is known that it is whole. */
 static int end_release(struct farlog_reader *reader)
 {
 	struct head_slot head;
+	int result = region_settle(reader->region);
 
-	if (region_settle(reader->region) != FARLOG_OK || !head_load(reader->region, &reader->superblock, &head))
-		return FARLOG_IO;
-	if (head.head_lsn > reader->cursor.lsn)
-		return FARLOG_HELD; /* another drain's */
-	set_released(reader, &head);
-	return FARLOG_OK;
+	if (reader->region->tag_lost == reader->region->tag)
+		result = end_lost(reader, &head);
+	else if (result == FARLOG_OK && !head_load(reader->region, &reader->superblock, &head))
+		result = FARLOG_IO;
+	if (result == FARLOG_OK)
+		set_released(reader, &head);
+	return result;
+}
+
+/* look_again -- before a release after the connection came back: another drain may have been in meanwhile. */
+static int look_again(struct farlog_reader *reader)
+{
+	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+
+	return result == FARLOG_OK ? reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0}) : result;
 }
 
 int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
 {
 	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
-	int result;
+	int result = FARLOG_OK;
 
 	if (!reader->is_drain || head_lsn < reader->released.head_lsn || head_seq < reader->released.head_seq ||
 		head_lsn > reader->cursor.lsn || last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
-	if (reader->is_release_open) {
+	if (reader->is_release_open)
 		result = end_release(reader);
-		if (result != FARLOG_OK)
-			return result;
-	}
+	else if (reader->comeback_count != reader->region->comeback_count)
+		result = look_again(reader);
+	if (result != FARLOG_OK)
+		return result;
 	if (head_lsn <= reader->released.head_lsn)
 		return FARLOG_OK;
 	if (MUTANT(CREDIT_BEFORE_HEAD))
@@ -60,7 +94,8 @@ int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t hea
 	result = head_store(reader->region, &reader->superblock, &slot);
 	if (result != FARLOG_OK) {
 		reader->is_release_open = reader->region->is_far;
-		return FARLOG_IO;
+		reader->open_slot = slot;
+		return result == FARLOG_HELD ? result : FARLOG_IO;
 	}
 	set_released(reader, &slot);
 	return FARLOG_OK;

@@ -5,6 +5,7 @@
 #include "target.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,6 +13,7 @@
 #include "mutant.h"
 #include "superblock.h"
 
+#define SUPERSEDED_KEPT 256u /* clients of a grant; who was superseded longer ago than that has been told, or has slept through as many restarts */
 #define CREDIT_REPEAT_NS 100000000u /* a credit is sent again that often: a client that fetched its header may have lost a newer word */
 
 static uint64_t utc_now_ns(void)
@@ -133,6 +135,27 @@ static bool is_taken(const struct target_ring *ring, const struct target_grant *
 	return superblock_load(ring->region, ring->name, &superblock, NULL) != FARLOG_OK || superblock.writer_epoch >= grant->grant.epoch;
 }
 
+static bool is_superseded(const struct target_grant *grant, uint64_t client_id)
+{
+	for (uint64_t i = 0; grant->superseded != NULL && i < grant->superseded_count && i < SUPERSEDED_KEPT; i++)
+		if (grant->superseded[i] == client_id)
+			return true;
+	return false;
+}
+
+/* take_grant -- this client has it from now on. Of two living drains with one token the older one never comes back: each would end the other's connection,
+ * for ever, and what the older one still has on its way would land on what the newer one has released. */
+static void take_grant(struct target_grant *grant, uint64_t client_id)
+{
+	if (grant->client_id != 0 && grant->client_id != client_id && grant->grant.role != FARLOG_GRANT_WRITER) {
+		if (grant->superseded == NULL)
+			grant->superseded = calloc(SUPERSEDED_KEPT, sizeof(*grant->superseded));
+		if (grant->superseded != NULL)
+			grant->superseded[grant->superseded_count++ % SUPERSEDED_KEPT] = grant->client_id;
+	}
+	grant->client_id = client_id;
+}
+
 /* check_ring -- what lies in the region is still what was served. */
 static int check_ring(struct target_ring *ring, struct far_refusal *refusal)
 {
@@ -170,7 +193,9 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refusal->result;
 	if (!is_role_granted((*grant)->grant.role, hello->role))
 		return refuse(*ring, refusal, FARLOG_INVALID, "the grant with this token is for another role (writer, drain, reader)");
-	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first. */
+	/* A drain that was started again comes with the token it was told of; its earlier connection is torn down first, and does not come back. */
+	if (hello->role != REGION_ROLE_TAILS && is_superseded(*grant, hello->client_id))
+		return refuse(*ring, refusal, FARLOG_FENCED, "another client has come with this token since; each drain or reader takes a grant of its own");
 	if (is_taken(*ring, *grant, hello))
 		return refuse(*ring, refusal, FARLOG_HELD, "the token has been used by another client already; every writer acquires its own");
 	/* Before its time limit: who had been let in before the target was started again is told why it is not now. */
@@ -301,7 +326,7 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, st
 		result = take_role(ring, role, refusal);
 	if (result == FARLOG_OK) {
 		if (hello->role != REGION_ROLE_TAILS)
-			grant->client_id = hello->client_id;
+			take_grant(grant, hello->client_id);
 		conn->ring = ring;
 		conn->grant = grant;
 		conn->role = role;

@@ -50,6 +50,8 @@ struct target_grant {
 	struct target_grant *next;
 	struct farlog_grant grant;
 	uint64_t client_id; /* who came with it last; 0 = nobody yet */
+	uint64_t *superseded; /* drains and readers whose place another took by the same token: SUPERSEDED_KEPT places; NULL = nobody yet */
+	uint64_t superseded_count; /* that there ever were */
 };
 
 /* One listening transport of a target; each has a thread. */

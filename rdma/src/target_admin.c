@@ -70,6 +70,7 @@ void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 	while (ring->grants != NULL) {
 		struct target_grant *next = ring->grants->next;
 
+		free(ring->grants->superseded);
 		free(ring->grants);
 		ring->grants = next;
 	}

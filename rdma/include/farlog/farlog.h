@@ -433,13 +433,14 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
  * the newest record beyond the tail hint is copied twice and must be the same. OK: batch->len > 0. NOT_YET: nothing
  * new. TOO_LARGE: the next record does not fit into buf (batch->len is what it needs). CORRUPT: the record at
  * batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring on another host, where
- * the call blocks for the network, also IO: what did not come, try again; HELD: another drain has taken the place of this one. */
+ * the call blocks for the network, also IO: what did not come, try again; HELD, for good: another drain has taken the place of this one, or
+ * another client has come with the token of its grant. */
 FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
 
 /* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets
  * the writer have the space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of a batch
- * that was read; going back is refused (INVALID). IO of a ring on another host: try again with the same, or with those of a later batch. HELD: another
- * drain has taken the place of this one. */
+ * that was read; going back is refused (INVALID). IO of a ring on another host: try again with the same, or with those of a later batch. HELD, for good:
+ * another drain has taken the place of this one, or has moved the head. */
 FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch);
 
 /* farlog_reader_status -- cheap state of the ring for metrics; no scan: appended_lsn is the writer's last word. */

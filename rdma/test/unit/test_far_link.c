@@ -289,7 +289,8 @@ static void release_in_pieces(unsigned lost_len, unsigned lost_count)
 		result = farlog_reader_release(bed.far, next.next_lsn, next.next_seq, next.last_epoch);
 	while (result == FARLOG_IO && clock_monotonic_ns() < until_ns);
 	assert_int_equal(result, FARLOG_OK);
-	assert_int_equal(before.lost_count, 0);
+	/* A slot that landed whole is flushed where it lies, and not sent again. */
+	assert_true(before.lost_count == 0 || lost_len >= offsetof(struct head_slot, crc32c) + sizeof(head.crc32c));
 	assert_false(before.is_unsafe);
 	assert_int_equal(superblock_load(bed.bytes, "", &superblock, NULL), FARLOG_OK);
 	assert_true(head_load(bed.bytes, &superblock, &head));
