@@ -77,10 +77,12 @@ static void *connector_loop(void *context)
 	struct region_far *far = context;
 	uint64_t pause_ns = RETRY_FIRST_NS;
 
-	while (!atomic_load_acquire(&far->is_closing)) {
-		uint32_t seen = __atomic_load_n(&far->bell, __ATOMIC_ACQUIRE);
+	for (;;) {
+		uint32_t seen = __atomic_load_n(&far->bell, __ATOMIC_ACQUIRE); /* before what it announces is looked at */
 		enum far_state state;
 
+		if (atomic_load_acquire(&far->is_closing))
+			return NULL;
 		if (atomic_load_acquire(&far->state) != FAR_BROKEN) {
 			pause_ns = RETRY_FIRST_NS;
 			futex_wait(&far->bell, seen, UINT64_MAX);
@@ -94,7 +96,6 @@ static void *connector_loop(void *context)
 		futex_wait(&far->bell, seen, pause_ns);
 		pause_ns = pause_ns * 2 < RETRY_LAST_NS ? pause_ns * 2 : RETRY_LAST_NS;
 	}
-	return NULL;
 }
 
 /* ---------------------------------------------------------------- opening */
