@@ -36,6 +36,7 @@ struct region_far {
 	uint64_t watched_ns;
 	uint64_t miss_count;
 	uint64_t read_tag;
+	uint64_t opening_until_ns; /* until then a writer's cold calls are tried again */
 	uint32_t request_tag;
 	uint8_t role;
 	bool is_let_in;     /* once: before that there is nothing to leave */

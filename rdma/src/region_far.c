@@ -209,7 +209,21 @@ static bool begin(struct region_far *far)
 	return false;
 }
 
-static int fetch_piece(struct region_far *far, struct region_span span)
+/* has_come_back -- after a cold call failed: may it be tried again? A writer's are those of its opening, which can be repeated, and a connection in
+ * place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits until it is there. */
+static bool has_come_back(struct region_far *far)
+{
+	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns) {
+		enum far_state state = atomic_load_acquire(&far->state);
+
+		if (state != FAR_BROKEN)
+			return state == FAR_UP || state == FAR_BACK;
+		nanosleep(&(struct timespec){0, RETRY_FIRST_NS}, NULL);
+	}
+	return false;
+}
+
+static int fetch_once(struct region_far *far, struct region_span span)
 {
 	int result;
 
@@ -229,6 +243,16 @@ static int fetch_piece(struct region_far *far, struct region_span span)
 	return result;
 }
 
+static int fetch_piece(struct region_far *far, struct region_span span)
+{
+	int result;
+
+	do
+		result = fetch_once(far, span);
+	while (result != FARLOG_OK && has_come_back(far));
+	return result;
+}
+
 static int far_fetch(struct region *region, uint64_t off, uint64_t len)
 {
 	int result = FARLOG_OK;
@@ -244,7 +268,7 @@ static int far_fetch(struct region *region, uint64_t off, uint64_t len)
 	return result;
 }
 
-static int ask(struct region_far *far, struct far_request *request, uint32_t *answer)
+static int ask_once(struct region_far *far, struct far_request *request, uint32_t *answer)
 {
 	int result;
 
@@ -259,6 +283,16 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 		result = await(far, is_answered, request->tag);
 	if (result == FARLOG_OK)
 		*answer = (uint32_t)region_load_word(&far->region, FAR_ANSWER_OFF);
+	return result;
+}
+
+static int ask(struct region_far *far, struct far_request *request, uint32_t *answer)
+{
+	int result;
+
+	do
+		result = ask_once(far, request, answer);
+	while (result != FARLOG_OK && has_come_back(far));
 	return result;
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "crc32c.h"
 #include "err.h"
 #include "far_region.h"
@@ -17,6 +18,7 @@
 
 #define CONNECT_NS 2000000000u /* of an opening, and of each attempt to come back */
 #define RETRY_LAST_NS 100000000u
+#define OPENING_NS 10000000000u /* from its first connection on, a writer's opening outlasts connections that break */
 
 static const struct far_transport *const transports[] = {&far_verbs, &far_ofi};
 
@@ -128,7 +130,16 @@ static int start_connector(struct region_far *far, struct farlog_error *error)
 	return FARLOG_OK;
 }
 
-/* connect_first -- and fetch the header. What is undrained a writer fetches when it scans it; the free part of a ring never comes. */
+static int fetch_header(struct region_far *far, struct farlog_error *error)
+{
+	const char *trouble = far->link->broken;
+
+	if (far->region.ops->fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "read ring \"%s\" from its target: %s", far->text,
+			trouble[0] != '\0' ? trouble : "no answer");
+	return FARLOG_OK;
+}
+
 static int connect_first(struct region_far *far, const struct uri *uri, struct farlog_error *error)
 {
 	struct far_link *link = far->link;
@@ -147,9 +158,6 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 	far->region.trouble = link->broken;
 	if (far->role == REGION_ROLE_WRITER && stream_is_supported())
 		far->region.streamed = link->copy;
-	if (far->region.ops->fetch(&far->region, 0, FAR_HEADER_LEN) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "read ring \"%s\" from its target: %s", far->text,
-			link->broken[0] != '\0' ? link->broken : "no answer");
 	return FARLOG_OK;
 }
 
@@ -179,8 +187,13 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		far->region.ops = far->link->ops->wait != NULL ? &far_waiting_ops : &far_spinning_ops;
 		result = connect_first(far, uri, error);
 	}
-	if (result == FARLOG_OK)
+	if (result == FARLOG_OK) {
+		far->opening_until_ns = clock_after_ns(OPENING_NS);
 		result = start_connector(far, error);
+	}
+	/* What is undrained a writer fetches when it scans it; the free part of a ring never comes. */
+	if (result == FARLOG_OK)
+		result = fetch_header(far, error);
 	if (result != FARLOG_OK) {
 		far_close(&far->region);
 		return result;

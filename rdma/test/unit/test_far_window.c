@@ -1,10 +1,15 @@
 /* test_far_window.c -- drains and readers of a ring on another host: what they read through a window, and what memory they take. The target is in this
  * process, over libfabric on the loopback; the writer is local. */
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "atomics.h"
 #include "clock.h"
 #include "layout.h"
 #include "record.h"
@@ -12,6 +17,7 @@
 
 #define LARGE_RING_LEN (256u << 20)
 #define LARGE_RECORD_LEN (3u << 20) /* three windows */
+#define IN_TIME_NS 20000000000u
 #define ANON_GROWTH_MAX (8u << 20)
 #define OPENED_RING_LEN (8u << 20)
 #define TIP_PAYLOAD_LEN_MAX 380u
@@ -179,16 +185,40 @@ static void undrained_over_the_end(const struct far_bed *bed)
 	farlog_writer_close(writer);
 }
 
-/* A far writer fetches its ring in pieces, and records lie across their ends: it must find what is found in place, not less. */
-static void far_window__writer_finds_all_that_is_undrained(void **state)
+/* open_undrained -- a far writer of a ring of which much is undrained, through whoever is at `port`; 0: the target itself. It must find what is found in
+ * place, not less, and go on behind it. */
+static void open_undrained(const struct far_bed *bed, unsigned port)
 {
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = "", .epoch = 2, .grant_token = token};
-	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER};
 	struct farlog_ring_status status;
 	struct farlog_error error = {0};
 	struct farlog_position position;
-	struct far_bed bed;
 	farlog_writer *writer;
+	char uri[sizeof(bed->uri)];
+
+	assert_int_equal(farlog_ring_inspect(bed->local_uri, &status, &error), FARLOG_OK);
+	assert_true(status.head_lsn / OPENED_RING_LEN < status.appended_lsn / OPENED_RING_LEN && status.lag_bytes > 5u << 20);
+	memcpy(grant.token, token, sizeof(token));
+	grant.token[0]++;
+	config.epoch = grant.epoch = status.writer_epoch + 1;
+	config.grant_token = grant.token;
+	assert_int_equal(farlog_target_grant(bed->target, "ring", &grant, &error), FARLOG_OK);
+	snprintf(uri, sizeof(uri), "%s", bed->uri);
+	if (port != 0)
+		snprintf(uri, sizeof(uri), "ofi:tcp://127.0.0.1:%u/ring", port);
+	if (farlog_writer_open(uri, &config, &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, status.appended_lsn);
+	assert_int_equal(farlog_writer_recovery(writer)->record_count, status.lag_records);
+	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, IN_TIME_NS, &position), FARLOG_OK);
+	farlog_writer_close(writer);
+}
+
+/* A far writer fetches its ring in pieces, and records lie across their ends. */
+static void far_window__writer_finds_all_that_is_undrained(void **state)
+{
+	struct far_bed bed;
 	farlog_reader *local;
 	uint64_t len;
 
@@ -196,22 +226,121 @@ static void far_window__writer_finds_all_that_is_undrained(void **state)
 	if (!make_bed(&bed, LAYOUT_DATA_OFF + OPENED_RING_LEN, 1u << 20, FARLOG_GRANT_DRAIN))
 		skip();
 	undrained_over_the_end(&bed);
-	memcpy(grant.token, token, sizeof(token));
-	grant.token[0]++;
-	config.grant_token = grant.token;
-	assert_int_equal(farlog_target_grant(bed.target, "ring", &grant, &error), FARLOG_OK);
-	assert_int_equal(farlog_ring_inspect(bed.local_uri, &status, &error), FARLOG_OK);
-	assert_true(status.head_lsn / OPENED_RING_LEN < status.appended_lsn / OPENED_RING_LEN && status.lag_bytes > 5u << 20);
-	if (farlog_writer_open(bed.uri, &config, &writer, &error) != FARLOG_OK)
-		fail_msg("%s", error.text);
-	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, status.appended_lsn);
-	assert_int_equal(farlog_writer_recovery(writer)->record_count, status.lag_records);
-	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "x", .len = 1}, 0, &position), FARLOG_OK);
-	farlog_writer_close(writer);
+	open_undrained(&bed, 0);
 	local = unit_read(bed.local_uri, FARLOG_START_HEAD, false);
 	read_all(local, false, &len);
 	farlog_reader_close(local);
 	assert_true(len > 5u << 20); /* the records before the new epoch are still what they were */
+	free_bed(&bed);
+}
+
+/* A way to the target that breaks its first connection when so many bytes have come back by it. */
+struct frail_way {
+	int listener;
+	uint16_t port;
+	uint16_t target_port;
+	uint64_t breaks_after;
+	unsigned connection_count;
+	pthread_t thread;
+	uint64_t is_stopping;
+};
+
+static int connect_local(uint16_t port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? fd : -1;
+}
+
+/* pass_on -- true: bytes went from one to the other, *count more. */
+static bool pass_on(int from, int to, uint64_t *count)
+{
+	static uint8_t buffer[64u << 10];
+	ssize_t len = read(from, buffer, sizeof(buffer));
+
+	for (ssize_t done = 0; len > 0 && done < len;) {
+		ssize_t part = write(to, buffer + done, (size_t)(len - done));
+
+		if (part <= 0)
+			return false;
+		done += part;
+	}
+	*count += len > 0 ? (uint64_t)len : 0;
+	return len > 0;
+}
+
+static void serve_way(struct frail_way *way, int client)
+{
+	int target = connect_local(way->target_port);
+	struct pollfd fds[2] = {{.fd = client, .events = POLLIN}, {.fd = target, .events = POLLIN}};
+	uint64_t there = 0;
+	uint64_t back = 0;
+	bool is_whole = target >= 0;
+
+	way->connection_count++;
+	while (is_whole && !atomic_load_acquire(&way->is_stopping) && (way->connection_count > 1 || back < way->breaks_after)) {
+		if (poll(fds, 2, 10) <= 0)
+			continue;
+		if (fds[0].revents != 0)
+			is_whole = pass_on(client, target, &there);
+		if (is_whole && fds[1].revents != 0)
+			is_whole = pass_on(target, client, &back);
+	}
+	close(client);
+	close(target);
+}
+
+static void *run_way(void *context)
+{
+	struct frail_way *way = context;
+	struct pollfd fd = {.fd = way->listener, .events = POLLIN};
+
+	while (!atomic_load_acquire(&way->is_stopping))
+		if (poll(&fd, 1, 10) == 1)
+			serve_way(way, accept(way->listener, NULL, NULL));
+	return NULL;
+}
+
+static void start_way(struct frail_way *way, const struct far_bed *bed, uint64_t breaks_after)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t address_len = sizeof(address);
+
+	*way = (struct frail_way){.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .breaks_after = breaks_after,
+		.target_port = (uint16_t)atoi(strrchr(farlog_target_uri(bed->target), ':') + 1)};
+	assert_int_equal(bind(way->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(way->listener, 4), 0);
+	assert_int_equal(getsockname(way->listener, (struct sockaddr *)&address, &address_len), 0);
+	way->port = ntohs(address.sin_port);
+	assert_int_equal(pthread_create(&way->thread, NULL, run_way, way), 0);
+}
+
+static void stop_way(struct frail_way *way)
+{
+	atomic_store_release(&way->is_stopping, 1);
+	pthread_join(way->thread, NULL);
+	close(way->listener);
+}
+
+/* A connection that breaks while a writer is being opened, at its header or in the middle of what is undrained, costs time and not the opening. */
+static void far_window__broken_while_a_writer_opens(void **state)
+{
+	static const uint64_t breaks_after[] = {600, 100000, 3u << 20};
+	struct far_bed bed;
+
+	(void)state;
+	if (!make_bed(&bed, LAYOUT_DATA_OFF + OPENED_RING_LEN, 1u << 20, FARLOG_GRANT_DRAIN))
+		skip();
+	undrained_over_the_end(&bed);
+	for (unsigned i = 0; i < sizeof(breaks_after) / sizeof(breaks_after[0]); i++) {
+		struct frail_way way;
+
+		start_way(&way, &bed, breaks_after[i]);
+		open_undrained(&bed, way.port);
+		stop_way(&way);
+		assert_int_equal(way.connection_count, 2);
+	}
 	free_bed(&bed);
 }
 
@@ -434,6 +563,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_window__tip_in_few_reads),
 	cmocka_unit_test(far_window__tip_over_the_end_without_pad),
 	cmocka_unit_test(far_window__writer_finds_all_that_is_undrained),
+	cmocka_unit_test(far_window__broken_while_a_writer_opens),
 	cmocka_unit_test(far_window__target_gone),
 	cmocka_unit_test(far_packed__served_and_removed),
 };
