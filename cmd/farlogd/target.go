@@ -29,6 +29,7 @@ func (d *daemon) openTarget(context.Context) error {
 	}
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
+	metrics.NewStrangers(d.registry, d.agent(dir).Id, one.Strangers)
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {

@@ -22,6 +22,8 @@ type doors struct {
 	workers sync.WaitGroup
 	mutex   sync.Mutex
 	rings   map[string]*door // by stream
+
+	refusals []*refusals // of the listeners; of the goroutine that looks at the rings
 }
 
 // door is one ring as the listeners know it. Fields are of the doors' mutex; those from served on belong to the goroutine while isBusy.
@@ -50,6 +52,7 @@ func openDoors(addresses []string, advertise, hostName string, moved func()) (*d
 			return nil, fmt.Errorf("target.listen %q: %w", address, err)
 		}
 		d.listeners = append(d.listeners, listener)
+		d.refusals = append(d.refusals, newRefusals(listener.URI(), listener.Refusals))
 		uri, err := advertised(listener.URI(), advertise, hostName)
 		if err != nil {
 			d.close()

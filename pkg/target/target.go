@@ -124,6 +124,7 @@ func (t *Target) Run(ctx context.Context) error {
 	for looks := 0; ; looks++ {
 		before := t.Rings()
 		t.observe()
+		t.doors.logRefusals(t.config.Logger, time.Now())
 		if looks%looksPerReport == 0 || isNews(before, t.Rings()) {
 			t.report(ctx)
 		}

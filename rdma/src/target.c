@@ -111,8 +111,7 @@ static int refuse_epoch(struct target_ring *ring, uint32_t epoch, struct far_ref
 	return FARLOG_FENCED;
 }
 
-/* find_grant -- by token alone: a wrong one must not learn which rings there are. */
-static struct target_grant *find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring)
+struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring)
 {
 	for (*ring = target->rings; *ring != NULL; *ring = (*ring)->next)
 		for (struct target_grant *grant = (*ring)->grants; grant != NULL; grant = grant->next)
@@ -184,7 +183,7 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 		return refuse(NULL, refusal, FARLOG_INVALID, "this is a farlog target; what connected is no farlog client");
 	if (hello->version != FAR_VERSION)
 		return refuse(NULL, refusal, FARLOG_UNSUPPORTED, "client and target are of different versions; this target speaks version 1");
-	*grant = find_grant(target, hello->token, ring);
+	*grant = target_find_grant(target, hello->token, ring);
 	if (*grant == NULL)
 		return refuse(NULL, refusal, FARLOG_INVALID, "no grant with this token is known here; acquire a grant, and use it at its target");
 	if ((*ring)->hash != hello->ring_hash)

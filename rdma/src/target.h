@@ -8,8 +8,10 @@
 #define FARLOG_TARGET_H
 
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include "attest.h"
+#include "farlog/refusals.h"
 #include "far_wire.h"
 #include "record.h"
 #include "region.h"
@@ -103,6 +105,12 @@ struct target_ring {
 
 #define TARGET_URI_LEN_MAX 320
 
+struct target_refusals {
+	uint64_t count;
+	uint64_t stranger_count;
+	struct farlog_target_refusal last[FARLOG_TARGET_REFUSALS_KEPT]; /* the one of sequence n at (n - 1) % KEPT */
+};
+
 struct farlog_target {
 	pthread_mutex_t mutex; /* of all below; never held while a connection is revoked or a region flushed */
 	pthread_cond_t moved;  /* a connection has left, or a pin */
@@ -113,6 +121,7 @@ struct farlog_target {
 	uint64_t turn;             /* looks at all rings */
 	uint64_t looked_at_ns;
 	struct target_attested *attested;
+	struct target_refusals refusals;
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };
 
@@ -131,6 +140,12 @@ void target_shut_out(struct farlog_target *target, struct target_conn *conn);
  * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
 int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
 	struct far_welcome *welcome, struct far_refusal *refusal);
+
+/* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its ring. The mutex is held. */
+struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring);
+
+/* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known. By the transport's thread. */
+void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal);
 
 /* target_serve -- carry out a request; the answer goes back by write_word at FAR_ANSWER_OFF. Spans outside the ring are refused. */
 void target_serve(struct target_conn *conn, const struct far_request *request);

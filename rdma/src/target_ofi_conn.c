@@ -260,7 +260,7 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	struct far_welcome welcome = {0};
 	struct far_refusal refusal = {0};
 	struct ofi_conn *conn = NULL;
-	struct far_hello hello;
+	struct far_hello hello = {0};
 	bool has_endpoint;
 	int result;
 
@@ -281,6 +281,8 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 		listener->conns = conn;
 	}
 	has_endpoint = conn != NULL && conn->ep != NULL;
+	if (result != FARLOG_OK)
+		target_refused(listener->target, info->dest_addr, &hello, &refusal);
 	if (result != FARLOG_OK && !has_endpoint)
 		(void)fi_reject(listener->pep, info->handle, &refusal, sizeof(refusal));
 	else if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)

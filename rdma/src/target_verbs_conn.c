@@ -407,19 +407,18 @@ static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, 
 	return refuse(refusal, FARLOG_IO, text);
 }
 
-static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_refusal *refusal)
+static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, struct far_hello *hello, struct far_refusal *refusal)
 {
-	struct far_hello hello;
 	struct far_welcome welcome = {0};
 	int result;
 
-	if (asked->private_data_len < sizeof(hello))
+	if (asked->private_data_len < sizeof(*hello))
 		return refuse(refusal, FARLOG_INVALID, "the connection request is not farlog's");
-	memcpy(&hello, asked->private_data, sizeof(hello));
+	memcpy(hello, asked->private_data, sizeof(*hello));
 	conn->host = host_of(conn->listener, conn->id);
 	if (conn->host == NULL)
 		return refuse(refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
-	result = target_admit(conn->listener->target, &hello, &conn->conn, &welcome, refusal);
+	result = target_admit(conn->listener->target, hello, &conn->conn, &welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
 	conn->is_admitted = true;
@@ -430,6 +429,7 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 {
 	struct verbs_conn *conn = calloc(1, sizeof(*conn));
 	struct far_refusal refusal = {0};
+	struct far_hello hello = {0};
 
 	if (conn == NULL) {
 		struct rdma_cm_id *id = event->id;
@@ -447,7 +447,8 @@ void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *even
 	/* In the list first: once it is admitted, other threads may order its end. */
 	conn->next = listener->conns;
 	listener->conns = conn;
-	if (take(conn, &event->param.conn, &refusal) != FARLOG_OK) {
+	if (take(conn, &event->param.conn, &hello, &refusal) != FARLOG_OK) {
+		target_refused(listener->target, &conn->id->route.addr.dst_addr, &hello, &refusal);
 		listener->lib->reject(conn->id, &refusal, sizeof(refusal));
 		verbs_conn_end(conn, true);
 	}

@@ -461,6 +461,39 @@ static void missing_library(void)
 	rmdir(directory);
 }
 
+/* who_was_refused -- a client comes to a ring by a token, in a version, and is not let in: the target knows who it was, and counts it, as a stranger or at
+ * its ring. */
+static void who_was_refused(struct bed *bed, const char *ring, char letter, uint16_t version, bool is_stranger, const char *expected)
+{
+	unsigned strangers[2] = {0, 0};
+	unsigned refused[2] = {0, 0};
+	unsigned all[2] = {0, 0};
+	struct far_link_bed made;
+
+	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &strangers[0], &all[0]) == 2);
+	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[0]) == 1);
+	CHECK(link_try(&made, bed->uri, ring, letter, REGION_ROLE_READER, 0, version, LONG_NS) != FARLOG_OK && made.refusal.magic == FAR_REFUSAL_MAGIC);
+	link_free(&made);
+	CHECK(host_ask(&bed->host, "counters ring") && sscanf(bed->host.reply, "OK %*u %u", &refused[1]) == 1);
+	CHECK(host_ask(&bed->host, "refusals") && sscanf(bed->host.reply, "OK %u %u", &strangers[1], &all[1]) == 2);
+	all[1] -= all[0]; /* more than one where libfabric lost an answer, and the link asked again */
+	CHECK(all[1] > 0 && strangers[1] == strangers[0] + is_stranger * all[1] && refused[1] == refused[0] + !is_stranger * all[1]);
+	if (strstr(bed->host.reply, " peer=127.0.0.1:") == NULL || strstr(bed->host.reply, expected) == NULL) {
+		printf("far: %s: expected a peer and \"%s\", got \"%s\"\n", now_testing, expected, bed->host.reply);
+		failed++;
+	}
+}
+
+static void refusals(struct bed *bed)
+{
+	snprintf(now_testing, sizeof(now_testing), "hostile: refusals are seen");
+	who_was_refused(bed, "ring", 'x', FAR_VERSION, true, "ring=ring result=INVALID no grant with this token");
+	who_was_refused(bed, "elsewhere", 'x', FAR_VERSION, true, "ring=not served here (name's CRC32C ");
+	who_was_refused(bed, "ring", 'r', FAR_VERSION + 1, true, "ring= result=UNSUPPORTED client speaks version 2");
+	who_was_refused(bed, "elsewhere", 'r', FAR_VERSION, false, "result=NOT_A_RING the grant with this token is for another ring");
+	who_was_refused(bed, "ring", 'a', FAR_VERSION, false, "ring=ring result=INVALID the grant with this token is for another role");
+}
+
 void test_hostile(void)
 {
 	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .is_forced = 1};
@@ -481,6 +514,7 @@ void test_hostile(void)
 		requests(&bed);
 		hellos(&bed);
 		short_hello(&bed);
+		refusals(&bed);
 		snprintf(now_testing, sizeof(now_testing), "hostile: afterwards");
 		CHECK(host_ask(&bed.host, "counters ring"));
 		unlink(other_path);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "farlog/farlog.h"
+#include "farlog/refusals.h"
 
 bool host_start(struct host *host, const char *listen_uri)
 {
@@ -119,6 +119,22 @@ static uint64_t utc_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* tell_refusals -- how many were of strangers, and the last one, whosever. */
+static void tell_refusals(farlog_target *target)
+{
+	struct farlog_target_refusal refusals[FARLOG_TARGET_REFUSALS_KEPT];
+	struct farlog_error error = {0};
+	uint64_t stranger_count;
+	size_t count = farlog_target_refusals_read(target, 0, refusals, FARLOG_TARGET_REFUSALS_KEPT, &stranger_count);
+	const struct farlog_target_refusal *last = &refusals[count - 1];
+
+	if (count == 0)
+		reply(FARLOG_OK, &error, "0 0");
+	else
+		reply(FARLOG_OK, &error, "%lu %lu peer=%s ring=%s result=%s %s", stranger_count, last->sequence, last->peer, last->ring,
+			farlog_result_name(last->result), last->text);
+}
+
 static void obey(farlog_target *target, const char *line)
 {
 	struct farlog_error error = {0};
@@ -148,6 +164,8 @@ static void obey(farlog_target *target, const char *line)
 		reply(result, &error, "");
 	} else if (sscanf(line, "counters %63s", name) == 1) {
 		count(target, name);
+	} else if (strncmp(line, "refusals", 8) == 0) {
+		tell_refusals(target);
 	} else if (strncmp(line, "usage", 5) == 0) {
 		reply(FARLOG_OK, &error, "%u %zu", open_file_count(), mallinfo2().uordblks);
 	} else {
