@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ const (
 	chunkLen     = 32 << 10
 	portTries    = 200
 	portInterval = 50 * time.Millisecond
+
+	standTries    = 10000
+	standInterval = time.Millisecond
 )
 
 func main() {
@@ -103,7 +107,27 @@ func (a *agent) do(m talk.Message) {
 		c.input.close()
 	case m.Op == talk.OpSignal:
 		_ = syscall.Kill(-c.process.Pid, syscall.Signal(m.Code)) // fails when all of them have ended
+		for tries := 0; syscall.Signal(m.Code) == syscall.SIGSTOP && !stands(c.process.Pid) && tries < standTries; tries++ {
+			time.Sleep(standInterval)
+		}
+		a.say(talk.Message{Op: talk.OpTaken, ID: m.ID})
 	}
+}
+
+// stands tells whether no thread of a process runs any more: a signal that stops it is sent at once, and takes its time with each.
+func stands(pid int) bool {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that ended
+		}
+		// The state follows the name, which is in parentheses and may hold any byte.
+		if rest := stat[bytes.LastIndexByte(stat, ')')+1:]; len(rest) < 2 || rest[1] != 'T' && rest[1] != 'Z' {
+			return false
+		}
+	}
+	return err == nil
 }
 
 type command struct {

@@ -14,6 +14,7 @@ const (
 	OpSignal = "signal" // runner → agent: Code to the command's process group
 	OpOutput = "output" // agent → runner: Data from its standard output
 	OpErrors = "errors" // agent → runner: Data from its standard error
+	OpTaken  = "taken"  // agent → runner: a signal has been sent, and after SIGSTOP the command stands
 	OpExit   = "exit"   // agent → runner: it has ended; Code, or Text when it could not be started
 )
 

@@ -104,6 +104,7 @@ type Process struct {
 	agent *agent
 	id    int
 	done  chan struct{}
+	taken chan struct{} // a signal
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and made anew at each output
@@ -120,7 +121,7 @@ func (g *Guest) Start(script string, env ...string) (*Process, error) {
 	a := g.agent
 	a.mu.Lock()
 	a.lastID++
-	p := &Process{guest: g.Name, what: script, agent: a, id: a.lastID, done: make(chan struct{}), changed: make(chan struct{})}
+	p := &Process{guest: g.Name, what: script, agent: a, id: a.lastID, done: make(chan struct{}), taken: make(chan struct{}, 1), changed: make(chan struct{})}
 	a.processes[p.id] = p
 	a.mu.Unlock()
 	if err := a.say(talk.Message{Op: talk.OpStart, ID: p.id, Argv: []string{"/bin/sh", "-c", script}, Env: env}); err != nil {
@@ -144,6 +145,10 @@ func (g *Guest) Run(ctx context.Context, script string, env ...string) (string, 
 }
 
 func (p *Process) hear(m talk.Message) {
+	if m.Op == talk.OpTaken {
+		p.taken <- struct{}{}
+		return
+	}
 	p.mu.Lock()
 	switch m.Op {
 	case talk.OpOutput:
@@ -323,7 +328,15 @@ func (p *Process) CloseInput() error {
 	return p.agent.say(talk.Message{Op: talk.OpClose, ID: p.id})
 }
 
-// Signal sends a signal to the command and to all that it has started.
+// Signal sends a signal to the command and to all that it has started, and returns when it has been sent. After SIGSTOP the command stands: nothing that
+// happens in another guest from then on finds it at work.
 func (p *Process) Signal(signal syscall.Signal) error {
-	return p.agent.say(talk.Message{Op: talk.OpSignal, ID: p.id, Code: int(signal)})
+	if err := p.agent.say(talk.Message{Op: talk.OpSignal, ID: p.id, Code: int(signal)}); err != nil {
+		return err
+	}
+	select {
+	case <-p.taken:
+	case <-p.done:
+	}
+	return nil
 }
