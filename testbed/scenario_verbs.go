@@ -20,7 +20,7 @@ var (
 // the verbs region claims beyond that, on a device that is not a simulation of ours.
 func verbsConformance(ctx context.Context, b *bed) (string, error) {
 	host := hostMachine
-	host.hasNVDIMM = true // for the region's own test
+	host.hasNVDIMM, host.hasBAR = true, true // for the region's own test
 	guests, err := b.bootAll(ctx, targetMachine, host)
 	if err != nil {
 		return "", err
@@ -58,9 +58,9 @@ func verbsConformance(ctx context.Context, b *bed) (string, error) {
 }
 
 // ownTest runs the test of the verbs region, target and client on one machine: on tmpfs, or with its rings on devdax, where it asks every method for
-// the level persistent, over several laps of the ring.
+// the level persistent, over several laps of the ring. A BAR and a dma-buf are refused there, with all that is missing.
 func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string, error) {
-	alone, err := b.start(host, "verbs", place+" exec verbs "+addresses["host"])
+	alone, err := b.start(host, "verbs", "export FARLOG_TEST_BAR=$(bar); "+place+" exec verbs "+addresses["host"])
 	if err != nil {
 		return "", err
 	}
@@ -75,6 +75,11 @@ func (b *bed) ownTest(ctx context.Context, host *vm.Guest, place string) (string
 	for _, method := range []string{"rdma-flush", "rdma-read", "target-cpu"} {
 		if !strings.Contains(text, level+" by "+method) {
 			return "", fmt.Errorf("its own test %s: nothing was appended with %s by %s: %s", name, level, method, text)
+		}
+	}
+	for _, said := range []string{"verbs: BAR: serve ring ", "verbs: dma-buf: "} {
+		if !strings.Contains(text, said) || strings.Contains(text, said+"a real one: skipped") {
+			return "", fmt.Errorf("its own test %s: it did not get as far as %q: %s", name, said, text)
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")

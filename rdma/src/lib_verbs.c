@@ -42,6 +42,8 @@ static void load(void)
 
 #define LOAD_IBVERBS(name, symbol) *(void **)&loaded.name = find(ibverbs, IBVERBS_SONAME, #symbol);
 #define LOAD_RDMACM(name, symbol) *(void **)&loaded.name = find(rdmacm, RDMACM_SONAME, #symbol);
+	if (ibverbs != NULL)
+		*(void **)&loaded.reg_dmabuf_mr = dlsym(ibverbs, "ibv_reg_dmabuf_mr");
 	LIB_VERBS_TABLE(LOAD_IBVERBS)
 	LIB_RDMACM_TABLE(LOAD_RDMACM)
 #undef LOAD_IBVERBS

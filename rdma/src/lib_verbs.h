@@ -60,7 +60,11 @@
 	X(ack_cm_event, rdma_ack_cm_event)                                                                \
 	X(event_str, rdma_event_str)
 
+/* rdma-core 34 and later; its headers may be older. */
+typedef struct ibv_mr *(*verbs_reg_dmabuf_fn)(struct ibv_pd *pd, uint64_t off, size_t len, uint64_t iova, int fd, int access);
+
 struct lib_verbs {
+	verbs_reg_dmabuf_fn reg_dmabuf_mr; /* NULL: this library has none */
 #define LIB_VERBS_FIELD(name, symbol) __typeof__(&symbol) name;
 	LIB_VERBS_TABLE(LIB_VERBS_FIELD)
 	LIB_RDMACM_TABLE(LIB_VERBS_FIELD)

@@ -241,6 +241,18 @@ static void mem_narrow(struct region *region, uint64_t off, uint64_t len)
 		region->streamed = mem->bytes;
 }
 
+void region_mem_place(const struct region *region, char *path, uint64_t *off)
+{
+	const struct region_mem *mem = (const struct region_mem *)region;
+	char link[64];
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", mem->fd);
+	len = readlink(link, path, PATH_MAX - 1);
+	path[len > 0 ? len : 0] = '\0';
+	*off = (uint64_t)(mem->bytes - mem->map);
+}
+
 /* lock_of -- locks lie far beyond the end of any region: they are names, not bytes. The whole region's are the last; those of a ring in it lie as far
  * below as the ring lies in. */
 static struct flock lock_of(const struct region_mem *mem, enum region_role role)

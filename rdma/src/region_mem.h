@@ -18,6 +18,9 @@ enum farlog_persistence_domain region_domain_above(const char *directory);
 /* region_domain_name -- "memory_controller", "cpu_cache", or "" for UNKNOWN. */
 const char *region_domain_name(enum farlog_persistence_domain domain);
 
+/* region_mem_place -- the path of the file behind an open region ("" = not known), PATH_MAX bytes, and where in it the region begins. */
+void region_mem_place(const struct region *region, char *path, uint64_t *off);
+
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error);
 

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "region_dmabuf.h"
 #include "target.h"
 #include "verbs_queue.h"
 
@@ -25,9 +26,12 @@ struct verbs_domain {
 
 /* target_ring's key: its registration on each device. */
 struct verbs_exposure {
+	struct region_dmabuf *dmabuf; /* of a BAR, which can be registered in no other way; NULL: not one */
+	uint64_t dmabuf_off;          /* of the ring in it */
 	struct {
 		struct verbs_domain *domain; /* NULL: not on this device */
 		struct ibv_mr *mr;
+		bool is_dmabuf; /* it is of the dma-buf, not of the mapping */
 		unsigned access; /* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
 	} on[VERBS_DEVICE_COUNT_MAX];
 };
@@ -87,6 +91,9 @@ struct verbs_conn {
 /* verbs_expose, verbs_withdraw -- of target_transport. */
 int verbs_expose(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
 void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
+
+/* verbs_expose_mr -- register a ring that is exposed, once more, for these rights. NULL: errno. */
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, unsigned access);
 
 /* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list either way. */
 void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);

@@ -93,14 +93,14 @@ static int bind_window(struct verbs_conn *conn)
 
 static int register_own(struct verbs_conn *conn)
 {
-	struct target_ring *ring = conn->conn.ring;
 	unsigned registered;
-	struct ibv_mr *mr = ring_mr(conn, &registered);
-	unsigned access = access_of(conn, registered);
+	unsigned access;
 
+	(void)ring_mr(conn, &registered);
+	access = access_of(conn, registered);
 	if (access & IBV_ACCESS_REMOTE_WRITE)
 		access |= IBV_ACCESS_LOCAL_WRITE;
-	conn->own_mr = conn->listener->lib->reg_mr(mr->pd, ring->bytes, ring->region->contract.size_bytes, (int)access);
+	conn->own_mr = verbs_expose_mr(conn->listener, conn->conn.ring, (unsigned)(conn->host - conn->listener->hosts), access);
 	return conn->own_mr != NULL ? 0 : errno;
 }
 
@@ -351,7 +351,11 @@ static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct far
  * a registration may use it from any queue pair of the tenant: it is counted, and the next connection tries a window again. 0 or errno. */
 static int make_key(struct verbs_conn *conn, struct farlog_error *error)
 {
-	int failure = make_queue(conn, conn->host->device.has_window, error);
+	unsigned registered;
+	int failure;
+
+	(void)ring_mr(conn, &registered);
+	failure = make_queue(conn, conn->host->device.has_window && (registered & IBV_ACCESS_MW_BIND), error);
 
 	if (failure == 0 && conn->queue.has_window) {
 		if (bind_window(conn) == 0)

@@ -75,6 +75,51 @@ static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const
 	return verbs_refuse_registration(device, failure, len, (int)ring->region->contract.kind, ring->name, error);
 }
 
+/* register_dmabuf -- of a BAR. Such a registration takes neither FLUSH nor windows (ibv_reg_dmabuf_mr(3)): a READ flushes a BAR, and each connection has one
+ * of its own. */
+static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, struct verbs_exposure *exposure,
+	unsigned index, char why[DMABUF_WHY_LEN])
+{
+	why[0] = '\0';
+	if (exposure->dmabuf == NULL)
+		exposure->dmabuf = region_dmabuf_take(ring->region, &exposure->dmabuf_off, why);
+	if (exposure->dmabuf == NULL)
+		return FARLOG_UNSUPPORTED;
+	exposure->on[index].access = IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE;
+	exposure->on[index].is_dmabuf = true;
+	return verbs_register_dmabuf(&host->device, pd, exposure->dmabuf->fd, exposure->dmabuf_off, ring->region->contract.size_bytes,
+		(uint64_t)(uintptr_t)ring->bytes, IBV_ACCESS_LOCAL_WRITE, &exposure->on[index].mr, why, DMABUF_WHY_LEN);
+}
+
+/* register_ring -- its mapping, or where that cannot be and it is a BAR, its dma-buf. */
+static int register_ring(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
+	struct farlog_error *error)
+{
+	const struct verbs_host *host = &listener->hosts[index];
+	struct ibv_pd *pd = exposure->on[index].domain->pd;
+	int result = register_best(host, pd, ring, &exposure->on[index].access, &exposure->on[index].mr, error);
+	char why[DMABUF_WHY_LEN];
+
+	if (result != FARLOG_UNSUPPORTED || ring->region->contract.kind != FARLOG_REGION_BAR)
+		return result;
+	if (register_dmabuf(host, pd, ring, exposure, index, why) == FARLOG_OK)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_UNSUPPORTED, 0,
+		"serve ring \"%.40s\" by RDMA device %.20s: a PCI BAR mapped through sysfs has no pages that a device could write to, and as a dma-buf: %s", ring->name,
+		host->device.name, why);
+}
+
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, unsigned access)
+{
+	const struct verbs_exposure *exposure = ring->key;
+	struct ibv_pd *pd = exposure->on[device].domain->pd;
+	uint64_t len = ring->region->contract.size_bytes;
+
+	if (!exposure->on[device].is_dmabuf)
+		return listener->lib->reg_mr(pd, ring->bytes, len, (int)access);
+	return listener->lib->reg_dmabuf_mr(pd, exposure->dmabuf_off, len, (uint64_t)(uintptr_t)ring->bytes, exposure->dmabuf->fd, (int)access);
+}
+
 int verbs_expose(void *context, struct target_ring *ring, void **key, struct farlog_error *error)
 {
 	struct verbs_listener *listener = context;
@@ -94,7 +139,7 @@ int verbs_expose(void *context, struct target_ring *ring, void **key, struct far
 			result = error_set(error, FARLOG_IO, errno, "serve ring \"%s\": a protection domain for tenant \"%s\" on RDMA device %s", ring->name,
 				ring->tenant, listener->hosts[i].device.name);
 		else
-			result = register_best(&listener->hosts[i], domain->pd, ring, &exposure->on[i].access, &exposure->on[i].mr, error);
+			result = register_ring(listener, ring, exposure, i, error);
 	}
 	if (result != FARLOG_OK) {
 		verbs_withdraw(listener, ring, exposure);
@@ -118,5 +163,7 @@ void verbs_withdraw(void *context, struct target_ring *ring, void *key)
 			give_domain(listener, exposure->on[i].domain);
 		pthread_mutex_unlock(&listener->lock);
 	}
+	if (exposure->dmabuf != NULL)
+		region_dmabuf_give(exposure->dmabuf);
 	free(exposure);
 }

@@ -145,8 +145,8 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 static const char *advice(int failure, int kind)
 {
 	if (kind == FARLOG_REGION_BAR)
-		return "a PCI BAR mapped through sysfs has no pages that a device could write to; it would have to be exported as a dma-buf, which this version "
-			   "does not do: use a device DAX or tmpfs region here";
+		return "a PCI BAR mapped through sysfs has no pages that a device could write to: use a device DAX or tmpfs region here, or what it takes for a "
+			   "dma-buf (docs/operating.md)";
 	if (kind == FARLOG_REGION_FSDAX || failure == EOPNOTSUPP)
 		return "a file on a DAX file system cannot be pinned for a device: make the namespace device DAX (ndctl create-namespace --mode=devdax) and name "
 			   "/dev/daxX.Y";
@@ -170,6 +170,19 @@ int verbs_refuse_registration(const struct verbs_device *device, int failure, ui
 		"register %lu bytes of %s with RDMA device %s: RLIMIT_MEMLOCK is %s; expected at least that much (ulimit -l unlimited, systemd: "
 		"LimitMEMLOCK=infinity, containers: --ulimit memlock=-1)",
 		len, what, device->name, bound);
+}
+
+int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, int fd, uint64_t off, uint64_t len, uint64_t iova, unsigned access,
+	struct ibv_mr **mr, char *why, size_t room)
+{
+	size_t used = strlen(why);
+
+	*mr = NULL;
+	if (device->lib->reg_dmabuf_mr == NULL)
+		snprintf(why + used, room - used, "libibverbs has no ibv_reg_dmabuf_mr (expected 34 or later)");
+	else if ((*mr = device->lib->reg_dmabuf_mr(pd, off, len, iova, fd, (int)access)) == NULL)
+		snprintf(why + used, room - used, "RDMA device %s takes no such dma-buf: %s", device->name, strerror(errno));
+	return *mr != NULL ? FARLOG_OK : FARLOG_UNSUPPORTED;
 }
 
 int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *start, uint64_t len, unsigned access, int kind, const char *what,

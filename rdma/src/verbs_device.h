@@ -57,6 +57,11 @@ int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *s
 int verbs_refuse_registration(const struct verbs_device *device, int failure, uint64_t len, int kind, const char *what,
 	struct farlog_error *error);
 
+/* verbs_register_dmabuf -- len bytes of a dma-buf, which peers are to address as if they began at iova. OK; UNSUPPORTED: `why`, of this room, has what library
+ * or device do not do, behind what it had. */
+int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, int fd, uint64_t off, uint64_t len, uint64_t iova, unsigned access,
+	struct ibv_mr **mr, char *why, size_t room);
+
 /* verbs_channel_open -- an event channel that never blocks. OK; UNSUPPORTED: this machine has no RDMA. */
 int verbs_channel_open(const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error);
 

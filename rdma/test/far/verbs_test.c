@@ -6,8 +6,13 @@
  * Rings are on tmpfs, or on the DAX device of FARLOG_TEST_DEVDAX, where appends must reach the level persistent. What lies there is destroyed.
  *
  * Client and target are in one process: what is between them is the device. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -316,6 +321,75 @@ static void way_is_that_of_the_address(void)
 	pair_close_link(&link->link);
 }
 
+/* ---------------------------------------------------------------- memory by a dma-buf */
+
+/* make_dmabuf -- of plain memory: -1, and why. */
+static int make_dmabuf(uint64_t len, const char **why)
+{
+	struct udmabuf_create ask = {.flags = UDMABUF_FLAGS_CLOEXEC, .size = len};
+	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	int fd = -1;
+
+	*why = "no /dev/udmabuf here";
+	if (device < 0)
+		return -1;
+	ask.memfd = (uint32_t)memfd_create("verbs_test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	if (ftruncate((int)ask.memfd, (off_t)len) == 0 && fcntl((int)ask.memfd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+		fd = ioctl(device, UDMABUF_CREATE, &ask);
+	*why = strerror(errno);
+	close((int)ask.memfd);
+	close(device);
+	return fd;
+}
+
+/* A device takes a dma-buf as it takes a mapping, or says that it does not: SoftRoCE does not, up to Linux 7.2. */
+static void dmabuf_is_registered_or_refused(void)
+{
+	const struct verbs_device *host = &((struct verbs_listener *)pair_target->listener)->hosts[0].device;
+	const uint64_t len = 1 << 16;
+	struct ibv_pd *pd = host->lib->alloc_pd(host->context);
+	char why[DMABUF_WHY_LEN] = "";
+	struct ibv_mr *mr = NULL;
+	const char *missing;
+	int fd = make_dmabuf(len, &missing);
+	int result;
+
+	pair_condition = "dma-buf";
+	CHECK(pd != NULL);
+	if (fd < 0)
+		printf("verbs: dma-buf: a real one: skipped: %s\n", missing);
+	result = verbs_register_dmabuf(host, pd, fd, 0, len, 1 << 30, IBV_ACCESS_LOCAL_WRITE, &mr, why, sizeof(why));
+	printf("verbs: dma-buf: %s\n", result == FARLOG_OK ? "registered" : why);
+	CHECK(result == FARLOG_OK ? fd >= 0 && mr != NULL && why[0] == '\0' : mr == NULL && strstr(why, "takes no such dma-buf: ") != NULL);
+	CHECK(fd < 0 || result == FARLOG_OK || strstr(why, strerror(EOPNOTSUPP)) != NULL);
+	if (mr != NULL)
+		host->lib->dereg_mr(mr);
+	host->lib->dealloc_pd(pd);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* The BAR of FARLOG_TEST_BAR, whose contents may go: its device has no vfio-pci. */
+static void bar_is_refused_with_what_is_missing(void)
+{
+	struct farlog_ring_config config = {.record_len_max = 65536, .is_forced = 1, .stream_name = "bar"};
+	const char *path = getenv("FARLOG_TEST_BAR");
+	struct farlog_error refusal = {0};
+	char uri[256];
+
+	pair_condition = "BAR";
+	if (path == NULL) {
+		printf("verbs: BAR: skipped: FARLOG_TEST_BAR names none\n");
+		return;
+	}
+	snprintf(uri, sizeof(uri), "mem:%s", path);
+	CHECK_OK(farlog_ring_format(uri, &config, &error));
+	CHECK(farlog_target_serve(pair_target, "bar", uri, NULL, &refusal) == FARLOG_UNSUPPORTED);
+	printf("verbs: BAR: %s\n", refusal.text);
+	CHECK(strstr(refusal.text, "has no pages that a device could write to, and as a dma-buf: ") != NULL);
+	CHECK(strstr(refusal.text, "(expected vfio-pci)") != NULL && strstr(refusal.text, "(expected the IOMMU on)") != NULL);
+}
+
 static int start(void)
 {
 	struct farlog_error error = {0};
@@ -371,6 +445,8 @@ int main(int argc, char **argv)
 	test_refusals();
 	texts_say_what_to_do();
 	memlock_is_named();
+	dmabuf_is_registered_or_refused();
+	bar_is_refused_with_what_is_missing();
 	farlog_target_close(pair_target);
 	snprintf(command, sizeof(command), "rm -r %s", pair_directory);
 	if (system(command) != 0)
