@@ -14,6 +14,7 @@
 #include "uri.h"
 
 struct far_link;
+struct sockaddr;
 
 /* What has come back. Both only grow. Stored by who uses the link; the first may be loaded meanwhile by another thread. */
 struct far_done {
@@ -87,6 +88,11 @@ int far_copy(struct far_link *link, uint64_t size_bytes);
  * was sent before has been taken in, or never will be. Returns at once from a link that is broken, and half a second later from a target that does not
  * answer. The last call before disconnect. */
 void far_leave(struct far_link *link);
+
+/* far_knock -- after an attempt to connect that no target answered: if something takes connections at this address all the same, *error says so, with what it
+ * answered, instead of that nobody is there. Blocks at most half a second; not at all where error is NULL. */
+void far_knock(const char *text, const struct uri *uri, const struct sockaddr *address, size_t address_len, const char *answer,
+	struct farlog_error *error);
 
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,

@@ -57,6 +57,9 @@ struct ofi_link {
 	uint32_t flush_tag;    /* of the last request to flush */
 	bool is_flushing;      /* its answer is waited for */
 	bool is_read_left;
+	uint64_t dialled[16]; /* the address; a struct sockaddr of whatever family */
+	size_t dialled_len;
+	const char *answer; /* that came instead of a target's in the last attempt; NULL: it was a target's, or there was none */
 	unsigned idle_polls;
 	unsigned post_first;
 	unsigned post_count;
@@ -411,6 +414,7 @@ static int take_refusal(struct ofi_link *ofi, struct far_refusal *refusal, struc
 		*refusal = said;
 		return error_set(error, said.result, 0, "target of \"%s\" refused: %s", ofi->text, said.text);
 	}
+	ofi->answer = ofi->lib->strerror(failure.err);
 	return error_set(error, is_unreachable(failure.err) ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
 		"connect to \"%s\": no farlog target answers at host %s, port %s: %s", ofi->text, ofi->uri.host, ofi->uri.port,
 		ofi->lib->strerror(failure.err));
@@ -450,12 +454,11 @@ static int await_welcome(struct ofi_link *ofi, struct far_refusal *refusal, uint
 			return take_refusal(ofi, refusal, error);
 		if (len >= (ssize_t)sizeof(answer.entry) && event == FI_CONNECTED)
 			return take_welcome(ofi, answer.room + sizeof(answer.entry), (size_t)len - sizeof(answer.entry), error);
-		if (len != -FI_EAGAIN)
-			return error_set(error, FARLOG_IO, 0, "connect to \"%s\": what answers at host %s, port %s is no farlog target", ofi->text,
-				ofi->uri.host, ofi->uri.port);
-		if (clock_monotonic_ns() >= until_ns || atomic_load_acquire(&ofi->link.is_given_up))
-			return error_set(error, FARLOG_NOT_FOUND, 0, "connect to \"%s\": nobody answers at host %s, port %s in time", ofi->text,
-				ofi->uri.host, ofi->uri.port);
+		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || atomic_load_acquire(&ofi->link.is_given_up)) {
+			ofi->answer = len == -FI_EAGAIN ? "said nothing" : "said something else";
+			return error_set(error, len == -FI_EAGAIN ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
+				"connect to \"%s\": no farlog target answers at host %s, port %s in time", ofi->text, ofi->uri.host, ofi->uri.port);
+		}
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);
 		nap_ns = nap_ns * 2 < (long)NAP_LAST_NS ? nap_ns * 2 : (long)NAP_LAST_NS;
 	}
@@ -502,6 +505,7 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	ofi_disconnect(link);
 	link->broken[0] = '\0';
 	*refusal = (struct far_refusal){0};
+	ofi->answer = NULL;
 	result = ofi_info(ofi->lib, ofi->text, &ofi->uri, 0, &ofi->info, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -512,6 +516,8 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 			ofi->text, ofi->uri.provider, room, sizeof(struct far_welcome));
 	if (failure == 0 && result == FARLOG_OK) {
 		what = "connect";
+		if (ofi->info->dest_addr != NULL && ofi->info->dest_addrlen <= sizeof(ofi->dialled))
+			memcpy(ofi->dialled, ofi->info->dest_addr, ofi->dialled_len = ofi->info->dest_addrlen);
 		failure = fi_connect(ofi->ep, ofi->info->dest_addr, hello, sizeof(*hello));
 	}
 	if (failure != 0)
@@ -531,16 +537,21 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 static int ofi_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
 	struct farlog_error *error)
 {
+	struct ofi_link *ofi = ofi_of(link);
 	uint64_t until_ns = clock_after_ns(timeout_ns);
 	long nap_ns = NAP_LAST_NS;
 
 	for (unsigned i = 1;; i++) {
 		int result = connect_once(link, hello, refusal, until_ns, error);
-		bool is_answered = result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC;
 
-		if (is_answered || (result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
-			atomic_load_acquire(&link->is_given_up))
+		if (result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC)
 			return result;
+		if ((result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
+			atomic_load_acquire(&link->is_given_up)) {
+			if (ofi->answer != NULL)
+				far_knock(ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
+			return result;
+		}
 		nanosleep(&(struct timespec){0, nap_ns}, NULL);
 		nap_ns *= 2;
 	}

@@ -23,6 +23,7 @@ var extraHeaders = []struct {
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
 	{"directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
+	{"far_knock.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
 	{"far_link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
 	{"far_ofi.c", []string{"poll.h"}, "waiting for libfabric's descriptors"},
 	{"far_region.h", []string{"pthread.h"}, "the thread that connects again"},

@@ -395,6 +395,7 @@ static void client_meets(const char *what, const char *bytes, size_t len)
 	result = link_try(&made, uri, "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS);
 	CHECK(result == FARLOG_IO || result == FARLOG_NOT_FOUND);
 	CHECK(made.refusal.magic == 0 && strstr(made.error.text, uri) != NULL);
+	CHECK(strstr(made.error.text, "something listens") != NULL && strstr(made.error.text, "does not speak farlog") != NULL);
 	CHECK(made.took_ns < IN_TIME_NS);
 	link_free(&made);
 	pthread_join(stranger.thread, NULL);
@@ -417,7 +418,7 @@ static void strangers_at_client(void)
 	client_meets("half a handshake", half, sizeof(half));
 	snprintf(now_testing, sizeof(now_testing), "hostile: client meets nobody");
 	CHECK(link_try(&made, "ofi:tcp://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_NOT_FOUND);
-	CHECK(strstr(made.error.text, "ofi:tcp://127.0.0.1:1/ring") != NULL);
+	CHECK(strstr(made.error.text, "ofi:tcp://127.0.0.1:1/ring") != NULL && strstr(made.error.text, "no farlog target answers") != NULL);
 	link_free(&made);
 	CHECK(link_try(&made, "ofi:nosuch://127.0.0.1:1/ring", "ring", 'r', REGION_ROLE_READER, 0, FAR_VERSION, TIMEOUT_NS) == FARLOG_UNSUPPORTED);
 	CHECK(strstr(made.error.text, "nosuch") != NULL);
