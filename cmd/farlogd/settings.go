@@ -167,11 +167,11 @@ func (s *settings) agentID(dir string) string {
 	return fmt.Sprintf("%s-%08x", s.hostName, crc32.ChecksumIEEE([]byte(dir)))
 }
 
-// eachRegion checks that a region is on this host, and that the name of the ring is left to the target.
+// eachRegion checks that a region is on this host, that the name of the ring is left to the target, and with what size it would be made.
 func eachRegion(list []string) error {
 	for _, uri := range list {
-		if !strings.HasPrefix(uri, "mem:/") || strings.Contains(uri, "ring=") {
-			return fmt.Errorf("%q: expected mem:/path without a ring", uri)
+		if err := config.RegionURI(uri); err != nil {
+			return err
 		}
 	}
 	return nil

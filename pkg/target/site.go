@@ -55,6 +55,18 @@ func (t *Target) siteOf(stream string) site {
 	return inRegion(t.config.Regions[0], stream)
 }
 
+// logRegions names the regions that no ring can be made in as they are now. They are not refused: a device may come later.
+func (t *Target) logRegions() {
+	for _, region := range t.config.Regions {
+		contract, err := farlog.Probe(region)
+		if err != nil {
+			t.config.Logger.Warn("region cannot be used as it is", "region", region, "error", oneLine(err))
+		} else if contract.SizeBytes == 0 && !strings.Contains(region, "size=") {
+			t.config.Logger.Warn("region is not there, and size= does not say how large it is to be made", "region", region)
+		}
+	}
+}
+
 // formInRegion makes the ring in the first region that has room.
 func (t *Target) formInRegion(options farlog.FormatOptions) (site, error) {
 	var full []error

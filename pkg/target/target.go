@@ -95,6 +95,7 @@ func New(config Config) (*Target, error) {
 		return nil, err
 	}
 	t.logAttestations()
+	t.logRegions()
 	return t, nil
 }
 
