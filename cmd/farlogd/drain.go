@@ -166,7 +166,9 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 	delay, last := drainRetryLeast, ""
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := drain.Run(ctx, r.drainConfig(worker))
+		config := r.drainConfig(worker)
+		config.IsRetry = last != ""
+		err := drain.Run(ctx, config)
 		if ctx.Err() != nil {
 			if err != nil {
 				r.logger.Error("drain ended badly", "stream", worker.assignment.Stream, "error", err)

@@ -48,6 +48,9 @@ type Config struct {
 	// at its ring.
 	Tails  *Tails
 	Logger *slog.Logger // nil = slog.Default()
+	// IsRetry: the run before ended with an error. That this one has started is logged when it has looked at the ring and not before: where it
+	// would end the same way at once, and again, the log would say nothing else.
+	IsRetry bool
 	// OnProgress is called from Run's goroutine after each batch, while the drain is stuck, and every 200 ms when idle.
 	OnProgress func(Progress)
 

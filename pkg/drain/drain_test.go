@@ -335,6 +335,40 @@ func TestRun_UnreadableRecordIsNotSkipped(t *testing.T) {
 		t.Errorf("%v, expected ErrCorrupt that names ring %s and lsn %d", err, b.uri, damagedLSN)
 	}
 	b.expectStored("one")
+	expectQuietRetry(t, b)
+}
+
+// expectQuietRetry: who tries again for as long as the ring is damaged does not log each time that the drain has started.
+func expectQuietRetry(t *testing.T, b *bench) {
+	t.Helper()
+	var log bytes.Buffer
+	config := b.config()
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	for _, config.IsRetry = range []bool{false, true, true} {
+		if err := Run(context.Background(), config); !errors.Is(err, farlog.ErrCorrupt) {
+			t.Fatal(err)
+		}
+	}
+	if count := strings.Count(log.String(), "drain started"); count != 1 {
+		t.Errorf("%d times, expected once, of a run and two retries that ended the same way:\n%s", count, log.String())
+	}
+	raw, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[bytes.Index(raw, []byte("Damaged"))] ^= 0x20
+	if err := os.WriteFile(b.path, raw, 0); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	progress, stop := b.run(config)
+	b.await(progress, "all is stored", func(p Progress) bool { return p.Batches > 0 })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if count := strings.Count(log.String(), "drain started"); count != 1 {
+		t.Errorf("%d times, expected once, of a retry that went on:\n%s", count, log.String())
+	}
 }
 
 func TestRun_FollowsTheNextWriter(t *testing.T) {

@@ -32,6 +32,7 @@ type drainer struct {
 	ahead    *ahead    // nil: none
 	startLSN uint64    // what lies below was in the store when the drain began
 	watch    watch
+	isTold   bool // that it has started
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -74,10 +75,20 @@ func (d *drainer) start(ctx context.Context) error {
 	d.watch.nextLSN = status.HeadLSN
 	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
 	d.caughtUpAt = time.Now()
-	d.config.Logger.Info("drain started", "ring", d.config.RingURI, "stream", d.source.StreamName,
-		"head_lsn", status.HeadLSN, "stored_lsn", last.NextLSN, "last_epoch", last.Epoch)
+	if !d.config.IsRetry {
+		d.tell()
+	}
 	d.report()
 	return nil
+}
+
+// tell logs, once, that the drain has started.
+func (d *drainer) tell() {
+	if !d.isTold {
+		d.config.Logger.Info("drain started", "ring", d.config.RingURI, "stream", d.source.StreamName,
+			"head_lsn", d.progress.HeadLSN, "stored_lsn", d.progress.StoredLSN, "last_epoch", d.progress.LastEpoch)
+	}
+	d.isTold = true
 }
 
 func (d *drainer) openAppender() error {
@@ -141,6 +152,7 @@ func (d *drainer) loop(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		d.tell()
 		if !isIdle {
 			idle = newPauses(d.config.PollInterval)
 			continue
