@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "clock.h"
 #include "err.h"
@@ -18,6 +19,8 @@
 #define GOODBYE_NS 500000000u
 #define READ_BACK_OFF (FAR_ALIVE_OFF + 8) /* behind the words of the copy that are a target's */
 #define AWAIT_STEP_NS 20000000u
+#define CARRIER_NS 2000000000u  /* then it is said all the same: a link that has been down for long swallows it */
+#define CARRIER_STEP_NS 10000000
 #define REJECTED_BY_PEER 28 /* "consumer defined": the peer's program said no, and its reason is in the private data */
 
 static int until_ms(uint64_t until_ns)
@@ -321,6 +324,18 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	return result;
 }
 
+/* await_carrier -- before anything is said over a link that has gone. SoftRoCE takes its queue pair for the connection manager's messages into error when the
+ * network refuses one of them, as it does for a moment when a cable is pulled; it never takes it out again (seen on Linux 6.12: "rdma res show qp", GSI, ERR), and
+ * nobody on that host can connect by that device until it has been made anew. */
+static void await_carrier(const struct verbs_link *link)
+{
+	const struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name, .port = link->queue.port_num, .index = link->queue.gid_index};
+	uint64_t until_ns = clock_after_ns(CARRIER_NS);
+
+	while (!verbs_gid_has_carrier(&gid) && !atomic_load_acquire(&link->link.is_given_up) && clock_monotonic_ns() < until_ns)
+		nanosleep(&(struct timespec){0, CARRIER_STEP_NS}, NULL);
+}
+
 /* say_goodbye -- and wait until the target has let go, so that who comes next finds the role free. Not when it has gone before us. */
 static void say_goodbye(struct verbs_link *link)
 {
@@ -340,6 +355,8 @@ void verbs_link_disconnect(struct far_link *far)
 {
 	struct verbs_link *link = verbs_link_of(far);
 
+	if (link->is_connected && link->is_broken)
+		await_carrier(link);
 	if (link->is_connected)
 		say_goodbye(link);
 	link->is_connected = false;

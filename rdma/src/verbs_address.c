@@ -17,17 +17,12 @@ const struct addrinfo *verbs_address_pick(const struct addrinfo *found)
 	return found;
 }
 
-/* read_of_port -- one line of a file of the port. False: it is not there, or empty, as that of a GID that is not set. */
-static bool read_of_port(const struct verbs_gid *gid, const char *name, unsigned index, char line[LINE_LEN])
+/* read_line -- False: the file is not there, or empty, as that of a GID that is not set. */
+static bool read_line(const char *path, char line[LINE_LEN])
 {
-	char path[512];
-	FILE *file;
+	FILE *file = fopen(path, "re");
 	bool is_read;
 
-	snprintf(path, sizeof(path), "%.200s/%.64s/ports/%u/%.100s", gid->root, gid->device, gid->port, name);
-	if (index != UINT32_MAX)
-		snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%u", index);
-	file = fopen(path, "re");
 	if (file == NULL)
 		return false;
 	is_read = fgets(line, LINE_LEN, file) != NULL;
@@ -35,6 +30,17 @@ static bool read_of_port(const struct verbs_gid *gid, const char *name, unsigned
 	if (is_read)
 		line[strcspn(line, "\n")] = '\0';
 	return is_read && line[0] != '\0';
+}
+
+/* read_of_port -- a file of the port, or of one of its GIDs. */
+static bool read_of_port(const struct verbs_gid *gid, const char *name, unsigned index, char line[LINE_LEN])
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%.200s/%.64s/ports/%u/%.100s", gid->root, gid->device, gid->port, name);
+	if (index != UINT32_MAX)
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), "/%u", index);
+	return read_line(path, line);
 }
 
 enum verbs_gid_kind verbs_gid_kind(const struct verbs_gid *gid)
@@ -80,4 +86,16 @@ int verbs_gid_check(const struct verbs_gid *gid, const char *uri, const char **c
 		"uri \"%.100s\": port %u of RDMA device %s takes GID %u, RoCE v1, and has GID %d, RoCE v2, for the same address; expected \"RoCE v2\" in "
 		"/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
 		uri, gid->port, gid->device, gid->index, other, gid->device, gid->port);
+}
+
+bool verbs_gid_has_carrier(const struct verbs_gid *gid)
+{
+	char path[512];
+	char name[LINE_LEN];
+	char line[LINE_LEN];
+
+	if (!read_of_port(gid, "gid_attrs/ndevs", gid->index, name))
+		return true;
+	snprintf(path, sizeof(path), "%.200s/../net/%s/carrier", gid->root, name);
+	return !read_line(path, line) || strcmp(line, "0") != 0;
 }

@@ -40,4 +40,7 @@ int verbs_gid_other(const struct verbs_gid *gid);
  * what to set. */
 int verbs_gid_check(const struct verbs_gid *gid, const char *uri, const char **caveat, struct farlog_error *error);
 
+/* verbs_gid_has_carrier -- has the network interface of this GID a link? True where nobody says. */
+bool verbs_gid_has_carrier(const struct verbs_gid *gid);
+
 #endif

@@ -11,7 +11,8 @@
 #define MAPPED "0000:0000:0000:0000:0000:ffff:0a09:0001"
 #define LOCAL "fe80:0000:0000:0000:5054:00ff:fe12:3456"
 
-static char root[] = "/tmp/farlog-unit-gid.XXXXXX";
+static char base[32];
+static char root[48]; /* as /sys/class/infiniband: /sys/class/net lies beside it */
 
 static void write_text(const char *name, const char *text)
 {
@@ -37,15 +38,18 @@ static void write_gid(unsigned index, const char *gid, const char *type)
 
 static int make_tree(void **state)
 {
-	static const char *const parts[] = {"", "/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/2", "/mlx5_0/ports/2/gids", "/mlx5_0/ports/2/gid_attrs",
-		"/mlx5_0/ports/2/gid_attrs/types"};
+	static const char *const parts[] = {"/../net", "/../net/eth7", "/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/2", "/mlx5_0/ports/2/gids", "/mlx5_0/ports/2/gid_attrs",
+		"/mlx5_0/ports/2/gid_attrs/types", "/mlx5_0/ports/2/gid_attrs/ndevs"};
 	char path[256];
 
 	(void)state;
-	memcpy(root + sizeof(root) - 7, "XXXXXX", 6);
-	if (mkdtemp(root) == NULL)
+	snprintf(base, sizeof(base), "/tmp/farlog-unit-gid.XXXXXX");
+	if (mkdtemp(base) == NULL)
 		return -1;
-	for (size_t i = 1; i < sizeof(parts) / sizeof(parts[0]); i++) {
+	snprintf(root, sizeof(root), "%s/infiniband", base);
+	if (mkdir(root, 0700) != 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		snprintf(path, sizeof(path), "%s%s", root, parts[i]);
 		if (mkdir(path, 0700) != 0)
 			return -1;
@@ -63,7 +67,7 @@ static int remove_tree(void **state)
 	char command[128];
 
 	(void)state;
-	snprintf(command, sizeof(command), "rm -r %s", root);
+	snprintf(command, sizeof(command), "rm -r %s", base);
 	return system(command);
 }
 
@@ -135,6 +139,20 @@ static void gid__other_link_layers_and_silence(void **state)
 	assert_int_equal(verbs_gid_other(&gid), -1);
 }
 
+static void gid__carrier_of_its_interface(void **state)
+{
+	struct verbs_gid gid = gid_of(3);
+
+	(void)state;
+	assert_true(verbs_gid_has_carrier(&gid)); /* of no interface */
+	write_text("gid_attrs/ndevs/3", "eth7\n");
+	assert_true(verbs_gid_has_carrier(&gid)); /* which does not say, as one that is switched off */
+	write_text("../../../../net/eth7/carrier", "0\n");
+	assert_false(verbs_gid_has_carrier(&gid));
+	write_text("../../../../net/eth7/carrier", "1\n");
+	assert_true(verbs_gid_has_carrier(&gid));
+}
+
 static void address__ipv4_before_others(void **state)
 {
 	struct addrinfo second = {.ai_family = AF_INET};
@@ -152,6 +170,7 @@ static const struct CMUnitTest verbs_address_tests[] = {
 	cmocka_unit_test_setup_teardown(gid__version_1_beside_version_2_is_refused, make_tree, remove_tree),
 	cmocka_unit_test_setup_teardown(gid__version_1_alone_is_taken_with_a_caveat, make_tree, remove_tree),
 	cmocka_unit_test_setup_teardown(gid__other_link_layers_and_silence, make_tree, remove_tree),
+	cmocka_unit_test_setup_teardown(gid__carrier_of_its_interface, make_tree, remove_tree),
 	cmocka_unit_test(address__ipv4_before_others),
 };
 RUN_GROUP(verbs_address, verbs_address_tests)
