@@ -147,7 +147,9 @@ func (b *bed) writeAndProve(ctx context.Context, host *vm.Guest, by grant, metho
 	if !strings.Contains(writer.Stderr(), "flush="+flush) {
 		return proof{}, fmt.Errorf("%s was asked for, the writer says: %s", flush, writer.Stderr())
 	}
-	if isRead := flush == "rdma-read"; isRead != strings.Contains(writer.Stderr(), "ddio-off by attestation of "+attestedBy+", 2026-11-21") {
+	isRead := flush == "rdma-read"
+	if isRead != strings.Contains(writer.Stderr(), "ddio-off by attestation of "+attestedBy+", 2026-11-21") ||
+		isRead != strings.Contains(writer.Stderr(), "; any READ flushes") {
 		return proof{}, fmt.Errorf("the contract of %s: %s", flush, writer.Stderr())
 	}
 	enough := l.next + 500
@@ -170,6 +172,7 @@ const (
 regions:
   %s:
     read_flushes: true
+    any_read_flushes: true
     how: %s
     by: ` + attestedBy + `
     date: 2026-11-21
