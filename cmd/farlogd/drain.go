@@ -239,6 +239,9 @@ func (r *drainRole) state() *api.DrainState {
 	state := &api.DrainState{Agent: r.agent, Reported: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
+		if failure == "" {
+			failure = progress.Suspect
+		}
 		state.Progress = append(state.Progress, &api.DrainProgress{
 			Stream: worker.assignment.Stream, RingUuid: worker.assignment.RingUuid,
 			StoredLsn: progress.StoredLSN, HeadLsn: progress.HeadLSN, Records: progress.Records, Bytes: progress.Bytes,
@@ -255,7 +258,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 		samples = append(samples, metrics.DrainSample{
 			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN, Records: progress.Records,
 			Bytes: progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates, LagBytes: progress.LagBytes,
-			LagAge: progress.LagAge, IsFailing: failure != "",
+			LagAge: progress.LagAge, IsFailing: failure != "", IsSuspect: progress.Suspect != "",
 		})
 	}
 	return samples

@@ -78,6 +78,7 @@ type Progress struct {
 	SyncDuration time.Duration // of the last batch: append and sync
 	Retries      uint64        // attempts that failed for want of space, or of an answer from the ring's host
 	LastError    string        // why the drain is stuck; "" when it is not
+	Suspect      string        // what stands still where the next record would be, and which check it fails; "" = nothing of that kind
 }
 
 // Run drains one ring into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A

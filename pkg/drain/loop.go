@@ -23,16 +23,17 @@ const (
 
 // drainer is one running drain. One goroutine uses it, and beside it the one of ahead.
 type drainer struct {
-	config   Config
-	source   store.Source
-	reader   *farlog.Reader
-	appender *store.Appender
-	bufs     [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
-	turn     int       // the next one
-	ahead    *ahead    // nil: none
-	startLSN uint64    // what lies below was in the store when the drain began
-	watch    watch
-	isTold   bool // that it has started
+	config    Config
+	source    store.Source
+	reader    *farlog.Reader
+	appender  *store.Appender
+	bufs      [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
+	turn      int       // the next one
+	ahead     *ahead    // nil: none
+	startLSN  uint64    // what lies below was in the store when the drain began
+	watch     watch
+	suspicion suspicion
+	isTold    bool // that it has started
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -75,6 +76,7 @@ func (d *drainer) start(ctx context.Context) error {
 	d.watch.nextLSN = status.HeadLSN
 	d.progress.StoredLSN, d.progress.HeadLSN, d.progress.LastEpoch = last.NextLSN, status.HeadLSN, last.Epoch
 	d.caughtUpAt = time.Now()
+	d.suspicion.later(d.caughtUpAt)
 	if !d.config.IsRetry {
 		d.tell()
 	}
@@ -216,8 +218,12 @@ func (d *drainer) read() (farlog.Batch, error) {
 	case errors.Is(err, farlog.ErrNotYet):
 		return batch, err
 	case errors.Is(err, farlog.ErrCorrupt):
-		return batch, fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged: %w",
-			d.config.RingURI, d.source.StreamName, batch.FirstLSN, err)
+		why := "it can be read by now"
+		if found, suspectErr := d.reader.Suspect(); suspectErr == nil {
+			why = found.Text
+		}
+		return batch, fmt.Errorf("ring %q, stream %s: the record at lsn %d is unreadable although it was acknowledged (%s): %w",
+			d.config.RingURI, d.source.StreamName, batch.FirstLSN, why, err)
 	}
 	return batch, fmt.Errorf("read ring %q: %w", d.config.RingURI, err)
 }
@@ -331,6 +337,7 @@ func (d *drainer) recovered() {
 func (d *drainer) idle() {
 	now := time.Now()
 	d.caughtUpAt = now
+	d.suspect(now)
 	if now.Sub(d.statusAt) >= statusInterval {
 		d.look(now)
 		d.report()
@@ -344,6 +351,8 @@ func (d *drainer) account(batch farlog.Batch) {
 	p.Batches++
 	p.BatchBytes = len(batch.Bytes)
 	d.lastRecordAt = batch.LastTimestamp
+	p.Suspect = ""
+	d.suspicion.later(time.Now())
 	if batch.Rewound {
 		d.config.Logger.Warn("a power cut undid unacknowledged records that were already drained: they are superseded",
 			"stream", d.source.StreamName, "from_lsn", batch.FirstLSN, "epoch", batch.LastEpoch)

@@ -77,6 +77,28 @@ func (r *Reader) Release(headLSN, headSeq uint64, lastEpoch uint32) error {
 	return hotError(C.farlog_reader_release(r.handle, C.uint64_t(headLSN), C.uint64_t(headSeq), C.uint32_t(lastEpoch)))
 }
 
+// Suspect is what lies where a reader's next record would.
+type Suspect struct {
+	LSN         uint64
+	Fingerprint uint32 // of the bytes: two looks tell whether they stand still
+	Claimed     bool   // they have a record's magic and this LSN
+	Text        string // which check they fail, with the value and what was expected
+}
+
+// Suspect tells, after ErrNotYet or ErrCorrupt, why what lies at the reader's position is no record. ErrNotYet: there is a valid one by now.
+//
+// Implements: int farlog_reader_suspect(farlog_reader *, struct farlog_suspect *)
+func (r *Reader) Suspect() (Suspect, error) {
+	if r.handle == nil {
+		return Suspect{}, ErrClosed
+	}
+	var c C.struct_farlog_suspect
+	if err := hotError(C.farlog_reader_suspect(r.handle, &c)); err != nil {
+		return Suspect{}, err
+	}
+	return Suspect{LSN: uint64(c.lsn), Fingerprint: uint32(c.fingerprint), Claimed: c.is_claimed != 0, Text: C.GoString(&c.text[0])}, nil
+}
+
 // Status is Inspect without a scan, for metrics.
 //
 // Implements: int farlog_reader_status(farlog_reader *, struct farlog_ring_status *)

@@ -14,6 +14,7 @@ type DrainSample struct {
 	LagBytes                            uint64
 	LagAge                              time.Duration
 	IsFailing                           bool // it reports an error and tries again
+	IsSuspect                           bool // bytes stand still where the next record would be, and are none
 }
 
 // Drain observes what a drain does; the samples are read at the time of the scrape.
@@ -52,13 +53,14 @@ var (
 	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
 	drainLagSeconds = desc("drain", "lag_seconds", "Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
 	drainFailing    = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
+	drainSuspect    = desc("drain", "suspect", "1 while bytes that are no record stand where the next one would: torn by a writer that died, or scribbled.", "stream")
 )
 
 type drainCollector struct{ samples func() []DrainSample }
 
 func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN, drainHeadLSN,
-		drainLagBytes, drainLagSeconds, drainFailing} {
+		drainLagBytes, drainLagSeconds, drainFailing, drainSuspect} {
 		descs <- one
 	}
 }
@@ -74,5 +76,6 @@ func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(drainLagBytes, float64(sample.LagBytes), sample.Stream)
 		metrics <- gauge(drainLagSeconds, sample.LagAge.Seconds(), sample.Stream)
 		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
+		metrics <- gauge(drainSuspect, number(sample.IsSuspect), sample.Stream)
 	}
 }

@@ -183,9 +183,8 @@ struct farlog_ring_status {
 	struct farlog_contract contract;
 };
 
-/* farlog_ring_inspect -- identity, cursors and lag of a ring, read only, beside any writer and drain.
- * Reads the record at the head and, when no writer lives, scans the undrained part. Errors: NOT_FOUND,
- * NOT_A_RING, CORRUPT, IO. */
+/* farlog_ring_inspect -- identity, cursors and lag of a ring, read only, beside any writer and drain. Reads the record at the head and, when no writer
+ * lives, scans the undrained part. Errors: NOT_FOUND, NOT_A_RING, CORRUPT, IO. */
 FARLOG_API int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error);
 
 /* farlog_ring_fence -- order that writers below epoch_min stop, and persist the order. A living writer returns
@@ -295,11 +294,10 @@ struct farlog_recovery {
 	uint64_t duration_ns;
 };
 
-/* farlog_writer_open -- take the ring's writer lock, recover, persist a new epoch, append its EPOCH record.
- * Errors: NOT_FOUND, NOT_A_RING (text gives the command that would format it), HELD (text says by whom), LEVEL
- * (text names the level asked for and the contract's), FENCED (config->epoch too low), CORRUPT, FULL (no room for the EPOCH record), IO.
- * Blocks for the scan of the undrained part (about one CRC pass over it). Of a ring on another host also for connecting (2 s at most) and for
- * fetching that part; a connection that breaks meanwhile is made again, until 10 s after the first one. */
+/* farlog_writer_open -- take the ring's writer lock, recover, persist a new epoch, append its EPOCH record. Errors: NOT_FOUND, NOT_A_RING (text gives
+ * the command that would format it), HELD (text says by whom), LEVEL (text names the level asked for and the contract's), FENCED (config->epoch too
+ * low), CORRUPT, FULL (no room for the EPOCH record), IO. Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another
+ * host also for connecting (2 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the first. */
 FARLOG_API int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer,
 	struct farlog_error *error);
 
@@ -429,13 +427,12 @@ FARLOG_API void farlog_reader_close(farlog_reader *reader);
 /* farlog_reader_reads -- READs that this handle has posted to its ring's target; 0 of a ring on this host. */
 FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
 
-/* farlog_reader_read -- copy whole, checked records, verbatim and back to back, into buf; a PAD as its 64 bytes.
- * Every record is checked on the copy (magic, LSN, epoch order, trailer, salted CRC, seq). Never blocks longer than the 10 us of the tip rule:
- * the newest record beyond the tail hint is copied twice and must be the same. OK: batch->len > 0. NOT_YET: nothing
- * new. TOO_LARGE: the next record does not fit into buf (batch->len is what it needs). CORRUPT: the record at
- * batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring on another host, where
- * the call blocks for the network, also IO: what did not come, try again; HELD, for good: another drain has taken the place of this one, or
- * another client has come with the token of its grant. */
+/* farlog_reader_read -- copy whole, checked records, verbatim and back to back, into buf; a PAD as its 64 bytes. Every record is checked on the copy
+ * (magic, LSN, epoch order, trailer, salted CRC, seq). Never blocks longer than the 10 us of the tip rule: the newest record beyond the tail hint is
+ * copied twice and must be the same. OK: batch->len > 0. NOT_YET: nothing new. TOO_LARGE: the next record does not fit into buf (batch->len is what it
+ * needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring
+ * on another host, where the call blocks for the network, also IO: what did not come, try again; HELD, for good: another drain has taken the place of
+ * this one, or another client has come with the token of its grant. */
 FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
 
 /* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets
@@ -443,6 +440,18 @@ FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_l
  * that was read; going back is refused (INVALID). IO of a ring on another host: try again with the same, or with those of a later batch. HELD, for good:
  * another drain has taken the place of this one, or has moved the head. */
 FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch);
+
+/* What lies where a reader's next record would. */
+struct farlog_suspect {
+	uint64_t lsn;
+	uint32_t fingerprint; /* CRC32C of the bytes that were looked at: two looks tell whether they stand still */
+	uint32_t is_claimed;  /* it has a record's magic and this lsn: it wants to be the next record */
+	char text[192];       /* which check it fails, with the value and what was expected */
+};
+
+/* farlog_reader_suspect -- after NOT_YET or CORRUPT: why what lies at the reader's position is no record. Claimed bytes that stand still for a second are
+ * not on their way: a writer died there, or somebody has scribbled. OK; NOT_YET: it is a record by now; IO, HELD and blocking as farlog_reader_read. */
+FARLOG_API int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect);
 
 /* farlog_reader_status -- cheap state of the ring for metrics; no scan: appended_lsn is the writer's last word. */
 FARLOG_API int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status);

@@ -279,6 +279,65 @@ static void release__refuses_what_was_not_read_and_going_back(void **state)
 	farlog_writer_close(writer);
 }
 
+/* What is scribbled over the next record is named by the check that it fails; an intact record is none of that. */
+static void suspect__names_the_check(void **state)
+{
+	static const struct {
+		uint32_t off;
+		uint32_t len;
+		uint64_t value;
+		bool is_claimed;
+		const char *text;
+	} scribbles[] = {
+		{0, 4, 0, false, "no record claims this place: magic 0"},
+		{8, 8, 64, false, "no record claims this place"},
+		{4, 1, 9, true, "version 9 with a header of 7 words; expected version 1 with 7"},
+		{16, 4, 8, true, "epoch 8; expected 1 at least and 1 at most"},
+		{16, 4, 0, true, "epoch 0; expected 1"},
+		{20, 4, 0x7fffffff, true, "payload length 2147483647 and key length 0; expected a record of 1024 bytes at most"},
+		{46, 2, 0xffff, true, "payload length 100 and key length 65535; expected a record of 1024 bytes at most"},
+		{24, 8, 7, true, "seq 7; expected 2"},
+		{44, 2, 5, true, "192 bytes that fail their checksum"},
+		{80, 1, 0x55, true, "192 bytes that fail their checksum"},
+		{184, 8, 1, true, "192 bytes with trailer 0x1; expected"},
+	};
+	const char *uri = unit_tmpfs_uri("suspect");
+	struct farlog_position position;
+	struct farlog_suspect suspect;
+	struct farlog_batch batch;
+	struct region *region;
+	farlog_writer *writer;
+	farlog_reader *reader;
+	uint8_t *record;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	writer = unit_open(uri);
+	reader = unit_read(uri, FARLOG_START_HEAD, false);
+	assert_int_equal(unit_append(writer, 10, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_OK);
+	assert_false(suspect.is_claimed);
+	assert_int_equal(unit_append(writer, 100, 2, &position), FARLOG_OK);
+	assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_NOT_YET);
+	region = open_bytes(uri);
+	record = (uint8_t *)(uintptr_t)region->base + LAYOUT_DATA_OFF + position.lsn;
+	for (unsigned i = 0; i < sizeof(scribbles) / sizeof(scribbles[0]); i++) {
+		uint8_t before[8];
+
+		memcpy(before, record + scribbles[i].off, scribbles[i].len);
+		memcpy(record + scribbles[i].off, &scribbles[i].value, scribbles[i].len);
+		assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_OK);
+		if (suspect.lsn != position.lsn || suspect.is_claimed != scribbles[i].is_claimed || strstr(suspect.text, scribbles[i].text) == NULL)
+			fail_msg("scribble %u: lsn %lu, claimed %u, \"%s\"; expected \"%s\"", i, suspect.lsn, suspect.is_claimed, suspect.text, scribbles[i].text);
+		memcpy(record + scribbles[i].off, before, scribbles[i].len);
+	}
+	assert_int_equal(farlog_reader_suspect(reader, &suspect), FARLOG_NOT_YET);
+	region->ops->close(region);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(read__nothing_then_all_then_nothing),
 	cmocka_unit_test(read__half_written_record_is_not_returned),
@@ -287,6 +346,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(read__overtaken),
 	cmocka_unit_test(read__corrupt_record_below_durable),
 	cmocka_unit_test(open__start_at_lsn_tail_and_held),
+	cmocka_unit_test(suspect__names_the_check),
 	cmocka_unit_test(release__refuses_what_was_not_read_and_going_back),
 };
 RUN_GROUP(reader, tests)
