@@ -348,6 +348,7 @@ void target_leave(struct farlog_target *target, struct target_conn *conn)
 	struct target_conn **link;
 
 	pthread_mutex_lock(&target->mutex);
+	target_worker_part(conn);
 	if (!conn->is_revoked)
 		ring->counters.lost_count += conn->is_broken;
 	conn->is_revoked = true;
@@ -380,16 +381,6 @@ static bool is_inside(const struct target_ring *ring, const struct far_request *
 	return true;
 }
 
-static uint32_t flush_spans(struct target_ring *ring, const struct far_request *request)
-{
-	int result = FARLOG_OK;
-
-	for (unsigned i = 0; i < request->span_count && result == FARLOG_OK && !MUTANT(ANSWERED_EARLY); i++)
-		result = ring->region->ops->flush(ring->region, request->spans[i].off, request->spans[i].len);
-	atomic_bump(&ring->counters.flush_count, 1);
-	return (uint32_t)-result;
-}
-
 static uint32_t locked_roles(struct target_ring *ring)
 {
 	uint32_t bits = 0;
@@ -403,11 +394,14 @@ static uint32_t locked_roles(struct target_ring *ring)
 void target_serve(struct target_conn *conn, const struct far_request *request)
 {
 	struct target_ring *ring = conn->ring;
+	bool is_flush = request->operation == FAR_FLUSH && is_inside(ring, request);
 	uint32_t answer = (uint32_t)-FARLOG_INVALID;
 
 	atomic_bump(&ring->counters.request_count, 1);
-	if (request->operation == FAR_FLUSH && is_inside(ring, request))
-		answer = flush_spans(ring, request);
+	if (is_flush && ring->worker != NULL && target_worker_take(conn, request))
+		return;
+	if (is_flush)
+		answer = ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, request);
 	else if (request->operation == FAR_LOCKED)
 		answer = locked_roles(ring);
 	else
@@ -435,9 +429,11 @@ void target_tick(struct farlog_target *target)
 
 	if (pthread_mutex_trylock(&target->mutex) != 0)
 		return;
-	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next)
+	for (struct target_ring *ring = target->rings; ring != NULL; ring = ring->next) {
+		target_worker_answer(ring);
 		for (struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
 			relay(conn, now_ns);
+	}
 	target_tails_tick(target, now_ns);
 	pthread_mutex_unlock(&target->mutex);
 }

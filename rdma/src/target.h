@@ -20,6 +20,7 @@
 
 struct target_conn;
 struct target_ring;
+struct target_worker;
 struct farlog_target;
 
 /* The transport's side of a connection. */
@@ -31,6 +32,8 @@ struct target_conn_ops {
 	void (*revoke)(struct target_conn *conn);
 	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's thread. */
 	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
+	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what target.c holds; never blocks. */
+	void (*wake)(struct target_conn *conn);
 };
 
 /* The first member of a transport's own structure. target.c's fields but for ops. */
@@ -95,6 +98,7 @@ struct target_ring {
 	uint8_t level;             /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;
+	struct target_worker *worker; /* that flushes; NULL: a flush is short, and the transport's thread does it */
 	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
 	uint32_t line;            /* its own; of a page: the last that was ever taken */
 	struct {
@@ -149,6 +153,23 @@ void target_refused(struct farlog_target *target, const struct sockaddr *peer, c
 
 /* target_serve -- carry out a request; the answer goes back by write_word at FAR_ANSWER_OFF. Spans outside the ring are refused. */
 void target_serve(struct target_conn *conn, const struct far_request *request);
+
+/* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's worker where it has one. */
+uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request);
+
+/* target_worker_start, target_worker_stop -- of a ring that is served: a thread for its flushes where they wait for a disk. OK, NO_MEMORY, IO. stop waits for
+ * what it was given, and holds no lock of target.c. */
+int target_worker_start(struct target_ring *ring, struct farlog_error *error);
+void target_worker_stop(struct target_ring *ring);
+
+/* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more than it can remember.
+ * target_worker_answer -- send what is done. target_worker_part -- the connection ends: its jobs are done, and nobody is told. By the transport's thread. */
+bool target_worker_take(struct target_conn *conn, const struct far_request *request);
+void target_worker_answer(struct target_ring *ring);
+void target_worker_part(struct target_conn *conn);
+
+/* target_worker_settle -- wait until all is done that it has been given. By another thread than the transport's. */
+void target_worker_settle(struct target_ring *ring);
 
 /* target_leave -- the connection is gone, whoever ended it, and nothing of it can land any more; gives its role's lock back. Waits for threads
  * that are in its revoke, which must be able to return. After it conn may be freed. */

@@ -63,6 +63,7 @@ const char *farlog_target_uri(const farlog_target *target)
 
 void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 {
+	target_worker_stop(ring);
 	if (ring->key != NULL)
 		target->transport->withdraw(target->listener, ring, ring->key);
 	if (ring->region != NULL)
@@ -116,6 +117,8 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 	}
 	if (result == FARLOG_OK)
 		result = target_apply_attestation(target, ring, region_uri, error);
+	if (result == FARLOG_OK)
+		result = target_worker_start(ring, error);
 	if (result == FARLOG_OK)
 		result = target->transport->expose(target->listener, ring, &ring->key, error);
 	if (result == FARLOG_OK)
@@ -285,6 +288,7 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 	if (result == FARLOG_OK) {
 		ring->pin_count++; /* farlog_target_forget waits */
 		pthread_mutex_unlock(&target->mutex);
+		target_worker_settle(ring); /* nothing that was asked for by those who are out goes on behind the confirmation */
 		result = hold_ring(ring, error);
 		if (result == FARLOG_OK) {
 			result = persist_floor(ring, epoch_min, &tail, &tail_epoch, error);
@@ -348,6 +352,15 @@ int farlog_target_forget(farlog_target *target, const char *name, struct farlog_
 	return FARLOG_OK;
 }
 
+/* copy_counters -- some of them are the transport's thread's, or a worker's, which do not hold the mutex. */
+static void copy_counters(const struct target_ring *ring, struct farlog_target_counters *counters)
+{
+	const uint64_t *from = (const uint64_t *)&ring->counters;
+
+	for (size_t i = 0; i < sizeof(*counters) / sizeof(*from); i++)
+		((uint64_t *)counters)[i] = atomic_load_relaxed(&from[i]);
+}
+
 int farlog_target_counters_read(farlog_target *target, const char *name, struct farlog_target_counters *counters)
 {
 	struct target_ring *ring;
@@ -355,7 +368,7 @@ int farlog_target_counters_read(farlog_target *target, const char *name, struct 
 	pthread_mutex_lock(&target->mutex);
 	ring = find_ring(target, name);
 	if (ring != NULL) {
-		*counters = ring->counters;
+		copy_counters(ring, counters);
 		for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next) {
 			counters->writer_count += conn->role == REGION_ROLE_WRITER && !conn->is_revoked;
 			counters->drain_count += conn->role == REGION_ROLE_DRAIN && !conn->is_revoked;

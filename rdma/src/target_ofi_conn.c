@@ -119,7 +119,12 @@ void ofi_conn_send_words(struct ofi_conn *conn)
 		memmove(&conn->words[0], &conn->words[1], --conn->word_count * sizeof(conn->words[0]));
 }
 
-static const struct target_conn_ops conn_ops = {.revoke = ofi_revoke, .write_word = ofi_write_word};
+static void ofi_wake(struct target_conn *base)
+{
+	(void)eventfd_write(((struct ofi_conn *)base)->listener->bell, 1);
+}
+
+static const struct target_conn_ops conn_ops = {.revoke = ofi_revoke, .write_word = ofi_write_word, .wake = ofi_wake};
 
 static int post_slot(struct ofi_slot *slot)
 {

@@ -265,7 +265,12 @@ void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns)
 	}
 }
 
-static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word};
+static void wake(struct target_conn *base)
+{
+	(void)eventfd_write(((struct verbs_conn *)base)->listener->bell, 1);
+}
+
+static const struct target_conn_ops conn_ops = {.revoke = revoke, .write_word = write_word, .wake = wake};
 
 static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 {

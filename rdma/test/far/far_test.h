@@ -60,6 +60,7 @@ void test_commit(void);   /* far_commit.c */
 void test_zombie(void);   /* far_zombie.c */
 void test_token(void);    /* far_zombie.c */
 void test_leave(void);    /* far_leave.c */
+void test_slow(void);     /* far_slow.c */
 void test_twins(void);    /* far_twins.c */
 void test_formatted_anew(void); /* far_zombie.c */
 void connect_and_read(const struct bed *bed, char token_letter); /* far_hostile.c: a reader's connection, one read, and its end */

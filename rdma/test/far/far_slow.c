@@ -1,0 +1,287 @@
+/* far_slow.c -- a ring on a slow disk beside another one, at one target: its flushes hold up nobody else, are answered when they have returned and not
+ * before, and a fence or the ring's end waits for them.
+ *
+ * The disk is real; what makes it slow is a gate before the flush of records, which the test opens. */
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "far_test.h"
+#include "target.h"
+#include "writer.h"
+
+#define SOON_NS 5000000000ull /* for what is not to wait for the gate, on a busy machine */
+#define SMALL_BYTES (256u << 10)
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t moved;
+	bool is_shut;
+	bool is_passed; /* while it was shut: something of the header was flushed beside what waits */
+	unsigned waiting;
+	const struct region_ops *real;
+	struct region_ops ops;
+} gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+
+static int flush_behind_gate(struct region *region, uint64_t off, uint64_t len)
+{
+	pthread_mutex_lock(&gate.mutex);
+	gate.waiting += off >= LAYOUT_DATA_OFF;
+	gate.is_passed |= gate.is_shut && off < LAYOUT_DATA_OFF;
+	pthread_cond_broadcast(&gate.moved);
+	while (gate.is_shut && off >= LAYOUT_DATA_OFF)
+		pthread_cond_wait(&gate.moved, &gate.mutex);
+	gate.waiting -= off >= LAYOUT_DATA_OFF;
+	pthread_mutex_unlock(&gate.mutex);
+	return gate.real->flush(region, off, len);
+}
+
+static void shut_gate(bool is_shut)
+{
+	pthread_mutex_lock(&gate.mutex);
+	gate.is_shut = is_shut;
+	gate.is_passed &= is_shut;
+	pthread_cond_broadcast(&gate.moved);
+	pthread_mutex_unlock(&gate.mutex);
+}
+
+static void await_flush(void)
+{
+	pthread_mutex_lock(&gate.mutex);
+	while (gate.waiting == 0)
+		pthread_cond_wait(&gate.moved, &gate.mutex);
+	pthread_mutex_unlock(&gate.mutex);
+}
+
+/* ---------------------------------------------------------------- two rings of a target in this process */
+
+struct pair {
+	farlog_target *target;
+	char paths[2][96];
+	farlog_writer *fast;
+	farlog_writer *slow;
+};
+
+static farlog_writer *let_in(struct pair *pair, const char *name, uint32_t level, uint32_t epoch)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = epoch, .token = {(uint8_t)name[0], (uint8_t)epoch}};
+	struct farlog_writer_config config = {.level = level, .epoch = epoch, .counters_dir = "", .grant_token = grant.token, .deadline_ns = LONG_NS};
+	struct farlog_error error = {0};
+	farlog_writer *writer = NULL;
+	char uri[128];
+
+	snprintf(uri, sizeof(uri), "%s/%s", farlog_target_uri(pair->target), name);
+	CHECK_OK(farlog_target_grant(pair->target, name, &grant, &error));
+	CHECK_OK(farlog_writer_open(uri, &config, &writer, &error));
+	return writer;
+}
+
+static void serve(struct pair *pair, unsigned i, const char *name, const char *directory)
+{
+	struct farlog_ring_config config = {.size_bytes = SMALL_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = name};
+	struct farlog_error error = {0};
+	char uri[128];
+
+	snprintf(pair->paths[i], sizeof(pair->paths[i]), "%s/farlog-%s-%ld.ring", directory, name, (long)getpid());
+	snprintf(uri, sizeof(uri), "mem:%s", pair->paths[i]);
+	CHECK_OK(farlog_ring_format(uri, &config, &error));
+	CHECK_OK(farlog_target_serve(pair->target, name, uri, name, &error));
+}
+
+static bool pair_open(struct pair *pair)
+{
+	struct target_ring *ring;
+	struct farlog_error error = {0};
+	unsigned before = failed;
+
+	memset(pair, 0, sizeof(*pair));
+	if (!CHECK_OK(farlog_target_open("ofi:tcp://127.0.0.1:0", &pair->target, &error)))
+		return false;
+	serve(pair, 0, "fast", "/dev/shm");
+	serve(pair, 1, "slow", "/var/tmp");
+	for (ring = pair->target->rings; ring != NULL && strcmp(ring->name, "slow") != 0;)
+		ring = ring->next;
+	if (ring == NULL)
+		return false;
+	gate.real = ring->region->ops;
+	gate.ops = *gate.real;
+	gate.ops.flush = flush_behind_gate;
+	ring->region->ops = &gate.ops;
+	pair->fast = let_in(pair, "fast", FARLOG_LEVEL_VISIBLE, 2);
+	pair->slow = let_in(pair, "slow", FARLOG_LEVEL_PERSISTENT, 2);
+	return failed == before;
+}
+
+static void pair_close(struct pair *pair)
+{
+	shut_gate(false);
+	farlog_writer_close(pair->fast);
+	farlog_writer_close(pair->slow);
+	farlog_target_close(pair->target);
+	unlink(pair->paths[0]);
+	unlink(pair->paths[1]);
+}
+
+/* A call in a thread of its own. */
+struct call {
+	struct pair *pair;
+	pthread_t thread;
+	uint64_t deadline_ns;
+	struct farlog_position position;
+	uint64_t tail_lsn;
+	int result;
+	uint64_t is_over;
+};
+
+static void *append_slow(void *context)
+{
+	struct call *call = context;
+
+	call->result = append_number(call->pair->slow, 7, call->deadline_ns, &call->position);
+	atomic_store_release(&call->is_over, 1);
+	return NULL;
+}
+
+static void *fence_slow(void *context)
+{
+	struct call *call = context;
+	struct farlog_error error = {0};
+
+	call->result = farlog_target_fence(call->pair->target, "slow", 5, &call->tail_lsn, &error);
+	atomic_store_release(&call->is_over, 1);
+	return NULL;
+}
+
+static void *forget_slow(void *context)
+{
+	struct call *call = context;
+	struct farlog_error error = {0};
+
+	call->result = farlog_target_forget(call->pair->target, "slow", &error);
+	atomic_store_release(&call->is_over, 1);
+	return NULL;
+}
+
+static void begin(struct call *call, struct pair *pair, void *(*run)(void *), uint64_t deadline_ns)
+{
+	*call = (struct call){.pair = pair, .deadline_ns = deadline_ns};
+	CHECK(pthread_create(&call->thread, NULL, run, call) == 0);
+}
+
+static bool is_over(const struct call *call)
+{
+	return atomic_load_acquire(&call->is_over) != 0;
+}
+
+/* use_neighbour -- the other ring's writer appends, and a client comes to it and goes. */
+static void use_neighbour(struct pair *pair)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_READER, .token = {'r'}};
+	struct farlog_reader_config config = {.grant_token = grant.token};
+	struct farlog_position position;
+	struct farlog_error error = {0};
+	farlog_reader *reader = NULL;
+	char uri[128];
+
+	for (uint64_t i = 0; i < 20; i++)
+		CHECK(append_number(pair->fast, i, SOON_NS, &position) == FARLOG_OK);
+	CHECK_OK(farlog_target_grant(pair->target, "fast", &grant, &error));
+	snprintf(uri, sizeof(uri), "%s/fast", farlog_target_uri(pair->target));
+	CHECK_OK(farlog_reader_open(uri, &config, &reader, &error));
+	farlog_reader_close(reader);
+}
+
+static void neighbour_goes_on(void)
+{
+	struct call append;
+	struct pair pair;
+
+	snprintf(now_testing, sizeof(now_testing), "slow: neighbour");
+	if (pair_open(&pair)) {
+		shut_gate(true);
+		begin(&append, &pair, append_slow, LONG_NS);
+		await_flush();
+		use_neighbour(&pair);
+		CHECK(!is_over(&append)); /* nothing is acknowledged before its flush has returned */
+		shut_gate(false);
+		pthread_join(append.thread, NULL);
+		CHECK(append.result == FARLOG_OK && append.position.level == FARLOG_LEVEL_PERSISTENT);
+	}
+	pair_close(&pair);
+}
+
+static void await_no_slow_writer(struct pair *pair)
+{
+	uint64_t until_ns = clock_after_ns(LONG_NS);
+	struct farlog_target_counters counters = {.writer_count = 1};
+
+	while (counters.writer_count > 0 && clock_monotonic_ns() < until_ns)
+		CHECK(farlog_target_counters_read(pair->target, "slow", &counters) == FARLOG_OK);
+	CHECK(counters.writer_count == 0);
+}
+
+/* The fence takes the writer out at once, and is confirmed when the flush that was under way is over. What the writer then hears is not OK. */
+static void fenced_while_it_flushes(void)
+{
+	struct farlog_position position;
+	struct call append;
+	struct call fence;
+	struct pair pair;
+	farlog_writer *next;
+
+	snprintf(now_testing, sizeof(now_testing), "slow: fenced while it flushes");
+	if (!pair_open(&pair))
+		goto done;
+	CHECK(append_number(pair.slow, 0, LONG_NS, &position) == FARLOG_OK);
+	shut_gate(true);
+	begin(&append, &pair, append_slow, LONG_NS);
+	await_flush();
+	begin(&fence, &pair, fence_slow, 0);
+	await_no_slow_writer(&pair);
+	use_neighbour(&pair);
+	CHECK(!is_over(&fence) && !gate.is_passed);
+	shut_gate(false);
+	pthread_join(fence.thread, NULL);
+	pthread_join(append.thread, NULL);
+	CHECK(fence.result == FARLOG_OK && fence.tail_lsn >= position.end_lsn);
+	CHECK(append.result == FARLOG_FENCED || append.result == FARLOG_UNKNOWN);
+	next = let_in(&pair, "slow", FARLOG_LEVEL_PERSISTENT, 5);
+	CHECK(next != NULL && farlog_writer_recovery(next)->tail_lsn == fence.tail_lsn);
+	CHECK(append_number(next, 1, LONG_NS, &position) == FARLOG_OK);
+	CHECK(farlog_writer_close(next) == FARLOG_OK);
+done:
+	pair_close(&pair);
+}
+
+/* The ring is forgotten, and its client gone, while the flush is under way. */
+static void forgotten_while_it_flushes(void)
+{
+	struct call append;
+	struct call forget;
+	struct pair pair;
+
+	snprintf(now_testing, sizeof(now_testing), "slow: forgotten while it flushes");
+	if (pair_open(&pair)) {
+		shut_gate(true);
+		begin(&append, &pair, append_slow, 1000000000u);
+		await_flush();
+		begin(&forget, &pair, forget_slow, 0);
+		pthread_join(append.thread, NULL);
+		CHECK(append.result == FARLOG_UNKNOWN);
+		use_neighbour(&pair);
+		CHECK(!is_over(&forget));
+		shut_gate(false);
+		pthread_join(forget.thread, NULL);
+		CHECK(forget.result == FARLOG_OK);
+		pair.slow->deadline_ns = 100000000u; /* nobody answers its close */
+	}
+	pair_close(&pair);
+}
+
+void test_slow(void)
+{
+	neighbour_goes_on();
+	fenced_while_it_flushes();
+	forgotten_while_it_flushes();
+}
