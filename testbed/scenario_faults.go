@@ -108,6 +108,21 @@ func (s *stage) tell(p proof) string {
 		s.ledger.slowest.Round(time.Millisecond), appendDeadline)
 }
 
+// linkDown takes a guest's link away for a while, which its kernel is told, and proves that the writer goes on.
+func (s *stage) linkDown(ctx context.Context, guest *vm.Guest) error {
+	if err := guest.SetLink(ctx, false); err != nil {
+		return err
+	}
+	time.Sleep(cutTime)
+	if err := guest.SetLink(ctx, true); err != nil {
+		return err
+	}
+	if err := s.more(ctx, 200, time.Minute); err != nil {
+		return fmt.Errorf("after the link of %s was down: %w", guest.Name, err)
+	}
+	return nil
+}
+
 // verbsFaults: a cut of 3 seconds, 5 % loss and 20 ms of delay, one after another, while a writer appends.
 func verbsFaults(ctx context.Context, b *bed) (string, error) {
 	s, err := b.verbsBed(ctx, 60000)
@@ -147,15 +162,10 @@ func verbsFaults(ctx context.Context, b *bed) (string, error) {
 			return "", fmt.Errorf("after %s: %w", fault.name, err)
 		}
 	}
-	if err := s.host.SetLink(ctx, false); err != nil {
-		return "", err
-	}
-	time.Sleep(cutTime)
-	if err := s.host.SetLink(ctx, true); err != nil {
-		return "", err
-	}
-	if err := s.more(ctx, 200, time.Minute); err != nil {
-		return "", fmt.Errorf("after the link was down: %w", err)
+	for _, guest := range []*vm.Guest{s.host, s.machine} {
+		if err := s.linkDown(ctx, guest); err != nil {
+			return "", err
+		}
 	}
 	proved, err := s.conclude(ctx)
 	if err != nil {

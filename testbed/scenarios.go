@@ -9,7 +9,7 @@ var scenarios = []scenario{
 	{"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 4 * time.Minute, wireSmoke},
 	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 2 * time.Minute, countingClock},
 	{"verbs-conformance", "verbs: each flush method, from one machine to devdax on another, a READ only by attestation; what the device itself refuses", 5 * time.Minute, verbsConformance},
-	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, a link that is down 3 s, while a far writer appends: nothing lost, no append past its deadline", 6 * time.Minute, verbsFaults},
+	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, while a far writer appends: nothing lost, no append past its deadline", 6 * time.Minute, verbsFaults},
 	{"verbs-killed", "the target's machine killed at random moments and booted again on its memory, while a far writer appends", 6 * time.Minute, verbsKilled},
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told", 4 * time.Minute, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 3 * time.Minute, verbsContract},
