@@ -16,7 +16,8 @@
 #include "far_region.h"
 #include "stream.h"
 
-#define CONNECT_NS 2000000000u /* of an opening, and of each attempt to come back */
+#define CONNECT_NS 5000000000u   /* of an opening: the kernel lets no connection be made while it takes down those of a process that was killed */
+#define RECONNECT_NS 2000000000u /* of each attempt to come back: another follows */
 #define RETRY_LAST_NS 100000000u
 #define OPENING_NS 10000000000u /* from its first connection on, a writer's opening outlasts connections that break */
 
@@ -63,7 +64,7 @@ static enum far_state try_again(struct region_far *far)
 	int result;
 
 	link->ops->disconnect(link);
-	result = link->ops->connect(link, &far->hello, &refusal, CONNECT_NS, NULL);
+	result = link->ops->connect(link, &far->hello, &refusal, RECONNECT_NS, NULL);
 	if (result != FARLOG_OK)
 		return take_refusal(far, result, &refusal);
 	if (memcmp(before.ring_uuid, link->welcome.ring_uuid, sizeof(before.ring_uuid)) != 0 || before.level > link->welcome.level ||

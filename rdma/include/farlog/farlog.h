@@ -297,7 +297,7 @@ struct farlog_recovery {
 /* farlog_writer_open -- take the ring's writer lock, recover, persist a new epoch, append its EPOCH record. Errors: NOT_FOUND, NOT_A_RING (text gives
  * the command that would format it), HELD (text says by whom), LEVEL (text names the level asked for and the contract's), FENCED (config->epoch too
  * low), CORRUPT, FULL (no room for the EPOCH record), IO. Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another
- * host also for connecting (2 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the first. */
+ * host also for connecting (5 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the first. */
 FARLOG_API int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer,
 	struct farlog_error *error);
 
