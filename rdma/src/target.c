@@ -233,36 +233,46 @@ static struct target_conn *find_conn(struct target_ring *ring, const struct targ
 	return conn;
 }
 
-void target_shut_out(struct farlog_target *target, struct target_conn *conn)
+int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error)
 {
-	if (conn->is_revoked)
-		return;
+	int result;
+
+	if (conn->is_gone)
+		return FARLOG_OK;
 	conn->is_revoked = true;
 	conn->pin_count++;
 	pthread_mutex_unlock(&target->mutex);
-	conn->ops->revoke(conn);
+	result = conn->ops->revoke(conn, error);
+	if (atomic_load_acquire(&target->is_closing))
+		result = FARLOG_OK; /* the transport lets go of it, and of the device */
 	pthread_mutex_lock(&target->mutex);
-	conn->is_gone = true;
+	conn->is_gone |= result == FARLOG_OK;
 	conn->pin_count--;
 	pthread_cond_broadcast(&target->moved);
+	return result;
 }
 
-static bool has_role(const struct target_ring *ring, uint8_t role)
+static const struct target_conn *find_holder(const struct target_ring *ring, uint8_t role)
 {
-	for (const struct target_conn *conn = ring->conns; conn != NULL; conn = conn->next)
-		if (conn->role == role && !conn->is_revoked)
-			return true;
-	return false;
+	const struct target_conn *conn = ring->conns;
+
+	while (conn != NULL && (conn->role != role || conn->is_gone))
+		conn = conn->next;
+	return conn;
 }
 
 /* take_role -- the region's own lock: a writer or drain on this host excludes a far one, and the other way round. */
 static int take_role(struct target_ring *ring, uint8_t role, struct far_refusal *refusal)
 {
+	const struct target_conn *holder;
 	int result;
 
 	if (role == REGION_ROLE_READER)
 		return FARLOG_OK;
-	if (has_role(ring, role))
+	holder = find_holder(ring, role);
+	if (holder != NULL && holder->is_revoked)
+		return refuse(ring, refusal, FARLOG_HELD, "who held this role before may still write: its key has not ended yet; fence the ring again");
+	if (holder != NULL)
 		return refuse(ring, refusal, FARLOG_HELD, "another client holds this role; it is fenced by a higher epoch, or leaves");
 	result = ring->is_locked[role] ? FARLOG_OK : region_lock(ring->region, (enum region_role)role);
 	if (result == FARLOG_NOT_FOUND)
@@ -315,7 +325,8 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, st
 	result = find_place(target, hello, &ring, &grant, refusal);
 	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
 		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
-		target_shut_out(target, old);
+		if (old->pin_count == 0)
+			(void)target_shut_out(target, old, NULL);
 		result = find_place(target, hello, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
 		if (old != NULL && !old->is_gone)
@@ -359,7 +370,7 @@ void target_leave(struct farlog_target *target, struct target_conn *conn)
 	while (*link != conn)
 		link = &(*link)->next;
 	*link = conn->next;
-	if (conn->role != REGION_ROLE_READER && !has_role(ring, conn->role) && ring->is_locked[conn->role]) {
+	if (conn->role != REGION_ROLE_READER && find_holder(ring, conn->role) == NULL && ring->is_locked[conn->role]) {
 		ring->region->ops->unlock(ring->region, (enum region_role)conn->role);
 		ring->is_locked[conn->role] = false;
 	}

@@ -25,11 +25,11 @@ struct farlog_target;
 
 /* The transport's side of a connection. */
 struct target_conn_ops {
-	/* When it returns, nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair or
-	 * endpoint is gone. Called once, with no lock of target.c held: by the transport's own thread (from target_admit), which does it there and
-	 * then, or by any other, which waits until the transport's thread has done it. The transport calls target_leave afterwards, as at
-	 * every end of a connection. */
-	void (*revoke)(struct target_conn *conn);
+	/* OK: nothing that the peer has posted or will post reaches the ring: the key it has is invalid and its queue pair or endpoint is gone. The
+	 * transport calls target_leave afterwards, as at every end of a connection. Else what the device or provider did not do is in the text; the peer
+	 * may still write, the connection stays, and revoke may be called again. With no lock of target.c held: by the transport's own thread (from
+	 * target_admit), which does it there and then, or by any other, which waits until the transport's thread has tried. */
+	int (*revoke)(struct target_conn *conn, struct farlog_error *error);
 	/* Write 8 bytes into the client's copy of the header; dropped when FAR_HEADER has not come yet. By the transport's thread. */
 	void (*write_word)(struct target_conn *conn, uint64_t off, uint64_t value);
 	/* There is an answer to be sent: the transport's thread calls target_tick soon. By any thread, which may hold what target.c holds; never blocks. */
@@ -47,7 +47,7 @@ struct target_conn {
 	unsigned pin_count; /* threads that are in revoke: target_leave waits for them */
 	uint8_t role;
 	bool is_revoked; /* asked to go */
-	bool is_gone;    /* revoke has returned */
+	bool is_gone;    /* and nothing of it reaches the ring any more: until then it has its role */
 	bool is_broken;  /* set by the transport: it ended by an error, not by a goodbye */
 };
 
@@ -126,6 +126,7 @@ struct farlog_target {
 	uint64_t looked_at_ns;
 	struct target_attested *attested;
 	struct target_refusals refusals;
+	uint64_t is_closing;          /* what could not be revoked is let go: it ends with the transport's hold on the device */
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };
 
@@ -136,8 +137,9 @@ uint32_t target_methods(const struct farlog_contract *contract);
  * the region is now. */
 int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error);
 
-/* target_shut_out -- revoke a connection. The mutex is held, and let go meanwhile: what was looked up before may have gone. */
-void target_shut_out(struct farlog_target *target, struct target_conn *conn);
+/* target_shut_out -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of it reaches the ring any more. The mutex
+ * is held, and let go meanwhile: what was looked up before may have gone. */
+int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error);
 
 /* target_admit -- may this hello in? On OK the connection belongs to its ring (older connections of the same client are revoked
  * first, so it may block) and *welcome is filled but for data_addr and data_key, which are the transport's, as is clearing those

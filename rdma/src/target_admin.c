@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "atomics.h"
 #include "crc32c.h"
 #include "err.h"
 #include "recover.h"
@@ -256,7 +257,9 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 static int end_writers(struct farlog_target *target, const char *name, uint32_t epoch_min, struct target_ring **ring,
 	struct farlog_error *error)
 {
+	struct farlog_error failure = {0};
 	struct target_conn *conn;
+	int result;
 
 	for (;;) {
 		*ring = find_ring(target, name);
@@ -267,12 +270,15 @@ static int end_writers(struct farlog_target *target, const char *name, uint32_t 
 		conn = next_writer(*ring, epoch_min);
 		if (conn == NULL)
 			return FARLOG_OK;
-		if (conn->is_revoked) {
+		if (conn->pin_count > 0) {
 			pthread_cond_wait(&target->moved, &target->mutex);
 			continue;
 		}
-		(*ring)->counters.fenced_count++;
-		target_shut_out(target, conn);
+		(*ring)->counters.fenced_count += !conn->is_revoked;
+		result = target_shut_out(target, conn, &failure);
+		if (result != FARLOG_OK)
+			return error_set(error, result, 0, "fence ring \"%s\": not confirmed, a writer below epoch %u may still write: %s", name, epoch_min,
+				failure.text);
 	}
 }
 
@@ -310,44 +316,59 @@ int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_
 	return result;
 }
 
-/* empty_ring -- no connection is left. The mutex is held. */
-static void empty_ring(struct farlog_target *target, struct target_ring *ring)
+/* empty_ring -- OK: no connection is left. Else one of them could not be revoked; never while the target closes. The mutex is held. */
+static int empty_ring(struct farlog_target *target, struct target_ring *ring, struct farlog_error *error)
 {
 	while (ring->conns != NULL || ring->pin_count > 0) {
 		struct target_conn *conn = ring->conns;
+		int result = FARLOG_OK;
 
-		while (conn != NULL && conn->is_revoked)
+		while (conn != NULL && (conn->is_gone || conn->pin_count > 0))
 			conn = conn->next;
 		if (conn != NULL)
-			target_shut_out(target, conn);
+			result = target_shut_out(target, conn, error);
 		else
 			pthread_cond_wait(&target->moved, &target->mutex);
+		if (result != FARLOG_OK)
+			return result;
 	}
+	return FARLOG_OK;
 }
 
-/* take_off -- unlink a ring, so that nobody finds it, and empty it. */
-static void take_off(struct farlog_target *target, struct target_ring *ring)
+/* take_off -- unlink a ring, so that nobody finds it, and empty it. A ring that somebody may still write to stays. */
+static int take_off(struct farlog_target *target, struct target_ring *ring, struct farlog_error *error)
 {
 	struct target_ring **link = &target->rings;
+	int result;
 
 	while (*link != ring)
 		link = &(*link)->next;
 	*link = ring->next;
 	target_tails_part(target, ring);
-	empty_ring(target, ring);
+	result = empty_ring(target, ring, error);
+	if (result != FARLOG_OK) {
+		ring->next = target->rings;
+		target->rings = ring;
+		target_tails_join(target, ring);
+	}
+	return result;
 }
 
 int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error)
 {
+	struct farlog_error failure = {0};
 	struct target_ring *ring;
+	int result = FARLOG_OK;
 
 	pthread_mutex_lock(&target->mutex);
 	ring = find_ring(target, name);
 	if (ring != NULL)
-		take_off(target, ring);
+		result = take_off(target, ring, &failure);
 	pthread_mutex_unlock(&target->mutex);
 	if (ring == NULL)
 		return no_ring(name, error);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "forget ring \"%s\": a client may still write to it: %s", name, failure.text);
 	target_free_ring(target, ring);
 	return FARLOG_OK;
 }
@@ -383,10 +404,11 @@ void farlog_target_close(farlog_target *target)
 	if (target == NULL)
 		return;
 	pthread_mutex_lock(&target->mutex);
+	atomic_store_release(&target->is_closing, 1);
 	while (target->rings != NULL) {
 		struct target_ring *ring = target->rings;
 
-		take_off(target, ring);
+		(void)take_off(target, ring, NULL);
 		pthread_mutex_unlock(&target->mutex);
 		target_free_ring(target, ring);
 		pthread_mutex_lock(&target->mutex);
@@ -395,7 +417,7 @@ void farlog_target_close(farlog_target *target)
 		struct target_ring *page = target->pages;
 
 		target->pages = page->next;
-		empty_ring(target, page);
+		(void)empty_ring(target, page, NULL);
 		pthread_mutex_unlock(&target->mutex);
 		target_free_ring(target, page);
 		pthread_mutex_lock(&target->mutex);

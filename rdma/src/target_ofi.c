@@ -40,7 +40,7 @@ static bool take_failure(struct ofi_domain *domain)
 		return false;
 	/* Only receives have a context; a write of a word that failed shows as the end of its connection. */
 	if (entry.op_context != NULL && !((struct ofi_slot *)entry.op_context)->owner->is_closed)
-		ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED); /* cancelled: by the end of the connection */
+		(void)ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED, NULL); /* cancelled: by the end of the connection */
 	return true;
 }
 
@@ -65,7 +65,7 @@ static void bury(struct ofi_listener *listener)
 		struct ofi_conn *conn = *link;
 
 		ofi_conn_send_words(conn);
-		if (conn->is_closed && !conn->is_left)
+		if (conn->is_closed && !conn->is_left && (conn->is_dead || atomic_load_acquire(&listener->target->is_closing)))
 			ofi_conn_leave(conn);
 		if (conn->is_settled) {
 			*link = conn->next;
@@ -178,7 +178,7 @@ static void ofi_close(void *context)
 	if (listener->is_running)
 		turn_away(listener);
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
-		ofi_conn_end(conn, false);
+		(void)ofi_conn_end(conn, false, NULL);
 	OFI_CLOSE(listener->pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
 		while (take_completions(&listener->domains[i]))

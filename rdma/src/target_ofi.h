@@ -28,7 +28,8 @@ struct ofi_conn {
 	uint64_t header_addr;
 	uint64_t header_key;
 	bool has_header;
-	bool is_closed; /* nothing of it reaches the ring any more; the thread's */
+	bool is_closed; /* nothing is taken from it any more; the thread's */
+	bool is_dead;   /* nor does anything of it reach the ring: key and endpoint are closed; the thread's */
 	bool is_shut;   /* so, for those that revoke: under the lock */
 	bool is_settled; /* closed before the queue was last seen empty: no completion names its slots any more */
 	bool is_left;   /* target.c has let go of it, or never had it */
@@ -52,6 +53,8 @@ struct order {
 	struct order *next;
 	struct ofi_conn *conn;
 	bool is_done;
+	int result;
+	struct farlog_error *error;
 };
 
 struct ofi_listener {
@@ -77,8 +80,9 @@ struct ofi_listener {
 	unsigned turns;
 };
 
-/* ofi_conn_end -- by the thread: the key is invalid, the endpoint gone. target.c hears of it from ofi_conn_leave. */
-void ofi_conn_end(struct ofi_conn *conn, bool is_broken);
+/* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target.c hears of it from ofi_conn_leave. Else the provider did not close one of them,
+ * which is tried again the next time. */
+int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error);
 
 /* ofi_conn_leave -- after the end, and when no completion names the connection any more: then it may be freed. */
 void ofi_conn_leave(struct ofi_conn *conn);
@@ -88,6 +92,11 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len);
 
 /* ofi_conn_send_words -- what the client had no room for. */
 void ofi_conn_send_words(struct ofi_conn *conn);
+
+#ifdef FARLOG_FAULT
+/* 1: keys are not closed, 2: nor are endpoints, as if the provider had refused it. */
+extern uint64_t ofi_end_fails;
+#endif
 
 /* ofi_look_for_orders -- carry out revocations that other threads wait for. True: there were some. */
 bool ofi_look_for_orders(struct ofi_listener *listener);

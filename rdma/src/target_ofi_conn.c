@@ -8,38 +8,74 @@
 #include <sys/eventfd.h>
 
 #include "atomics.h"
+#include "err.h"
 #include "target_ofi.h"
 
 /* ---------------------------------------------------------------- how they end */
 
-/* close_conn -- the key first: what is still in the endpoint finds the door shut. */
-static void close_conn(struct ofi_conn *conn)
+#ifdef FARLOG_FAULT
+uint64_t ofi_end_fails;
+
+static bool has_failed(unsigned what)
 {
-	OFI_CLOSE(conn->data_mr);
-	OFI_CLOSE(conn->ep);
-	OFI_CLOSE(conn->slot_mr);
+	return atomic_load_relaxed(&ofi_end_fails) & what;
+}
+#else
+#define has_failed(what) false
+#endif
+
+/* close_key -- 0, or -FI_E...: then it may still open the ring. */
+static int close_key(struct ofi_conn *conn)
+{
+	int failure = conn->data_mr == NULL ? 0 : has_failed(1) ? -FI_EBUSY : fi_close(&conn->data_mr->fid);
+
+	if (failure == 0)
+		conn->data_mr = NULL;
+	return failure;
+}
+
+static int close_endpoint(struct ofi_conn *conn)
+{
+	int failure = conn->ep == NULL ? 0 : has_failed(2) ? -FI_EBUSY : fi_close(&conn->ep->fid);
+
+	if (failure == 0)
+		conn->ep = NULL;
+	return failure;
+}
+
+/* close_conn -- the key first: what is still in the endpoint finds the door shut. */
+static int close_conn(struct ofi_conn *conn, struct farlog_error *error)
+{
+	int key = close_key(conn);
+	int endpoint = close_endpoint(conn);
+
 	conn->word_count = 0;
 	conn->is_closed = true;
+	conn->is_dead = key == 0 && endpoint == 0;
+	if (!conn->is_dead)
+		return error_set(error, FARLOG_IO, 0, "libfabric did not close the %s: %s", key != 0 ? "memory region" : "endpoint",
+			conn->listener->lib->strerror(key != 0 ? -key : -endpoint));
+	OFI_CLOSE(conn->slot_mr);
+	return FARLOG_OK;
 }
 
-void ofi_conn_end(struct ofi_conn *conn, bool is_broken)
+int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error)
 {
-	if (conn->is_closed)
-		return;
-	conn->conn.is_broken = is_broken;
-	close_conn(conn);
+	if (conn->is_dead)
+		return FARLOG_OK;
+	if (!conn->is_closed)
+		conn->conn.is_broken = is_broken;
+	return close_conn(conn, error);
 }
 
-static void ofi_revoke(struct target_conn *base)
+static int ofi_revoke(struct target_conn *base, struct farlog_error *error)
 {
 	struct ofi_conn *conn = (struct ofi_conn *)base;
 	struct ofi_listener *listener = conn->listener;
-	struct order order = {.conn = conn};
+	struct order order = {.conn = conn, .error = error};
 
-	if (pthread_equal(pthread_self(), listener->thread)) {
-		ofi_conn_end(conn, false);
-		return;
-	}
+	if (pthread_equal(pthread_self(), listener->thread))
+		return ofi_conn_end(conn, false, error);
 	pthread_mutex_lock(&listener->lock);
 	order.is_done = conn->is_shut;
 	if (!order.is_done) {
@@ -51,13 +87,14 @@ static void ofi_revoke(struct target_conn *base)
 	while (!order.is_done)
 		pthread_cond_wait(&listener->done, &listener->lock);
 	pthread_mutex_unlock(&listener->lock);
+	return order.result;
 }
 
 /* obey_orders -- with the lock held. */
 static void obey_orders(struct ofi_listener *listener)
 {
 	for (struct order *order = listener->orders; order != NULL; order = order->next) {
-		ofi_conn_end(order->conn, false);
+		order->result = ofi_conn_end(order->conn, false, order->error);
 		order->is_done = true;
 	}
 	listener->orders = NULL;
@@ -138,9 +175,9 @@ static int post_slot(struct ofi_slot *slot)
  * that has begun: bytes come in only while this thread makes progress, which it does not here. */
 static void take_leave(struct ofi_conn *conn)
 {
-	OFI_CLOSE(conn->data_mr);
-	ofi_conn_leave(conn);
-	ofi_conn_end(conn, false);
+	if (close_key(conn) == 0)
+		ofi_conn_leave(conn);
+	(void)ofi_conn_end(conn, false, NULL);
 }
 
 void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
@@ -151,7 +188,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 	if (conn->is_closed)
 		return;
 	if (len != sizeof(request) || post_slot(slot) != 0) {
-		ofi_conn_end(conn, true);
+		(void)ofi_conn_end(conn, true, NULL);
 	} else if (request.operation == FAR_HEADER) {
 		conn->header_addr = request.spans[0].off;
 		conn->header_key = request.spans[0].len;
@@ -246,11 +283,11 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 	result = target_admit(listener->target, hello, &conn->conn, welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
-	conn->is_closed = conn->is_left = false;
+	conn->is_closed = conn->is_dead = conn->is_left = false;
 	conn->domain = conn->conn.ring->key;
 	failure = make_endpoint(conn, info);
 	if (failure != 0) {
-		close_conn(conn);
+		(void)close_conn(conn, NULL);
 		snprintf(text, sizeof(text), "no endpoint for ring \"%.40s\": %s", conn->conn.ring->name, listener->lib->strerror(-failure));
 		return refuse(refusal, FARLOG_IO, text);
 	}
@@ -276,7 +313,7 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	} else {
 		conn->conn.ops = &conn_ops;
 		conn->listener = listener;
-		conn->is_closed = conn->is_left = true; /* until it is let in */
+		conn->is_closed = conn->is_dead = conn->is_left = true; /* until it is let in */
 		result = check_hello(data, len, &hello, &refusal);
 	}
 	if (result == FARLOG_OK)
@@ -291,7 +328,7 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	if (result != FARLOG_OK && !has_endpoint)
 		(void)fi_reject(listener->pep, info->handle, &refusal, sizeof(refusal));
 	else if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)
-		close_conn(conn);
+		(void)close_conn(conn, NULL);
 	listener->lib->freeinfo(info);
 }
 
@@ -325,6 +362,6 @@ bool ofi_take_events(struct ofi_listener *listener)
 	if (kind == FI_CONNREQ)
 		take_connection(listener, event.entry.info, event.room + sizeof(event.entry), (size_t)len - sizeof(event.entry));
 	else if (conn != NULL)
-		ofi_conn_end(conn, len < 0);
+		(void)ofi_conn_end(conn, len < 0, NULL);
 	return true;
 }

@@ -107,7 +107,7 @@ static struct verbs_conn *next_ordered(struct verbs_listener *listener)
 	struct verbs_conn *conn = listener->conns;
 
 	pthread_mutex_lock(&listener->lock);
-	while (conn != NULL && (conn->is_down || !conn->is_ordered))
+	while (conn != NULL && !conn->is_ordered)
 		conn = conn->next;
 	if (conn == NULL)
 		atomic_store_relaxed(&listener->has_orders, 0);
@@ -122,10 +122,10 @@ static void obey_orders(struct verbs_listener *listener)
 	if (!atomic_load_acquire(&listener->has_orders))
 		return;
 	while ((conn = next_ordered(listener)) != NULL)
-		verbs_conn_end(conn, false);
+		verbs_conn_obey(conn);
 }
 
-/* bury -- let go of connections that are down. */
+/* bury -- let go of connections that have ended. */
 static void bury(struct verbs_listener *listener)
 {
 	struct verbs_conn **link = &listener->conns;
@@ -133,17 +133,16 @@ static void bury(struct verbs_listener *listener)
 	while (*link != NULL) {
 		struct verbs_conn *conn = *link;
 
-		if (!verbs_conn_is_down(conn)) {
+		if (!verbs_conn_bury(conn)) {
 			link = &conn->next;
 			continue;
 		}
 		*link = conn->next;
-		if (conn->is_admitted)
-			target_leave(listener->target, &conn->conn);
 		if (conn->is_goodbye)
 			listener->lib->disconnect(conn->id);
 		listener->lib->destroy_id(conn->id);
-		free(conn);
+		if (conn->queue.cq == NULL) /* else events may name it until the device is closed */
+			free(conn);
 	}
 }
 

@@ -51,7 +51,7 @@ struct verbs_listener {
 	struct verbs_conn *conns;
 	pthread_t thread;
 	pthread_mutex_t lock; /* never held across a call to target.c or a wait for the device */
-	pthread_cond_t moved; /* a connection is down */
+	pthread_cond_t moved; /* a connection is dead, or an order has been tried */
 	struct verbs_domain *domains;
 	int bell; /* eventfd: there are orders, or it is time to stop */
 	uint64_t has_orders;
@@ -70,6 +70,7 @@ struct verbs_conn {
 	struct ibv_mw *window; /* what the client has a key to */
 	struct ibv_mr *own_mr; /* or this, where there are no windows */
 	bool is_bound;
+	bool is_invalidated; /* the window, by a request that was carried out */
 	bool is_armed;    /* the next completion makes an event */
 	bool is_admitted; /* target.c knows it */
 	bool is_denied;   /* counted */
@@ -85,7 +86,9 @@ struct verbs_conn {
 		uint64_t value;
 	} words[VERBS_WORDS_MAX];
 	bool is_ordered; /* under the lock: another thread revokes it */
-	bool is_down;    /* under the lock: nothing of it reaches the ring any more */
+	bool is_down;    /* it has been ended: nothing more is taken from it */
+	bool is_dead;    /* under the lock: nothing of it reaches the ring any more */
+	struct farlog_error end_error; /* under the lock: or else what the device did not do */
 };
 
 /* verbs_expose, verbs_withdraw -- of target_transport. */
@@ -108,8 +111,15 @@ void verbs_conn_ask_alive(struct verbs_conn *conn, uint64_t now_ns);
 /* verbs_conn_arm -- have the next completion make an event; look once more after this. */
 void verbs_conn_arm(struct verbs_conn *conn);
 
-/* verbs_conn_end -- for good. is_broken: by an error, not by a goodbye. Harmless when it is down. */
+/* verbs_conn_end -- for good. is_broken: by an error, not by a goodbye. Of one that is down it tries again what the device did not do, and is harmless when it is
+ * dead. */
 void verbs_conn_end(struct verbs_conn *conn, bool is_broken);
+
+/* verbs_conn_obey -- verbs_conn_end for those who wait in revoke. */
+void verbs_conn_obey(struct verbs_conn *conn);
+
+/* verbs_conn_bury -- true: it is down and unlinked from target.c, and may be forgotten. While its key may live it is kept, but not by a target that closes. */
+bool verbs_conn_bury(struct verbs_conn *conn);
 
 /* verbs_conn_deny -- count, once, that the device refused what the peer did. */
 void verbs_conn_deny(struct verbs_conn *conn);
@@ -117,12 +127,15 @@ void verbs_conn_deny(struct verbs_conn *conn);
 /* verbs_conn_is_down -- by the thread. */
 static inline bool verbs_conn_is_down(const struct verbs_conn *conn)
 {
-	return conn->is_down; /* only the thread stores it */
+	return conn->is_down;
 }
 
 #ifdef FARLOG_FAULT
 /* verbs_revocation_pause_ns -- between a key's end and its queue pair's, so that a test sees what a writer meets there. */
 extern uint64_t verbs_revocation_pause_ns;
+/* Bit n: that step of a connection's end is left out, as if the device had refused it. */
+enum verbs_end_step { VERBS_END_INVALIDATE, VERBS_END_STOP, VERBS_END_WINDOW, VERBS_END_QUEUE, VERBS_END_REGISTRATION };
+extern uint64_t verbs_end_fails;
 /* So many of the next binds count as not done in time, when they have just been posted. */
 extern uint64_t verbs_binds_late;
 /* 1: the target writes no credit to its clients, so that a test sees whether it comes another way. */

@@ -2,7 +2,8 @@
  *
  * A client's key is that of a memory window, bound to this ring and to this queue pair for this connection. Its end, whoever brings it about: the
  * window is invalidated by a request on our own queue pair, whose completion says that no write by that key begins any more; then
- * the queue pair goes to the error state and is destroyed, so that nothing is left that could be answered. */
+ * the queue pair goes to the error state and is destroyed, so that nothing is left that could be answered. Where the device does neither, the
+ * connection stays, with its role, and is ended again by whoever asks next: a fence is confirmed only by what the device did. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "atomics.h"
 #include "clock.h"
+#include "err.h"
 #include "target_verbs.h"
 
 #define SEND_LEN 64u
@@ -63,6 +65,17 @@ static bool is_late(void)
 }
 #endif
 
+#ifdef FARLOG_FAULT
+uint64_t verbs_end_fails;
+
+static bool has_failed(enum verbs_end_step step)
+{
+	return atomic_load_relaxed(&verbs_end_fails) & 1u << step;
+}
+#else
+#define has_failed(step) false
+#endif
+
 /* bind_window -- 0, or what is wrong: then the queue pair is useless, and a bind that is only late may still come on it. */
 static int bind_window(struct verbs_conn *conn)
 {
@@ -113,11 +126,13 @@ static void close_window(struct verbs_conn *conn)
 	if (!conn->is_bound || verbs_room(queue) == 0)
 		return;
 	conn->is_bound = false;
+	if (has_failed(VERBS_END_INVALIDATE))
+		return;
 	verbs_begin(queue);
 	verbs_next(queue, VERBS_INVALIDATE | VERBS_SIGNALLED);
 	ibv_wr_local_inv(queue->qpx, conn->window->rkey);
-	if (verbs_ring(queue) == 0)
-		(void)verbs_queue_await(queue, queue->posted, clock_after_ns(INVALIDATE_NS), NULL, NULL);
+	conn->is_invalidated = verbs_ring(queue) == 0 &&
+		verbs_queue_await(queue, queue->posted, clock_after_ns(INVALIDATE_NS), NULL, NULL) == IBV_WC_SUCCESS;
 }
 
 #ifdef FARLOG_FAULT
@@ -139,58 +154,127 @@ static void pause_revocation(void)
 
 /* ---------------------------------------------------------------- the end */
 
-static void free_keys(struct verbs_conn *conn)
+static int stop_queue(struct verbs_conn *conn)
 {
-	const struct lib_verbs *lib = conn->listener->lib;
+	return has_failed(VERBS_END_STOP) ? EIO : verbs_queue_stop(&conn->queue);
+}
 
-	verbs_queue_stop(&conn->queue);
-	if (conn->window != NULL)
-		ibv_dealloc_mw(conn->window); /* first: one that is still bound holds the queue pair */
-	verbs_queue_close(&conn->queue);
-	if (conn->own_mr != NULL)
-		lib->dereg_mr(conn->own_mr);
-	conn->window = NULL;
-	conn->own_mr = NULL;
+static int free_window(struct verbs_conn *conn)
+{
+	int failure = has_failed(VERBS_END_WINDOW) ? EIO : ibv_dealloc_mw(conn->window);
+
+	if (failure == 0)
+		conn->window = NULL;
+	return failure;
+}
+
+static int free_registration(struct verbs_conn *conn)
+{
+	int failure = has_failed(VERBS_END_REGISTRATION) ? EIO : conn->listener->lib->dereg_mr(conn->own_mr);
+
+	if (failure == 0)
+		conn->own_mr = NULL;
+	return failure;
+}
+
+/* free_keys -- what of it can be freed. OK: nothing comes in by the key any more, because the window is invalid, or because there is none and its queue pair
+ * takes nothing. A window that is left opens to whoever is given its queue pair's number next; a registration is good for every queue pair of the
+ * tenant. */
+static int free_keys(struct verbs_conn *conn, struct farlog_error *error)
+{
+	int stopping = stop_queue(conn);
+	int window = conn->window != NULL ? free_window(conn) : 0; /* first: one that is still bound holds the queue pair */
+	int closing = has_failed(VERBS_END_QUEUE) ? EIO : verbs_queue_close(&conn->queue);
+	int registration = conn->own_mr != NULL ? free_registration(conn) : 0;
+	const char *name = conn->host != NULL ? conn->host->device.name : "";
+
 	conn->is_bound = false;
+	if (registration != 0)
+		return error_set(error, FARLOG_IO, registration, "RDMA device %s did not deregister the memory (dereg_mr)", name);
+	if (conn->is_invalidated)
+		return FARLOG_OK;
+	if (window != 0)
+		return error_set(error, FARLOG_IO, window, "RDMA device %s neither invalidated the memory window (LOCAL_INV) nor freed it (dealloc_mw)", name);
+	if (stopping != 0 && conn->queue.qp != NULL)
+		return error_set(error, FARLOG_IO, closing, "RDMA device %s neither stopped the queue pair (modify_qp: %s) nor destroyed it (destroy_qp)", name,
+			strerror(stopping));
+	return FARLOG_OK;
 }
 
 void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 {
 	struct verbs_listener *listener = conn->listener;
+	struct farlog_error error = {0};
+	bool is_dead;
 
-	if (conn->is_down)
+	if (conn->is_dead)
 		return;
-	conn->conn.is_broken = is_broken;
-	close_window(conn);
-	pause_revocation();
-	verbs_queue_stop(&conn->queue);
-	if (conn->is_admitted && !conn->is_goodbye)
-		listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
-	free_keys(conn);
-	pthread_mutex_lock(&listener->lock);
+	if (!conn->is_down) {
+		conn->conn.is_broken = is_broken;
+		close_window(conn);
+		pause_revocation();
+		(void)stop_queue(conn);
+		if (conn->is_admitted && !conn->is_goodbye)
+			listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
+	}
 	conn->is_down = true;
+	is_dead = free_keys(conn, &error) == FARLOG_OK;
+	pthread_mutex_lock(&listener->lock);
+	conn->is_dead = is_dead;
+	conn->end_error = error;
 	pthread_cond_broadcast(&listener->moved);
 	pthread_mutex_unlock(&listener->lock);
 }
 
-static void revoke(struct target_conn *base)
+void verbs_conn_obey(struct verbs_conn *conn)
+{
+	struct verbs_listener *listener = conn->listener;
+
+	verbs_conn_end(conn, false);
+	pthread_mutex_lock(&listener->lock);
+	conn->is_ordered = false;
+	pthread_cond_broadcast(&listener->moved);
+	pthread_mutex_unlock(&listener->lock);
+}
+
+bool verbs_conn_bury(struct verbs_conn *conn)
+{
+	struct verbs_listener *listener = conn->listener;
+
+	if (!conn->is_down)
+		return false;
+	if (!conn->is_admitted)
+		return true;
+	if (!conn->is_dead && !atomic_load_acquire(&listener->target->is_closing))
+		return false;
+	pthread_mutex_lock(&listener->lock); /* target_leave waits for those who revoke it: they wait no longer */
+	conn->is_dead = true;
+	pthread_cond_broadcast(&listener->moved);
+	pthread_mutex_unlock(&listener->lock);
+	target_leave(listener->target, &conn->conn);
+	return true;
+}
+
+static int revoke(struct target_conn *base, struct farlog_error *error)
 {
 	struct verbs_conn *conn = (struct verbs_conn *)base;
 	struct verbs_listener *listener = conn->listener;
+	int result = FARLOG_OK;
 
-	if (pthread_equal(pthread_self(), listener->thread)) {
+	if (pthread_equal(pthread_self(), listener->thread))
 		verbs_conn_end(conn, false);
-		return;
-	}
 	pthread_mutex_lock(&listener->lock);
-	if (!conn->is_down) {
+	if (!conn->is_dead && !pthread_equal(pthread_self(), listener->thread)) {
 		conn->is_ordered = true;
 		atomic_store_release(&listener->has_orders, 1);
 		(void)eventfd_write(listener->bell, 1);
 	}
-	while (!conn->is_down)
+	while (!conn->is_dead && conn->is_ordered)
 		pthread_cond_wait(&listener->moved, &listener->lock);
+	if (!conn->is_dead)
+		result = error_set(error, FARLOG_IO, 0, "%s", conn->end_error.text);
 	pthread_mutex_unlock(&listener->lock);
+	return result;
 }
 
 void verbs_conn_deny(struct verbs_conn *conn)
@@ -365,7 +449,8 @@ static int make_key(struct verbs_conn *conn, struct farlog_error *error)
 	if (failure == 0 && conn->queue.has_window) {
 		if (bind_window(conn) == 0)
 			return 0;
-		free_keys(conn); /* a bind that failed has taken the queue pair with it */
+		if (free_keys(conn, error) != FARLOG_OK) /* a bind that failed has taken the queue pair with it */
+			return EIO;
 		failure = make_queue(conn, false, error);
 	}
 	if (failure == 0)

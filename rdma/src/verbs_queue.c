@@ -91,12 +91,12 @@ int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const
 		return error_set(error, FARLOG_IO, errno, "create a completion queue on RDMA device %s", device->name);
 	if (!create_best(queue, pd, ask)) {
 		result = error_set(error, errno == ENOMEM ? FARLOG_NO_MEMORY : FARLOG_IO, errno, "create a queue pair on RDMA device %s", device->name);
-		verbs_queue_close(queue);
+		(void)verbs_queue_close(queue);
 		return result;
 	}
 	result = make_scratch(queue, pd, queue->send_len + ask->recv_len, error);
 	if (result != FARLOG_OK)
-		verbs_queue_close(queue);
+		(void)verbs_queue_close(queue);
 	return result;
 }
 
@@ -143,29 +143,32 @@ int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id)
 	return queue->lib->modify_qp(queue->qp, &attr, mask);
 }
 
-void verbs_queue_stop(struct verbs_queue *queue)
+int verbs_queue_stop(struct verbs_queue *queue)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (queue->qp != NULL)
-		queue->lib->modify_qp(queue->qp, &attr, IBV_QP_STATE);
+	return queue->qp != NULL ? queue->lib->modify_qp(queue->qp, &attr, IBV_QP_STATE) : 0;
 }
 
-void verbs_queue_close(struct verbs_queue *queue)
+int verbs_queue_close(struct verbs_queue *queue)
 {
-	if (queue->qp != NULL)
-		queue->lib->destroy_qp(queue->qp);
-	if (queue->cq != NULL)
-		queue->lib->destroy_cq(queue->cq);
+	int failure = queue->qp != NULL ? queue->lib->destroy_qp(queue->qp) : 0;
+
+	if (failure != 0)
+		return failure;
+	queue->qp = NULL;
+	queue->qpx = NULL;
+	failure = queue->cq != NULL ? queue->lib->destroy_cq(queue->cq) : 0;
+	if (failure != 0)
+		return failure;
+	queue->cq = NULL;
 	if (queue->scratch_mr != NULL)
 		queue->lib->dereg_mr(queue->scratch_mr);
 	if (queue->scratch != NULL)
 		munmap(queue->scratch, queue->scratch_len);
-	queue->qp = NULL;
-	queue->qpx = NULL;
-	queue->cq = NULL;
 	queue->scratch_mr = NULL;
 	queue->scratch = NULL;
+	return 0;
 }
 
 int verbs_queue_receive(struct verbs_queue *queue, uint32_t index)

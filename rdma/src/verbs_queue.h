@@ -92,11 +92,11 @@ int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const
 int verbs_queue_init(struct verbs_queue *queue, struct rdma_cm_id *id, unsigned access);
 int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id);
 
-/* verbs_queue_stop -- from here on the device drops what comes in for it, and sends nothing of it. */
-void verbs_queue_stop(struct verbs_queue *queue);
+/* verbs_queue_stop -- 0: from here on the device drops what comes in for it, and sends nothing of it. Else errno. */
+int verbs_queue_stop(struct verbs_queue *queue);
 
-/* verbs_queue_close -- when it returns, nothing of it touches memory. Harmless when it is not open. */
-void verbs_queue_close(struct verbs_queue *queue);
+/* verbs_queue_close -- 0: nothing of it touches memory any more. Else errno: what is left of it can be closed again. Harmless when it is not open. */
+int verbs_queue_close(struct verbs_queue *queue);
 
 /* verbs_queue_receive -- post the receive slot `index`. 0 or errno. */
 int verbs_queue_receive(struct verbs_queue *queue, uint32_t index);

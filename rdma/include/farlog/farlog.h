@@ -525,13 +525,13 @@ struct farlog_grant {
  * so a target that was started again is told of the writers that were fenced before), INVALID. */
 FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant, struct farlog_error *error);
 
-/* farlog_target_fence -- make writers of epochs below epoch_min unable to write: their connections are torn down and their keys invalid, then
- * the floor is persisted. OK is the confirmation: nothing of theirs lands any more. *tail_lsn (may be NULL): where the log ends. A
- * fenced client's append gives FENCED. Blocks for the transport and the media. */
+/* farlog_target_fence -- make writers of epochs below epoch_min unable to write: their connections are torn down and their keys invalid, then the floor is
+ * persisted. OK is the confirmation: nothing of theirs lands any more, the log ends at *tail_lsn (may be NULL). IO: not confirmed; the text says what device or
+ * media did not do, and no other writer is let in until a fence is. A fenced client's append gives FENCED. Blocks for the transport and the media. */
 FARLOG_API int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn,
 	struct farlog_error *error);
 
-/* farlog_target_forget -- end a ring: its connections are torn down, its grants forgotten. NOT_FOUND. */
+/* farlog_target_forget -- end a ring: its connections are torn down, its grants forgotten. NOT_FOUND; IO: a client may still write to it, and it stays. */
 FARLOG_API int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error);
 
 #define FARLOG_TARGET_COUNTER_TABLE(X)                                                                	X(admitted_count, "counter", "Connections let in.")                                           	X(refused_count, "counter", "Connections refused: grant, epoch, ring or version.")            	X(fenced_count, "counter", "Connections torn down by a fence.")                               	X(lost_count, "counter", "Connections that ended by an error.")                               	X(denied_count, "counter", "Operations of a peer that the device refused.")                   	X(registration_count, "counter", "Connections by verbs whose key is a registration: no window was bound.")                 	X(request_count, "counter", "Requests served.")                                               	X(flush_count, "counter", "Flushes by this host's processor.")                                	X(bad_request_count, "counter", "Requests that made no sense.")                               	X(writer_count, "gauge", "Writers connected.")                                                	X(drain_count, "gauge", "Drains connected.")

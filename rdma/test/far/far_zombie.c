@@ -262,9 +262,45 @@ done:
 	bed_free(&bed);
 }
 
+/* A fence is confirmed only when the provider has closed key and endpoint; until then nobody else is let in, and nobody is told that the ring is gone. */
+static void unconfirmed(void)
+{
+	static const char *const texts[] = {"", "did not close the memory region", "did not close the endpoint", "did not close the memory region"};
+
+	for (unsigned fails = 1; fails <= 3; fails++) {
+		struct farlog_position position;
+		struct farlog_error error = {0};
+		struct bed bed;
+		farlog_writer *zombie = open_with_records(&bed, 20, &position);
+		farlog_writer *next = NULL;
+
+		snprintf(now_testing, sizeof(now_testing), "zombie: revocation that fails, %u", fails);
+		if (zombie == NULL || !CHECK_ASK(&bed.host, "fault %u", fails))
+			goto done;
+		for (unsigned i = 0; i < 2; i++) {
+			CHECK(!host_ask(&bed.host, "fence ring 5") && strncmp(bed.host.reply, "IO ", 3) == 0);
+			CHECK(strstr(bed.host.reply, "not confirmed") != NULL && strstr(bed.host.reply, texts[fails]) != NULL);
+		}
+		CHECK(!host_ask(&bed.host, "forget ring") && strncmp(bed.host.reply, "IO ", 3) == 0);
+		(void)CHECK_ASK(&bed.host, "grant ring 0 5 c");
+		CHECK(open_far_writer(&bed, "", 5, 'c', &error) == NULL && error.result == FARLOG_HELD);
+		(void)CHECK_ASK(&bed.host, "fault 0");
+		if (!CHECK_ASK(&bed.host, "fence ring 5"))
+			goto done;
+		is_told(zombie, 5);
+		next = open_far_writer(&bed, "", 5, 'c', &error);
+		CHECK_OK(error.result);
+	done:
+		farlog_writer_close(zombie);
+		farlog_writer_close(next);
+		bed_free(&bed);
+	}
+}
+
 void test_zombie(void)
 {
 	expired();
+	unconfirmed();
 	resolved();
 	restarted();
 	restarted_late();

@@ -12,7 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "atomics.h"
 #include "farlog/refusals.h"
+#include "target_ofi.h"
 
 bool host_start(struct host *host, const char *listen_uri)
 {
@@ -166,6 +168,9 @@ static void obey(farlog_target *target, const char *line)
 		count(target, name);
 	} else if (strncmp(line, "refusals", 8) == 0) {
 		tell_refusals(target);
+	} else if (sscanf(line, "fault %u", &epoch) == 1) {
+		atomic_store_relaxed(&ofi_end_fails, epoch);
+		reply(FARLOG_OK, &error, "");
 	} else if (strncmp(line, "usage", 5) == 0) {
 		reply(FARLOG_OK, &error, "%u %zu", open_file_count(), mallinfo2().uordblks);
 	} else {

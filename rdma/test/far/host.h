@@ -31,6 +31,7 @@ void host_kill(struct host *host);
  *   grant NAME ROLE EPOCH TOKEN-LETTER [MILLISECONDS-UNTIL-IT-EXPIRES]   fence NAME EPOCH          OK tail_lsn
  *   counters NAME                        OK admitted refused fenced writers drains flushes requests bad
  *   refusals                             OK of-strangers of-all peer=HOST:PORT ring=NAME result=NAME text, of the last one
+ *   fault N                              ofi_end_fails, target_ofi.h
  *   usage                                OK open files, bytes of heap in use */
 int host_main(const char *listen_uri);
 

@@ -73,4 +73,7 @@ int pair_persist(struct far_link *link, const struct region_span *spans, unsigne
 void test_refusals(void);
 int append_until_killed(const char *uri, const char *text); /* the child of one of them */
 
+/* verbs_unconfirmed.c -- a revocation that the device does not carry out. */
+void test_unconfirmed(void);
+
 #endif

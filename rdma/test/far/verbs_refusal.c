@@ -295,8 +295,8 @@ static void connection_is_cut(const char *options)
 			pthread_mutex_lock(&pair_target->mutex);
 			for (ring = pair_target->rings; strcmp(ring->name, "orders") != 0;)
 				ring = ring->next;
-			if (ring->conns != NULL)
-				target_shut_out(pair_target, ring->conns);
+			if (ring->conns != NULL && ring->conns->pin_count == 0)
+				CHECK(target_shut_out(pair_target, ring->conns, NULL) == FARLOG_OK);
 			pthread_mutex_unlock(&pair_target->mutex);
 		}
 		CHECK(farlog_wait(writer, position.end_lsn, WAIT_NS) == FARLOG_OK);

@@ -443,6 +443,7 @@ int main(int argc, char **argv)
 	credit_comes_with_the_flush();
 	way_is_that_of_the_address();
 	test_refusals();
+	test_unconfirmed();
 	texts_say_what_to_do();
 	memlock_is_named();
 	dmabuf_is_registered_or_refused();
