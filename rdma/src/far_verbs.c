@@ -375,7 +375,7 @@ __attribute__((noinline, cold)) static int look_around(struct verbs_link *link)
 
 	link->idle_count = 0;
 	while (verbs_device_event(&link->device, &event))
-		if (verbs_is_fatal(event.type) && verbs_is_of(&event, link->queue.qp->qp_num, link->queue.port_num))
+		if (verbs_is_fatal(event.type) && verbs_is_of(&event, link->queue.qp->qp_num, link->queue.cq, link->queue.port_num))
 			return verbs_link_fail(link, "RDMA device %s: %s", link->device.name, link->lib->event_type_str(event.type));
 	return look_at_connection(link);
 }

@@ -71,7 +71,7 @@ static void take_device_event(struct verbs_listener *listener, struct verbs_host
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next) {
 		if (verbs_conn_is_down(conn) || conn->host != host)
 			continue;
-		if (!verbs_is_of(event, conn->queue.qp->qp_num, conn->queue.port_num))
+		if (!verbs_is_of(event, conn->queue.qp->qp_num, conn->queue.cq, conn->queue.port_num))
 			continue;
 		if (event->type == IBV_EVENT_QP_ACCESS_ERR || event->type == IBV_EVENT_QP_REQ_ERR)
 			verbs_conn_deny(conn);

@@ -122,9 +122,13 @@ bool verbs_is_fatal(enum ibv_event_type type)
 	}
 }
 
-bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, uint8_t port_num)
+bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, const struct ibv_cq *cq, uint8_t port_num)
 {
-	return event->qp_num != 0 ? event->qp_num == qp_num : event->port_num == 0 || event->port_num == port_num;
+	if (event->qp_num != 0)
+		return event->qp_num == qp_num;
+	if (event->cq != NULL)
+		return event->cq == cq;
+	return event->port_num == 0 || event->port_num == port_num;
 }
 
 bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *event)
@@ -135,6 +139,7 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 		return false;
 	event->type = seen.event_type;
 	event->qp_num = is_of_queue_pair(seen.event_type) ? seen.element.qp->qp_num : 0;
+	event->cq = seen.event_type == IBV_EVENT_CQ_ERR ? seen.element.cq : NULL;
 	event->port_num = seen.event_type == IBV_EVENT_PORT_ERR ? (uint8_t)seen.element.port_num : 0;
 	device->lib->ack_async_event(&seen); /* at once: destroying what it is about waits for it */
 	if (event->type == IBV_EVENT_DEVICE_FATAL)

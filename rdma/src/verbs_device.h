@@ -35,7 +35,8 @@ bool verbs_device_is(const struct verbs_device *device, const struct ibv_device 
 
 struct verbs_device_event {
 	enum ibv_event_type type;
-	uint32_t qp_num; /* 0 = of a port or the device */
+	uint32_t qp_num; /* 0 = of no queue pair */
+	const struct ibv_cq *cq; /* NULL = of no completion queue */
 	uint8_t port_num; /* 0 = not of a port */
 };
 
@@ -45,8 +46,8 @@ bool verbs_device_event(struct verbs_device *device, struct verbs_device_event *
 /* verbs_is_fatal -- does this event end connections? */
 bool verbs_is_fatal(enum ibv_event_type type);
 
-/* verbs_is_of -- is it of this queue pair, or of what it needs: its port, the device? */
-bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, uint8_t port_num);
+/* verbs_is_of -- is it of this queue pair, or of what it needs: its completion queue, its port, the device? */
+bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, const struct ibv_cq *cq, uint8_t port_num);
 
 /* verbs_register -- a registration without relaxed ordering: inbound writes keep their order. `what` and `kind` (enum farlog_region_kind, 0 = plain
  * memory) are for the text, which says what to do. OK, NO_MEMORY, UNSUPPORTED. */

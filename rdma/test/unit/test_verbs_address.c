@@ -7,6 +7,7 @@
 
 #include "unit.h"
 #include "verbs_address.h"
+#include "verbs_device.h"
 
 #define MAPPED "0000:0000:0000:0000:0000:ffff:0a09:0001"
 #define LOCAL "fe80:0000:0000:0000:5054:00ff:fe12:3456"
@@ -165,6 +166,43 @@ static void address__ipv4_before_others(void **state)
 	assert_ptr_equal(verbs_address_pick(&first), &first);
 }
 
+static struct ibv_cq cqs[2];
+
+/* tell_of_queue -- as libibverbs tells of a completion queue that overran: SoftRoCE cannot be brought to that. */
+static int tell_of_queue(struct ibv_context *context, struct ibv_async_event *event)
+{
+	(void)context;
+	*event = (struct ibv_async_event){.event_type = IBV_EVENT_CQ_ERR, .element.cq = &cqs[0]};
+	return 0;
+}
+
+static void take_back(struct ibv_async_event *event)
+{
+	(void)event;
+}
+
+/* What an event names is ended, and no other tenant's connection on that device. */
+static void event__names_whom_it_ends(void **state)
+{
+	const struct lib_verbs lib = {.get_async_event = tell_of_queue, .ack_async_event = take_back};
+	struct ibv_context context = {0};
+	struct verbs_device device = {.lib = &lib, .context = &context};
+	struct verbs_device_event of_cq;
+	const struct verbs_device_event of_queue_pair = {.type = IBV_EVENT_QP_FATAL, .qp_num = 17};
+	const struct verbs_device_event of_port = {.type = IBV_EVENT_PORT_ERR, .port_num = 2};
+	const struct verbs_device_event of_device = {.type = IBV_EVENT_DEVICE_FATAL};
+
+	(void)state;
+	assert_true(verbs_device_event(&device, &of_cq) && verbs_is_fatal(of_cq.type));
+	assert_true(verbs_is_of(&of_cq, 17, &cqs[0], 1));
+	assert_false(verbs_is_of(&of_cq, 17, &cqs[1], 1));
+	assert_true(verbs_is_of(&of_queue_pair, 17, &cqs[0], 1));
+	assert_false(verbs_is_of(&of_queue_pair, 18, &cqs[0], 1));
+	assert_true(verbs_is_of(&of_port, 18, &cqs[0], 2));
+	assert_false(verbs_is_of(&of_port, 18, &cqs[0], 1));
+	assert_true(verbs_is_of(&of_device, 18, &cqs[1], 1));
+}
+
 static const struct CMUnitTest verbs_address_tests[] = {
 	cmocka_unit_test_setup_teardown(gid__version_2_is_taken_as_it_is, make_tree, remove_tree),
 	cmocka_unit_test_setup_teardown(gid__version_1_beside_version_2_is_refused, make_tree, remove_tree),
@@ -172,5 +210,6 @@ static const struct CMUnitTest verbs_address_tests[] = {
 	cmocka_unit_test_setup_teardown(gid__other_link_layers_and_silence, make_tree, remove_tree),
 	cmocka_unit_test_setup_teardown(gid__carrier_of_its_interface, make_tree, remove_tree),
 	cmocka_unit_test(address__ipv4_before_others),
+	cmocka_unit_test(event__names_whom_it_ends),
 };
 RUN_GROUP(verbs_address, verbs_address_tests)
