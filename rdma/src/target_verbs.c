@@ -41,6 +41,9 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 		return;
 	switch (type) {
 	case RDMA_CM_EVENT_DISCONNECTED:
+		/* Why it goes may lie in its queue still: what the device refused is counted, also of a client that is gone at once. */
+		while (!verbs_conn_is_down(conn) && verbs_conn_turn(conn))
+			;
 		conn->is_goodbye = !verbs_conn_is_down(conn);
 		verbs_conn_end(conn, false);
 		break;
