@@ -1,17 +1,14 @@
-/* target_ofi.c -- the target's end of connections by libfabric: one thread that listens, makes progress and revokes.
+/* target_ofi.c -- the target's end of connections by libfabric: one thread that makes progress, lets in and revokes; who comes is heard by another
+ * (target_ofi_door.c).
  *
  * The provider makes progress only inside this thread's calls (manual progress): bytes of a client land in a ring only while it is at
  * work here. A revocation therefore is an order to this thread: it closes the memory region, so that the key opens nothing, and the
  * endpoint, so that nothing arrives, and only then is the order done. Each tenant has a domain: a key of one opens nothing of another's. */
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +22,6 @@
 #define SPIN_FIRST_NS 50000u /* after something happened: the next append is near */
 #define SPIN_LAST_NS 1000000u
 #define DOZE_NS 1000000u
-#define HANDSHAKE_US 100000
 #define LAST_LOOKS 3u    /* without an event, before the door is shut */
 #define LAST_COUNT 1000u /* whoever comes */
 #define EVENT_EVERY 64u  /* turns between two looks for connections that come and go, while there is no sleep between */
@@ -102,7 +98,7 @@ static bool doze(struct ofi_listener *listener)
 static bool turn(struct ofi_listener *listener, bool is_event_due)
 {
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
-	bool is_busy = ofi_look_for_orders(listener);
+	bool is_busy = ofi_look_for_orders(listener) | ofi_take_visitor(listener);
 	bool is_drained = true;
 
 	for (uint64_t i = 0; i < domain_count; i++)
@@ -162,7 +158,7 @@ static void *serve_loop(void *context)
 static void turn_away(struct ofi_listener *listener)
 {
 	for (unsigned count = 0, fruitless = 0; count < LAST_COUNT && fruitless < LAST_LOOKS; count++)
-		fruitless = ofi_take_events(listener) ? 0 : fruitless + 1;
+		fruitless = ofi_door_look(&listener->door) | ofi_take_visitor(listener) ? 0 : fruitless + 1;
 }
 
 static void ofi_close(void *context)
@@ -175,11 +171,12 @@ static void ofi_close(void *context)
 		pthread_join(listener->thread, NULL);
 		listener->thread = pthread_self(); /* what is left to do is done here */
 	}
+	ofi_door_stop(&listener->door);
 	if (listener->is_running)
 		turn_away(listener);
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		(void)ofi_conn_end(conn, false, NULL);
-	OFI_CLOSE(listener->pep);
+	OFI_CLOSE(listener->door.pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
 		while (take_completions(&listener->domains[i]))
 			;
@@ -195,47 +192,24 @@ static void ofi_close(void *context)
 		OFI_CLOSE(listener->domains[i].cq);
 		OFI_CLOSE(listener->domains[i].domain);
 	}
+	OFI_CLOSE(listener->door.eq);
 	OFI_CLOSE(listener->eq);
 	OFI_CLOSE(listener->fabric);
 	if (listener->info != NULL)
 		listener->lib->freeinfo(listener->info);
 	if (listener->bell >= 0)
 		close(listener->bell);
+	if (listener->door.bell >= 0)
+		close(listener->door.bell);
 	pthread_cond_destroy(&listener->done);
 	pthread_mutex_destroy(&listener->lock);
 	free(listener);
 }
 
-/* limit_handshakes -- libfabric 1.17's tcp provider reads a connection request by blocking calls, in this thread, and a client that stops in the
- * middle of one would stop every other. What the listening socket is told, those that it accepts inherit; once connected they do not
- * block, and the limit means nothing any more. */
-static void limit_handshakes(uint16_t port)
-{
-	struct timeval limit = {0, HANDSHAKE_US};
-	DIR *fds = opendir("/proc/self/fd");
-	const struct dirent *entry;
-
-	while (fds != NULL && (entry = readdir(fds)) != NULL) {
-		int fd = atoi(entry->d_name);
-		struct sockaddr_in address; /* the port lies at the same place in both families */
-		socklen_t address_len = sizeof(address);
-		socklen_t len = sizeof(int);
-		int is_listening = 0;
-
-		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) == 0 && is_listening &&
-			getsockname(fd, (struct sockaddr *)&address, &address_len) == 0 && ntohs(address.sin_port) == port)
-			(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	}
-	if (fds != NULL)
-		closedir(fds);
-}
-
 static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 {
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_FD};
-	struct sockaddr_storage address = {0};
-	size_t address_len = sizeof(address);
-	uint16_t port;
+	uint16_t port = 0;
 	int failure = listener->lib->fabric(listener->info->fabric_attr, &listener->fabric, NULL);
 
 	if (failure == 0)
@@ -243,17 +217,9 @@ static int start_listening(struct ofi_listener *listener, const struct uri *uri)
 	if (failure == 0)
 		failure = fi_control(&listener->eq->fid, FI_GETWAIT, &listener->eq_fd);
 	if (failure == 0)
-		failure = fi_passive_ep(listener->fabric, listener->info, &listener->pep, NULL);
-	if (failure == 0)
-		failure = fi_pep_bind(listener->pep, &listener->eq->fid, 0);
-	if (failure == 0)
-		failure = fi_listen(listener->pep);
-	if (failure == 0)
-		failure = fi_getname(&listener->pep->fid, &address, &address_len);
+		failure = ofi_door_open(&listener->door, &port);
 	if (failure != 0)
 		return failure;
-	port = ntohs(((struct sockaddr_in *)&address)->sin_port); /* at the same place in both families */
-	limit_handshakes(port);
 	snprintf(listener->target->uri, sizeof(listener->target->uri), strchr(uri->host, ':') != NULL ? "ofi:%s://[%s]:%u" : "ofi:%s://%s:%u",
 		uri->provider, uri->host, port);
 	return 0;
@@ -272,17 +238,20 @@ static int ofi_open(struct farlog_target *target, const char *text, const struct
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->done, NULL);
 	listener->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	listener->door.listener = listener;
+	listener->door.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	result = lib_ofi_load(&listener->lib, error);
 	if (result == FARLOG_OK)
 		result = ofi_info(listener->lib, text, uri, FI_SOURCE, &listener->info, error);
 	if (result == FARLOG_OK) {
-		failure = listener->bell < 0 ? -FI_EMFILE : start_listening(listener, uri);
+		failure = listener->bell < 0 || listener->door.bell < 0 ? -FI_EMFILE : start_listening(listener, uri);
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, 0, "listen at \"%s\": %s", text, listener->lib->strerror(-failure));
 	}
 	if (result == FARLOG_OK) {
 		failure = pthread_create(&listener->thread, NULL, serve_loop, listener);
 		listener->is_running = failure == 0;
+		failure = failure == 0 ? ofi_door_start(&listener->door) : failure;
 		if (failure != 0)
 			result = error_set(error, FARLOG_IO, failure, "start the thread that listens at \"%s\"", text);
 	}

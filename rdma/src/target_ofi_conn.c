@@ -326,10 +326,21 @@ static void take_connection(struct ofi_listener *listener, struct fi_info *info,
 	if (result != FARLOG_OK)
 		target_refused(listener->target, info->dest_addr, &hello, &refusal);
 	if (result != FARLOG_OK && !has_endpoint)
-		(void)fi_reject(listener->pep, info->handle, &refusal, sizeof(refusal));
+		(void)fi_reject(listener->door.pep, info->handle, &refusal, sizeof(refusal));
 	else if (has_endpoint && fi_accept(conn->ep, &welcome, sizeof(welcome)) != 0)
 		(void)close_conn(conn, NULL);
 	listener->lib->freeinfo(info);
+}
+
+bool ofi_take_visitor(struct ofi_listener *listener)
+{
+	struct ofi_visitor *visitor = ofi_door_visitor(&listener->door);
+
+	if (visitor == NULL)
+		return false;
+	take_connection(listener, visitor->info, visitor->data, visitor->len);
+	free(visitor);
+	return true;
 }
 
 static struct ofi_conn *conn_of(struct ofi_listener *listener, const struct fid *fid)
@@ -359,9 +370,7 @@ bool ofi_take_events(struct ofi_listener *listener)
 		return false;
 	}
 	conn = kind == FI_SHUTDOWN ? conn_of(listener, event.entry.fid) : NULL;
-	if (kind == FI_CONNREQ)
-		take_connection(listener, event.entry.info, event.room + sizeof(event.entry), (size_t)len - sizeof(event.entry));
-	else if (conn != NULL)
+	if (conn != NULL)
 		(void)ofi_conn_end(conn, len < 0, NULL);
 	return true;
 }
