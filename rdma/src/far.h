@@ -59,6 +59,7 @@ struct far_link {
 	enum farlog_flush_method method; /* set by region_far.c after connect */
 	uint64_t is_given_up;            /* stored by another thread than connect's: nobody wants the connection any more, and connect returns soon */
 	const char *caveat;              /* of the way to the target, for the contract's text; NULL: none. Set by connect */
+	char way[48];                    /* and what it is like, "" = not known. Set by connect */
 	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
 };
 

@@ -65,13 +65,18 @@ static uint64_t default_deadline_ns(const struct far_link *link, const struct fa
 void far_fill_contract(const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract)
 {
 	const struct far_welcome *welcome = &link->welcome;
+	char before[80];
+	char behind[40];
+	int room;
 
 	*contract = (struct farlog_contract){
 		.kind = welcome->kind, .flush_method = link->method, .level = welcome->level, .granularity = welcome->granularity,
 		.atomic_unit = welcome->atomic_unit, .size_bytes = welcome->size_bytes, .deadline_default_ns = default_deadline_ns(link, transport)};
 	snprintf(contract->kind_name, sizeof(contract->kind_name), "%.15s", welcome->kind_name);
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
-	snprintf(contract->probe, sizeof(contract->probe), "%s at its target: %.*s%s%s%s", transport->scheme, (int)sizeof(welcome->probe),
-		welcome->probe, link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
+	snprintf(before, sizeof(before), link->way[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->way);
+	snprintf(behind, sizeof(behind), "%s%s%.15s", link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",
 		link->caveat != NULL ? "; " : "", link->caveat != NULL ? link->caveat : "");
+	room = (int)(sizeof(contract->probe) - 1 - strlen(before) - strlen(behind)); /* the target's own words are what may be cut */
+	snprintf(contract->probe, sizeof(contract->probe), "%s%.*s%s", before, room, welcome->probe, behind);
 }

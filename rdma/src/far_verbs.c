@@ -482,6 +482,7 @@ static int open_link(const char *text, const struct uri *uri, struct far_link **
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open \"%s\": out of memory", text);
 	snprintf(link->text, sizeof(link->text), "%s", text);
 	link->is_blocking = strcmp(uri->wait, "block") == 0;
+	link->tos = uri->tos;
 	link->link.ops = link->is_blocking ? &blocking_ops : &spinning_ops;
 	result = lib_verbs_load(&link->lib, error);
 	if (result == FARLOG_OK)

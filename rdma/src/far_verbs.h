@@ -48,6 +48,7 @@ struct verbs_link {
 	unsigned left;         /* enum verbs_left */
 	uint32_t answer_tag;   /* with VERBS_LEFT_ANSWER: which */
 	uint32_t idle_count;   /* polls that found nothing */
+	uint16_t tos;          /* as struct uri has it */
 	bool is_connected;     /* the peer is to be told when we go */
 	bool is_broken;
 	bool is_blocking;

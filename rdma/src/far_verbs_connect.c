@@ -97,11 +97,15 @@ static int resolve(struct verbs_link *link, uint64_t until_ns, struct farlog_err
 {
 	const struct lib_verbs *lib = link->lib;
 	int result = verbs_channel_open(lib, link->text, &link->channel, error);
+	int failure;
 
 	if (result != FARLOG_OK)
 		return result;
 	if (lib->create_id(link->channel, &link->id, NULL, RDMA_PS_TCP) != 0)
 		return error_set(error, FARLOG_IO, errno, "uri \"%s\": create an RDMA identifier", link->text);
+	failure = verbs_set_tos(lib, link->id, link->tos);
+	if (failure != 0)
+		return error_set(error, FARLOG_IO, failure, "uri \"%s\": set the traffic class", link->text);
 	result = resolve_address(link, until_ns, error);
 	if (result != FARLOG_OK)
 		return result;
@@ -132,7 +136,7 @@ static int take_device(struct verbs_link *link, struct farlog_error *error)
 
 static int make_queue(struct verbs_link *link, struct farlog_error *error)
 {
-	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .is_flush_wanted = link->device.has_flush_global || link->device.has_flush_persistent};
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .tos = link->tos, .is_flush_wanted = link->device.has_flush_global || link->device.has_flush_persistent};
 	int failure;
 	int result;
 
@@ -193,6 +197,16 @@ static void aim_read_back(struct verbs_link *link)
 	link->read_back_to = link->link.copy + (is_credit ? LAYOUT_CREDIT_OFF : READ_BACK_OFF);
 }
 
+/* describe_way -- of what is set on the queue pair: a port that was left at a small MTU, or at no priority, shows. */
+static void describe_way(struct verbs_link *link)
+{
+	const struct verbs_queue *queue = &link->queue;
+	size_t used = (size_t)snprintf(link->link.way, sizeof(link->link.way), "path MTU %u", queue->path_mtu);
+
+	if (queue->traffic_class != 0 || queue->tos != 0)
+		snprintf(link->link.way + used, sizeof(link->link.way) - used, ", traffic class %u", queue->traffic_class);
+}
+
 /* make_ready -- the queue pair and the connection, over a GID that is not the worse of two. */
 static int make_ready(struct verbs_link *link, struct farlog_error *error)
 {
@@ -202,6 +216,7 @@ static int make_ready(struct verbs_link *link, struct farlog_error *error)
 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "uri \"%s\": make the queue pair ready", link->text);
+	describe_way(link);
 	gid.port = link->queue.port_num;
 	gid.index = link->queue.gid_index;
 	result = verbs_gid_check(&gid, link->text, &link->link.caveat, error);

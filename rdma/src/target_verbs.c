@@ -256,6 +256,8 @@ static int bind_address(struct verbs_listener *listener, const char *text, const
 	picked = verbs_address_pick(found);
 	if (listener->lib->create_id(listener->channel, &listener->id, NULL, RDMA_PS_TCP) != 0)
 		failure = errno;
+	else if ((failure = verbs_set_tos(listener->lib, listener->id, uri->tos)) != 0)
+		;
 	else if (listener->lib->bind_addr(listener->id, picked->ai_addr) != 0)
 		failure = errno;
 	freeaddrinfo(found);
@@ -312,6 +314,7 @@ static int verbs_listener_open(struct farlog_target *target, const char *text, c
 		return error_set(error, FARLOG_NO_MEMORY, 0, "listen at \"%s\": out of memory", text);
 	listener->target = target;
 	listener->is_spinning = strcmp(uri->wait, "spin") == 0;
+	listener->tos = uri->tos;
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->moved, NULL);
 	listener->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

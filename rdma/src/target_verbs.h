@@ -53,6 +53,7 @@ struct verbs_listener {
 	pthread_mutex_t lock; /* never held across a call to target.c or a wait for the device */
 	pthread_cond_t moved; /* a connection is dead, or an order has been tried */
 	struct verbs_domain *domains;
+	uint16_t tos; /* as struct uri has it */
 	int bell; /* eventfd: there are orders, or it is time to stop */
 	uint64_t has_orders;
 	uint64_t is_stopping;

@@ -422,7 +422,7 @@ static struct verbs_host *host_of(struct verbs_listener *listener, const struct 
 /* make_queue -- in the ring's domain, with receives posted, ready. 0 or errno. */
 static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct farlog_error *error)
 {
-	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted,
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted, .tos = conn->listener->tos,
 		.channel = conn->host->completions, .context = conn};
 	unsigned registered;
 	struct ibv_mr *mr = ring_mr(conn, &registered);

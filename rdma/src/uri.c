@@ -76,6 +76,23 @@ static int parse_address(const char *text, struct uri *uri, struct farlog_error 
 	return result;
 }
 
+/* parse_tos -- 0 to 255, decimal or 0x.., as an IP header has it: the DSCP is its upper six bits. */
+static int parse_tos(const char *text, const char *value, struct uri *uri, struct farlog_error *error)
+{
+	bool is_hex = value[0] == '0' && (value[1] == 'x' || value[1] == 'X');
+	const char *digits = is_hex ? value + 2 : value;
+	unsigned long number;
+	char *end;
+
+	if (strcmp(uri->scheme, "verbs") != 0)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\": a traffic class is for verbs:", text, value);
+	number = strtoul(digits, &end, is_hex ? 16 : 10);
+	if (strspn(digits, is_hex ? "0123456789abcdefABCDEF" : "0123456789") == 0 || *end != '\0' || number > 255)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": tos=\"%s\"; expected 0 to 255, or 0x00 to 0xff", text, value);
+	uri->tos = (uint16_t)(number + 1);
+	return FARLOG_OK;
+}
+
 static int parse_option(const char *text, char *option, struct uri *uri, struct farlog_error *error)
 {
 	char *value = strchr(option, '=');
@@ -102,11 +119,13 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->wait, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "tos") == 0)
+		return parse_tos(text, value, uri, error);
 	if (strcmp(option, "seed") == 0)
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush, ring, size or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush, ring, size, tos or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

@@ -82,7 +82,7 @@ int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const
 {
 	int result;
 
-	*queue = (struct verbs_queue){.lib = device->lib, .device = device, .send_len = ask->send_len, .read_depth = 1};
+	*queue = (struct verbs_queue){.lib = device->lib, .device = device, .send_len = ask->send_len, .read_depth = 1, .tos = ask->tos};
 	if (queue->send_len > device->queue_len_max)
 		queue->send_len = device->queue_len_max;
 	/* When it fails, every request on it completes, signalled or not. */
@@ -129,6 +129,10 @@ int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id)
 	attr.min_rnr_timer = RNR_TIMER;
 	queue->port_num = attr.ah_attr.port_num;
 	queue->gid_index = attr.ah_attr.grh.sgid_index;
+	if (queue->tos != 0 && attr.ah_attr.is_global)
+		attr.ah_attr.grh.traffic_class = (uint8_t)(queue->tos - 1); /* the other end may have asked for another one */
+	queue->traffic_class = attr.ah_attr.is_global ? attr.ah_attr.grh.traffic_class : 0;
+	queue->path_mtu = mask & IBV_QP_PATH_MTU ? (uint16_t)(128u << attr.path_mtu) : 0;
 	failure = queue->lib->modify_qp(queue->qp, &attr, mask);
 	if (failure != 0)
 		return failure;
@@ -141,6 +145,15 @@ int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id)
 	attr.rnr_retry = VERBS_RNR_RETRY_COUNT;
 	queue->read_depth = mask & IBV_QP_MAX_QP_RD_ATOMIC ? attr.max_rd_atomic : 1;
 	return queue->lib->modify_qp(queue->qp, &attr, mask);
+}
+
+int verbs_set_tos(const struct lib_verbs *lib, struct rdma_cm_id *id, uint16_t tos)
+{
+	uint8_t value = (uint8_t)(tos - 1);
+
+	if (tos == 0)
+		return 0;
+	return lib->set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &value, sizeof(value)) == 0 ? 0 : errno;
 }
 
 int verbs_queue_stop(struct verbs_queue *queue)

@@ -35,6 +35,7 @@ struct verbs_queue_ask {
 	uint32_t recv_len;
 	bool is_flush_wanted;
 	bool is_window_wanted;
+	uint16_t tos; /* 1 + the traffic class of its packets; 0 = what the host gives, or the other end asked for */
 	struct ibv_comp_channel *channel; /* NULL: completions are polled */
 	void *context;                    /* of the completion queue */
 };
@@ -69,7 +70,10 @@ struct verbs_queue {
 	uint32_t inline_max;
 	uint32_t read_depth; /* READs and FLUSHes that may be under way */
 	uint8_t port_num;    /* once it is ready: by which port, */
-	uint8_t gid_index;   /* and by which of its GIDs */
+	uint8_t gid_index;   /* and by which of its GIDs, */
+	uint8_t traffic_class; /* of RoCE packets: the DSCP is its upper six bits */
+	uint16_t tos;          /* that was asked for */
+	uint16_t path_mtu;     /* bytes of a packet's payload; 0 = not known */
 	uint64_t posted;
 	uint64_t retired;
 	uint64_t signalled; /* number of the last that was */
@@ -91,6 +95,9 @@ int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const
  * errno. */
 int verbs_queue_init(struct verbs_queue *queue, struct rdma_cm_id *id, unsigned access);
 int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id);
+
+/* verbs_set_tos -- of an identifier, before it resolves or listens: the connection manager's own packets have it, too. 0 or errno. */
+int verbs_set_tos(const struct lib_verbs *lib, struct rdma_cm_id *id, uint16_t tos);
 
 /* verbs_queue_stop -- 0: from here on the device drops what comes in for it, and sends nothing of it. Else errno. */
 int verbs_queue_stop(struct verbs_queue *queue);

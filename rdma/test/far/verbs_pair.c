@@ -101,16 +101,23 @@ uint64_t pair_drain(farlog_reader *reader)
 	return count;
 }
 
-struct far_link *pair_open_link(const char *name, const struct farlog_grant *granted, enum farlog_flush_method method)
+struct far_hello pair_hello(const char *name, const struct farlog_grant *granted)
 {
 	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = FAR_VERSION, .role = (uint8_t)granted->role, .epoch = granted->epoch,
 		.ring_hash = crc32c_update(0, name, strlen(name)), .client_id = 7};
+
+	memcpy(hello.token, granted->token, sizeof(hello.token));
+	return hello;
+}
+
+struct far_link *pair_open_link(const char *name, const struct farlog_grant *granted, enum farlog_flush_method method)
+{
+	struct far_hello hello = pair_hello(name, granted);
 	struct far_refusal refusal;
 	struct far_link *link = NULL;
 	struct uri uri;
 	char text[256];
 
-	memcpy(hello.token, granted->token, sizeof(hello.token));
 	pair_far_uri(name, "", text, sizeof(text));
 	CHECK_OK(uri_parse(text, &uri, &error));
 	CHECK_OK(far_verbs.open(text, &uri, &link, &error));

@@ -59,6 +59,8 @@ void pair_parse_token(const char *text, uint8_t *token);
 /* pair_drain -- whatever is there, on the target's host. Counts records. */
 uint64_t pair_drain(farlog_reader *reader);
 
+/* pair_hello -- what a client says to be let in by this grant. */
+struct far_hello pair_hello(const char *name, const struct farlog_grant *granted);
 /* pair_open_link -- below the region: a link alone. Its method is NONE when the one asked for is not offered. */
 struct far_link *pair_open_link(const char *name, const struct farlog_grant *granted, enum farlog_flush_method method);
 /* pair_open_to_write -- by FLUSH, or where there is none by a READ. */
@@ -75,5 +77,8 @@ int append_until_killed(const char *uri, const char *text); /* the child of one 
 
 /* verbs_unconfirmed.c -- a revocation that the device does not carry out. */
 void test_unconfirmed(void);
+
+/* verbs_way.c -- path MTU and traffic class. */
+void test_way(const char *address);
 
 #endif

@@ -442,6 +442,7 @@ int main(int argc, char **argv)
 		append_by(options[i]);
 	credit_comes_with_the_flush();
 	way_is_that_of_the_address();
+	test_way(address);
 	test_refusals();
 	test_unconfirmed();
 	texts_say_what_to_do();

@@ -40,6 +40,33 @@ static void uri__refused_with_its_name(void **state)
 	}
 }
 
+static void uri__traffic_class(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned tos;
+	} taken[] = {{"", 0}, {"?tos=0", 1}, {"?tos=104", 105}, {"?tos=255", 256}, {"?tos=0x68", 105}, {"?wait=spin&tos=0XfF", 256}};
+	static const char *const refused[] = {"256", "-1", "", "0x", "0x100", "af11", "1 ", " 1", "+1", "0x-1", "18446744073709551617"};
+	struct farlog_error error;
+	char text[64];
+	struct uri uri;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		snprintf(text, sizeof(text), "verbs://h:1/r%s", taken[i].text);
+		assert_int_equal(uri_parse(text, &uri, NULL), FARLOG_OK);
+		assert_int_equal(uri.tos, taken[i].tos);
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		snprintf(text, sizeof(text), "verbs://h:1/r?tos=%s", refused[i]);
+		assert_int_equal(uri_parse(text, &uri, &error), FARLOG_INVALID);
+		assert_non_null(strstr(error.text, "expected 0 to 255, or 0x00 to 0xff"));
+	}
+	assert_int_equal(uri_parse("ofi:tcp://h:1/r?tos=8", &uri, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "a traffic class is for verbs:"));
+	assert_int_equal(uri_parse("mem:/x?tos=8", &uri, NULL), FARLOG_INVALID);
+}
+
 static void uri__far_addresses(void **state)
 {
 	struct uri uri;
@@ -87,6 +114,7 @@ static void uri__unknown_scheme(void **state)
 static const struct CMUnitTest uri_tests[] = {
 	cmocka_unit_test(uri__accepted),
 	cmocka_unit_test(uri__refused_with_its_name),
+	cmocka_unit_test(uri__traffic_class),
 	cmocka_unit_test(uri__far_addresses),
 	cmocka_unit_test(uri__longer_than_its_room),
 	cmocka_unit_test(uri__unknown_scheme),
