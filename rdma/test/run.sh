@@ -5,7 +5,7 @@
 # CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
-# Every part ends with one line "part: N passed, N failed"; the exit code is 1 when anything failed.
+# Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

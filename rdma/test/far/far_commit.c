@@ -244,6 +244,7 @@ static void watch_writes(const char *path, struct far_link *link)
 	failure = watch_threads();
 	if (failure != 0) {
 		printf("far: commit: skipped: no hardware breakpoints (perf_event_open: %s)\n", strerror(failure));
+		is_skipped = true;
 		return;
 	}
 	for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++)

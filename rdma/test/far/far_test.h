@@ -9,6 +9,7 @@
 #define LONG_NS 20000000000ull /* a deadline that is there so that a hang shows; machines are slow at times */
 
 extern unsigned failed;
+extern bool is_skipped; /* set by a case that this machine cannot prove, which says what is missing */
 extern char now_testing[96];
 
 #define CHECK(claim)                                                                                  \
