@@ -15,7 +15,7 @@ import (
 // tokenFile is a grant of a ring on another host, for a writer that has no control plane. It is good for one opening.
 type tokenFile struct {
 	Ring         string `json:"ring"`
-	RingUUID     string `json:"ring_uuid,omitempty"`
+	RingUUID     string `json:"ring_uuid"`
 	Epoch        uint32 `json:"epoch"`
 	Token        string `json:"token"`
 	RecordLenMax uint32 `json:"record_len_max,omitempty"`
@@ -61,9 +61,11 @@ func (p *writerPlace) takeToken(path string) error {
 	if err != nil || len(token) != farlog.TokenLen || content.Epoch == 0 {
 		return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path, 2*farlog.TokenLen)
 	}
-	if uuid, err := hex.DecodeString(content.RingUUID); err == nil && len(uuid) == 16 {
-		p.options.RingUUID = (*[16]byte)(uuid)
+	uuid, err := hex.DecodeString(content.RingUUID)
+	if err != nil || len(uuid) != 16 {
+		return fmt.Errorf("token file %q: expected a ring_uuid of 32 hexadecimal digits: by it the writer knows that it is at its ring", path)
 	}
+	p.options.RingUUID = (*[16]byte)(uuid)
 	p.options.Token, p.options.Epoch, p.recordLenMax = (*[farlog.TokenLen]byte)(token), content.Epoch, content.RecordLenMax
 	return nil
 }
