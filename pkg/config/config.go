@@ -123,7 +123,7 @@ func (s *Set) names() []string {
 // resolve takes the value of one setting from the strongest source and returns how to call that source in an error.
 func (s *Set) resolve(one *setting, path string, file map[string]string, lookup func(string) (string, bool)) (string, error) {
 	if one.flag.Changed {
-		return fmt.Sprintf("--%s %q", one.flag.Name, one.flag.Value), nil
+		return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil
 	}
 	if value, ok := lookup(EnvironmentName(one.name)); ok {
 		return s.assign(one, EnvironmentName(one.name), value)
@@ -131,7 +131,15 @@ func (s *Set) resolve(one *setting, path string, file map[string]string, lookup 
 	if value, ok := file[one.name]; ok {
 		return s.assign(one, path+": "+one.name, value)
 	}
-	return fmt.Sprintf("--%s %q", one.flag.Name, one.flag.Value), nil
+	return fmt.Sprintf("--%s %q", one.flag.Name, asGiven(one.flag.Value)), nil
+}
+
+// asGiven is a value as it stands on a command line: a list without the brackets that Go prints around it.
+func asGiven(value pflag.Value) string {
+	if list, ok := value.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return value.String()
 }
 
 func (s *Set) assign(one *setting, source, value string) (string, error) {

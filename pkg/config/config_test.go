@@ -176,3 +176,10 @@ func TestNearest_OffersTypingMistakesOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestLoad_ListIsToldAsItWasGiven(t *testing.T) {
+	_, set := declare(t, "--roles", "target,nothing")
+	if err := set.Load("", environment()); err == nil || !strings.HasPrefix(err.Error(), `--roles "target,nothing": `) {
+		t.Errorf("expected the list without brackets, got %v", err)
+	}
+}
