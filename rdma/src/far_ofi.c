@@ -414,7 +414,7 @@ static int take_refusal(struct ofi_link *ofi, struct far_refusal *refusal, struc
 		*refusal = said;
 		return error_set(error, said.result, 0, "target of \"%s\" refused: %s", ofi->text, said.text);
 	}
-	ofi->answer = ofi->lib->strerror(failure.err);
+	ofi->answer = "ended it"; /* the error's own text may be of the attempt: "Operation now in progress" */
 	return error_set(error, is_unreachable(failure.err) ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
 		"connect to \"%s\": no farlog target answers at host %s, port %s: %s", ofi->text, ofi->uri.host, ofi->uri.port,
 		ofi->lib->strerror(failure.err));
@@ -499,6 +499,7 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 	size_t room = 0;
 	size_t room_len = sizeof(room);
 	const char *what = "";
+	char nobody[400];
 	int failure;
 	int result;
 
@@ -515,7 +516,8 @@ static int connect_once(struct far_link *link, const struct far_hello *hello, st
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "connect to \"%s\": provider \"%s\" carries %zu bytes with a connection; expected %zu",
 			ofi->text, ofi->uri.provider, room, sizeof(struct far_welcome));
 	if (failure == 0 && result == FARLOG_OK) {
-		what = "connect";
+		snprintf(nobody, sizeof(nobody), "no farlog target answers at host %s, port %s", ofi->uri.host, ofi->uri.port);
+		what = nobody;
 		if (ofi->info->dest_addr != NULL && ofi->info->dest_addrlen <= sizeof(ofi->dialled))
 			memcpy(ofi->dialled, ofi->info->dest_addr, ofi->dialled_len = ofi->info->dest_addrlen);
 		failure = fi_connect(ofi->ep, ofi->info->dest_addr, hello, sizeof(*hello));

@@ -93,6 +93,21 @@ static int parse_tos(const char *text, const char *value, struct uri *uri, struc
 	return FARLOG_OK;
 }
 
+/* parse_flush -- of a far ring the name is checked here, before anybody is asked; of a local one where the processor is known. */
+static int parse_flush(const char *text, const char *value, struct uri *uri, struct farlog_error *error)
+{
+	static const char *const far_names[] = {"auto", "rdma-flush", "rdma-read", "target-cpu", "ofi-commit", "ofi-delivery"};
+	bool is_known = !uri_is_far(uri) && strlen(value) < sizeof(uri->flush);
+
+	for (size_t i = 0; i < sizeof(far_names) / sizeof(far_names[0]) && uri_is_far(uri); i++)
+		is_known |= strcmp(value, far_names[i]) == 0;
+	if (!is_known)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown flush method \"%s\"%s", text, value,
+			uri_is_far(uri) ? "; expected auto, rdma-flush, rdma-read, target-cpu, ofi-commit or ofi-delivery" : "");
+	strcpy(uri->flush, value);
+	return FARLOG_OK;
+}
+
 static int parse_option(const char *text, char *option, struct uri *uri, struct farlog_error *error)
 {
 	char *value = strchr(option, '=');
@@ -101,12 +116,8 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": option \"%s\" has no value; expected name=value",
 			text, option);
 	*value++ = '\0';
-	if (strcmp(option, "flush") == 0) {
-		if (strlen(value) >= sizeof(uri->flush))
-			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown flush method \"%s\"", text, value);
-		strcpy(uri->flush, value);
-		return FARLOG_OK;
-	}
+	if (strcmp(option, "flush") == 0)
+		return parse_flush(text, value, uri, error);
 	if (strcmp(option, "ring") == 0) {
 		if (uri_is_far(uri) || *value == '\0')
 			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s", text,

@@ -26,7 +26,7 @@ static void uri__refused_with_its_name(void **state)
 		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x",
 		"mem:/x?wait=sleep", "verbs:/dev/x", "verbs://host/ring", "verbs://:7471/ring", "verbs://host:/ring", "verbs://host:66000/ring",
 		"verbs://host:7x/ring", "verbs:tcp://host:1/ring", "ofi://host:1/ring", "ofi:://host:1/ring", "ofi:tcp:/host:1/ring",
-		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r"};
+		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r", "verbs://host:1/r?flush=bogus", "ofi:tcp://host:1/r?flush=clwb"};
 	struct farlog_error error;
 	struct uri uri;
 
