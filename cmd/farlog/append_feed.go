@@ -109,6 +109,7 @@ func (f *feed) commit(ctx context.Context) error {
 		entries = entries[submitted:]
 		switch {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
+		case len(entries) == 0: // all of them are in the ring: the next record meets what ends the writer
 		case errors.Is(err, farlog.ErrFull) && f.policy == farlog.PolicyReject:
 			f.count.refused++
 			entries = entries[1:]
