@@ -2,7 +2,7 @@
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
 # Parts: unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
-# CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (15)
+# CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
@@ -11,7 +11,7 @@ set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${BUILD:-$root/build/rdma-test}
 crashes=${CRASHES:-100000}
-fuzz_seconds=${FUZZ_SECONDS:-15}
+fuzz_seconds=${FUZZ_SECONDS:-10}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/farlog-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 jobs=$(nproc)
