@@ -86,7 +86,7 @@ func (b *bed) attestationIsChecked(ctx context.Context, g *vm.Guest, _ *farTarge
 	if err != nil {
 		return err
 	}
-	if err := p.WaitText(ctx, "ddio-off by attestation of "+attestedBy+", 2026-11-21"); err != nil {
+	if err := p.WaitText(ctx, "ddio-off by any READ by attestation of "+attestedBy+", 2026-11-21"); err != nil {
 		return err
 	}
 	return p.Signal(syscall.SIGKILL)

@@ -70,9 +70,10 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	a->welcome.data_addr = b->welcome.data_addr;
 	*verbs_link_key(a) = *verbs_link_key(b);
 	CHECK(pair_persist(a, &span, 1, 1) == FARLOG_IO);
-	if (strstr(a->broken, "remote access error") == NULL)
+	/* The target hears of the refusal too, and its goodbye may be read before the completion: that it was one is counted there, below. */
+	if (strstr(a->broken, "remote access error") == NULL && strstr(a->broken, "the target closed the connection") == NULL)
 		printf("verbs: %s: %s\n", what, a->broken);
-	CHECK(strstr(a->broken, "remote access error") != NULL);
+	CHECK(strstr(a->broken, "remote access error") != NULL || strstr(a->broken, "the target closed the connection") != NULL);
 	CHECK(pair_ring_bytes(victim)[LINE] != 0xEE);
 	CHECK(pair_persist(b, &span, 1, 1) == FARLOG_OK); /* and the owner goes on */
 	until_ns = clock_after_ns(WAIT_NS);
