@@ -228,6 +228,18 @@ static const char *append_some(farlog_writer *writer, uint64_t *number)
 	return found == NULL && is_full ? drain_some() : found;
 }
 
+/* make_room -- for the record that opens an epoch: power cuts may have undone every release since the ring was last full. */
+static void make_room(void)
+{
+	const char *found;
+
+	pthread_mutex_lock(&world.power);
+	found = drain_some();
+	pthread_mutex_unlock(&world.power);
+	if (found != NULL)
+		die(found, NULL);
+}
+
 /* open_writer -- the next epoch's, where the last one's is shut out. A power cut in the middle may have used its epoch up: then the one after it.
  * NULL: the ring is refused, as one that has lost bytes. */
 static farlog_writer *open_writer(void)
@@ -252,6 +264,8 @@ static farlog_writer *open_writer(void)
 		config.epoch = grant.epoch;
 		config.grant_token = grant.token;
 		error.result = farlog_writer_open(uri, &config, &writer, &error);
+		if (error.result == FARLOG_FULL)
+			make_room();
 	}
 	if (writer == NULL && error.result != FARLOG_CORRUPT)
 		die("open writer", &error);
