@@ -13,13 +13,14 @@ import (
 const (
 	SuperblockAOffset  = 0x0000
 	SuperblockBOffset  = 0x1000
-	HeadSlotAOffset    = 0x2000
-	HeadSlotBOffset    = 0x2040
-	CreditOffset       = 0x2080
-	TailHintOffset     = 0x20C0
-	DurableHintOffset  = 0x20C8
-	FenceOffset        = 0x2100
+	FenceOffset        = 0x2000
+	HeadSlotAOffset    = 0x2040
+	HeadSlotBOffset    = 0x2080
+	CreditOffset       = 0x20C0
+	TailHintOffset     = 0x2100
+	DurableHintOffset  = 0x2108
 	DataOffset         = 0x3000
+	RegionVersion      = 2
 	SuperblockLen      = 512
 	SuperblockMagic    = "FARLOGSB"
 	HeadSlotLen        = 32
@@ -113,8 +114,8 @@ func checkSuperblockFrame(raw []byte) error {
 	switch {
 	case string(raw[:8]) != SuperblockMagic:
 		return fmt.Errorf("%w: magic %q, expected %q", ErrSuperblock, raw[:8], SuperblockMagic)
-	case version != Version:
-		return fmt.Errorf("%w: version %d, expected %d", ErrSuperblock, version, Version)
+	case version != RegionVersion:
+		return fmt.Errorf("%w: version %d, expected %d", ErrSuperblock, version, RegionVersion)
 	case length != SuperblockLen:
 		return fmt.Errorf("%w: length %d, expected %d", ErrSuperblock, length, SuperblockLen)
 	}
@@ -143,7 +144,7 @@ func (s Superblock) checkRanges() error {
 func (s Superblock) Encode() []byte {
 	raw := make([]byte, SuperblockLen)
 	copy(raw, SuperblockMagic)
-	binary.LittleEndian.PutUint32(raw[8:], Version)
+	binary.LittleEndian.PutUint32(raw[8:], RegionVersion)
 	binary.LittleEndian.PutUint32(raw[12:], SuperblockLen)
 	copy(raw[16:32], s.RingUUID[:])
 	binary.LittleEndian.PutUint64(raw[32:], s.Salt)

@@ -9,7 +9,7 @@
 #ifndef FARLOG_FAR_H
 #define FARLOG_FAR_H
 
-#include "far_wire.h"
+#include "far_piece.h"
 #include "region.h"
 #include "uri.h"
 
@@ -79,6 +79,17 @@ extern const struct far_transport far_ofi;
 static inline uint8_t *far_place(const struct far_link *link, uint64_t off)
 {
 	return link->copy + (off < LAYOUT_DATA_OFF ? off : off - link->window_off);
+}
+
+/* far_write_key, far_read_key -- for these bytes of the ring. Those of a write lie in one piece, as all do that a role may write. */
+static inline uint64_t far_write_key(const struct far_link *link, uint64_t off)
+{
+	return link->welcome.keys[far_piece_to_write(off)];
+}
+
+static inline uint64_t far_read_key(const struct far_link *link, struct region_span span)
+{
+	return link->welcome.keys[far_piece_to_read(span.off, span.len)];
 }
 
 /* far_copy -- allocate link->copy for a ring of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY;

@@ -72,7 +72,7 @@ void far_fill_contract(const struct far_link *link, const struct far_transport *
 	*contract = (struct farlog_contract){
 		.kind = welcome->kind, .flush_method = link->method, .level = welcome->level, .granularity = welcome->granularity,
 		.atomic_unit = welcome->atomic_unit, .size_bytes = welcome->size_bytes, .deadline_default_ns = default_deadline_ns(link, transport)};
-	snprintf(contract->kind_name, sizeof(contract->kind_name), "%.15s", welcome->kind_name);
+	snprintf(contract->kind_name, sizeof(contract->kind_name), "%s", region_kind_name(welcome->kind));
 	snprintf(contract->flush_name, sizeof(contract->flush_name), "%s", method_name(link->method));
 	snprintf(before, sizeof(before), link->way[0] != '\0' ? "%s (%s) at its target: " : "%s%s at its target: ", transport->scheme, link->way);
 	snprintf(behind, sizeof(behind), "%s%s%.15s", link->method == FARLOG_FLUSH_RDMA_READ && welcome->flush_addr != 0 ? "; any READ flushes" : "",

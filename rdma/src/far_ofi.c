@@ -35,10 +35,20 @@ static int breaks(struct ofi_link *ofi, const char *what, int failure)
 
 /* ---------------------------------------------------------------- posting */
 
+/* aim -- where the target has the span, and the key to it. */
+static struct fi_rma_iov aim(const struct ofi_link *ofi, const struct ofi_post *post)
+{
+	const struct far_welcome *welcome = &ofi->link.welcome;
+	enum far_piece piece = post->kind == OFI_POST_READ ? far_piece_to_read(post->span.off, post->span.len) : far_piece_to_write(post->span.off);
+	uint64_t start = welcome->data_addr != 0 ? 0 : far_piece_span(piece, welcome->size_bytes).off;
+
+	return (struct fi_rma_iov){welcome->data_addr + post->span.off - start, post->span.len, welcome->keys[piece]};
+}
+
 static ssize_t post_rma(struct ofi_link *ofi, const struct ofi_post *post, void *context)
 {
 	struct iovec local = {far_place(&ofi->link, post->span.off), post->span.len};
-	struct fi_rma_iov remote = {ofi->link.welcome.data_addr + post->span.off, post->span.len, ofi->link.welcome.data_key};
+	struct fi_rma_iov remote = aim(ofi, post);
 	struct fi_msg_rma msg = {.msg_iov = &local, .desc = &ofi->copy_desc, .iov_count = 1, .rma_iov = &remote, .rma_iov_count = 1,
 		.context = context};
 
@@ -47,10 +57,12 @@ static ssize_t post_rma(struct ofi_link *ofi, const struct ofi_post *post, void 
 
 static ssize_t post_one(struct ofi_link *ofi, const struct ofi_post *post)
 {
+	struct fi_rma_iov remote;
+
 	switch (post->kind) {
 	case OFI_POST_WORD:
-		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0,
-			ofi->link.welcome.data_addr + post->span.off, ofi->link.welcome.data_key);
+		remote = aim(ofi, post);
+		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0, remote.addr, remote.key);
 	case OFI_POST_REQUEST: return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
 	case OFI_POST_READ: return post_rma(ofi, post, &ofi->link.done.read_tag);
 	default: return post_rma(ofi, post, &ofi->link.done.persist_tag);

@@ -36,9 +36,9 @@ int verbs_link_fail(struct verbs_link *link, const char *format, ...)
 
 /* ---------------------------------------------------------------- posting */
 
-static uint32_t key_of(const struct verbs_link *link)
+static uint32_t write_key(const struct verbs_link *link, uint64_t off)
 {
-	return (uint32_t)link->link.welcome.data_key;
+	return (uint32_t)far_write_key(&link->link, off);
 }
 
 static uint64_t target_address(const struct verbs_link *link, uint64_t off)
@@ -73,8 +73,8 @@ static void rewind_job(struct verbs_job *job)
 
 static void post_write(struct verbs_link *link, struct region_span span)
 {
-	verbs_post_write(&link->queue, 0, link->link.copy + span.off, link->copy_mr->lkey, (uint32_t)span.len, key_of(link),
-		target_address(link, span.off));
+	verbs_post_write(&link->queue, 0, link->link.copy + span.off, link->copy_mr->lkey, (uint32_t)span.len,
+		write_key(link, span.off), target_address(link, span.off));
 }
 
 /* post_answered -- the request to the target's processor. The answer ends the persist, not this completion. */
@@ -94,15 +94,16 @@ static void post_answered(struct verbs_link *link)
 	job->span = job->span_count;
 }
 
-/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else the last bytes before `end`. */
-static inline void read_back(struct verbs_link *link, unsigned marks, uint64_t end)
+/* read_back -- behind the WRITEs on the same queue pair: what the contract names, which is the credit as well, or else the span's last bytes. */
+static inline void read_back(struct verbs_link *link, unsigned marks, const struct region_span *span)
 {
 	uint64_t named = link->link.welcome.flush_addr;
 
 	if (named != 0)
-		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, key_of(link), named);
+		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, link->read_back_key, named);
 	else
-		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, key_of(link), end - READ_BACK_LEN);
+		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, write_key(link, span->off),
+			target_address(link, span->off + span->len - READ_BACK_LEN));
 }
 
 static void post_read_back(struct verbs_link *link)
@@ -112,7 +113,7 @@ static void post_read_back(struct verbs_link *link)
 
 	if (link->link.welcome.flush_addr != 0)
 		job->span = job->span_count; /* once is enough */
-	read_back(link, is_last(job) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0, target_address(link, span.off + span.len));
+	read_back(link, is_last(job) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0, &span);
 }
 
 static void post_flush(struct verbs_link *link)
@@ -121,7 +122,7 @@ static void post_flush(struct verbs_link *link)
 	struct region_span span = piece(&link->persist, FLUSH_LEN_MAX);
 
 	verbs_post_flush(&link->queue, is_last(&link->persist) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0,
-		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, key_of(link), target_address(link, span.off));
+		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link, span.off), target_address(link, span.off));
 }
 
 static void post_a_flush(struct verbs_link *link)
@@ -161,7 +162,7 @@ static void continue_read(struct verbs_link *link)
 		struct region_span span = piece(job, link->device.message_len_max);
 
 		verbs_post_read(&link->queue, is_last(job) ? VERBS_SIGNALLED | VERBS_READ_ENDS : 0, far_place(&link->link, span.off), link->copy_mr->lkey,
-			(uint32_t)span.len, key_of(link), target_address(link, span.off));
+			(uint32_t)span.len, (uint32_t)far_read_key(&link->link, span), target_address(link, span.off));
 	}
 	if (is_last(job))
 		link->left &= ~(unsigned)VERBS_LEFT_READ;
@@ -225,7 +226,7 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 {
 	const struct far_welcome *welcome = &link->link.welcome;
 	uint64_t address = target_address(link, span->off);
-	uint32_t key = key_of(link);
+	uint32_t key = write_key(link, span->off);
 	int failure;
 
 	link->persist.tag = tag;
@@ -235,7 +236,7 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 		verbs_post_flush(&link->queue, VERBS_SIGNALLED | VERBS_PERSIST_ENDS,
 			welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span->len, key, address);
 	else
-		read_back(link, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, address + span->len);
+		read_back(link, VERBS_SIGNALLED | VERBS_PERSIST_ENDS, span);
 	failure = verbs_ring(&link->queue);
 	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting work requests: %s", strerror(failure));
 }
@@ -503,7 +504,7 @@ const struct verbs_counts *verbs_link_counts(const struct far_link *link)
 
 uint64_t *verbs_link_key(struct far_link *link)
 {
-	return &link->welcome.data_key;
+	return &link->welcome.keys[FAR_PIECE_WRITER];
 }
 #endif
 

@@ -42,7 +42,8 @@ struct verbs_link {
 	struct verbs_queue queue;
 	struct verbs_job persist;
 	struct verbs_job read;
-	void *read_back_to; /* with welcome.flush_addr: where what is read there goes */
+	void *read_back_to; /* with welcome.flush_addr: where what is read there goes, */
+	uint32_t read_back_key; /* and by which key */
 	struct region_span words[VERBS_WORD_COUNT_MAX]; /* of write, that found no room */
 	unsigned word_count;
 	unsigned left;         /* enum verbs_left */
@@ -76,7 +77,7 @@ void verbs_link_release(struct verbs_link *link);
 #ifdef FARLOG_FAULT
 /* verbs_link_counts -- what this connection has posted. */
 const struct verbs_counts *verbs_link_counts(const struct far_link *link);
-/* verbs_link_key -- the key that it uses: a test takes another's. */
+/* verbs_link_key -- the key that it writes records with: a test takes another's. */
 uint64_t *verbs_link_key(struct far_link *link);
 #endif
 

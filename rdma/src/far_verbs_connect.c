@@ -174,7 +174,6 @@ static int check_welcome(struct verbs_link *link, const struct rdma_cm_event *ev
 	if (event->param.conn.private_data_len < sizeof(*welcome))
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
 	memcpy(welcome, event->param.conn.private_data, sizeof(*welcome));
-	welcome->kind_name[sizeof(welcome->kind_name) - 1] = '\0';
 	welcome->probe[sizeof(welcome->probe) - 1] = '\0';
 	if (welcome->magic != FAR_WELCOME_MAGIC)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": what answers there is no farlog target", link->text);
@@ -193,7 +192,9 @@ static void aim_read_back(struct verbs_link *link)
 {
 	const struct far_welcome *welcome = &link->link.welcome;
 	bool is_credit = welcome->flush_addr == welcome->data_addr + LAYOUT_CREDIT_OFF && link->is_writer;
+	struct region_span span = {welcome->flush_addr - welcome->data_addr, sizeof(uint64_t)};
 
+	link->read_back_key = (uint32_t)far_read_key(&link->link, span);
 	link->read_back_to = link->link.copy + (is_credit ? LAYOUT_CREDIT_OFF : READ_BACK_OFF);
 }
 

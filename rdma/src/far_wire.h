@@ -1,4 +1,4 @@
-/* far_wire.h -- what a client and a target say to each other (docs/format.md section 6). Little endian.
+/* far_wire.h -- what a client and a target say to each other (docs/format.md section 7). Little endian.
  *
  * The connection's private data carry the grant one way and the region's contract the other: there is no other handshake, and a
  * connection that was accepted may write. After that the data path is one-sided. Requests are for what one-sided operations cannot do; they
@@ -13,7 +13,7 @@
 #define FAR_HELLO_MAGIC 0x48474C46u   /* "FLGH" */
 #define FAR_WELCOME_MAGIC 0x57474C46u /* "FLGW" */
 #define FAR_REFUSAL_MAGIC 0x52474C46u /* "FLGR" */
-#define FAR_VERSION 1u
+#define FAR_VERSION 2u
 
 /* The header as a client knows it: what is fetched, then a word that exists only in its copy. */
 #define FAR_HEADER_LEN 0x2140u
@@ -38,14 +38,22 @@ struct far_hello {
 	uint64_t client_id; /* drawn once a handle: a token belongs to the one that opened its epoch, and before that to the one that is connected */
 };
 
+/* A client has a key to each that its role may reach: far_piece.h. */
+enum far_piece {
+	FAR_PIECE_HEADER = 0, /* all words before the data, to be read */
+	FAR_PIECE_DRAIN = 1,  /* head slots and credit */
+	FAR_PIECE_WRITER = 2, /* tail line, proposal and records */
+	FAR_PIECE_COUNT = 3,
+};
+
 /* In the acceptance: at most 196 bytes. */
 struct far_welcome {
 	uint32_t magic;
 	uint16_t version;
 	uint8_t kind;       /* enum farlog_region_kind */
 	uint8_t level;      /* enum farlog_level: the highest that one of the methods gives */
-	uint64_t data_addr; /* of the region's first byte, for the client's writes and reads */
-	uint64_t data_key;
+	uint64_t data_addr; /* of the region's first byte, for the client's writes and reads; 0 = each piece is counted from its own */
+	uint64_t keys[FAR_PIECE_COUNT];
 	uint64_t size_bytes;
 	uint64_t flush_addr;    /* where a read flushes; 0 = the last bytes written. A writer that is told the credit word takes its credit by that read */
 	uint32_t flush_methods; /* bit n: enum farlog_flush_method n gives this level here */
@@ -53,7 +61,6 @@ struct far_welcome {
 	uint32_t atomic_unit;
 	uint32_t epoch_min; /* the ring's fence */
 	uint8_t ring_uuid[16];
-	char kind_name[16];
 	char probe[104];
 };
 
@@ -73,6 +80,7 @@ enum far_operation {
 	FAR_LOCKED = 2, /* whose locks are held; answer: bit n for enum region_role n */
 	FAR_HEADER = 3, /* the client's copy of the header is at address spans[0].off with key spans[0].len; the first request; no answer */
 	FAR_LEAVE = 4,  /* the client goes; the last request. The connection's end is the answer: the key is invalid by then and the role free */
+	FAR_EPOCH = 5,  /* a writer's superblock is at LAYOUT_PROPOSAL_OFF: make it the ring's, durably; answer as to FAR_FLUSH */
 };
 
 struct far_request {

@@ -11,20 +11,22 @@
 #error "the format on media is little endian; this machine is not, and conversions are not written"
 #endif
 
+/* In this order so that what a far drain may write is one piece, as is what a far writer may write: keys are given by piece. */
 #define LAYOUT_SUPERBLOCK_A_OFF 0x0000u
 #define LAYOUT_SUPERBLOCK_B_OFF 0x1000u
-#define LAYOUT_HEAD_A_OFF 0x2000u
-#define LAYOUT_HEAD_B_OFF 0x2040u
-#define LAYOUT_CREDIT_OFF 0x2080u
-#define LAYOUT_TAIL_HINT_OFF 0x20C0u
-#define LAYOUT_DURABLE_HINT_OFF 0x20C8u
-#define LAYOUT_FENCE_OFF 0x2100u
+#define LAYOUT_FENCE_OFF 0x2000u
+#define LAYOUT_HEAD_A_OFF 0x2040u
+#define LAYOUT_HEAD_B_OFF 0x2080u
+#define LAYOUT_CREDIT_OFF 0x20C0u
+#define LAYOUT_TAIL_HINT_OFF 0x2100u
+#define LAYOUT_DURABLE_HINT_OFF 0x2108u
+#define LAYOUT_PROPOSAL_OFF 0x2800u /* a far writer's superblock, until its target has stored it */
 #define LAYOUT_DATA_OFF 0x3000u
 
 #define LAYOUT_BLOCK_LEN 4096u
 #define LAYOUT_LINE_LEN 64u
 #define LAYOUT_SUPERBLOCK_MAGIC 0x4253474F4C524146ull /* "FARLOGSB" */
-#define LAYOUT_VERSION 1u
+#define LAYOUT_VERSION 2u
 
 struct superblock {
 	uint64_t magic;

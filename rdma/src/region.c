@@ -47,6 +47,19 @@ int region_open(const char *text, const struct region_ask *ask, struct region **
 	return result;
 }
 
+const char *region_kind_name(uint32_t kind)
+{
+	switch (kind) {
+	case FARLOG_REGION_FILE: return "file";
+	case FARLOG_REGION_TMPFS: return "tmpfs";
+	case FARLOG_REGION_FSDAX: return "fsdax";
+	case FARLOG_REGION_DEVDAX: return "devdax";
+	case FARLOG_REGION_BAR: return "bar";
+	case FARLOG_REGION_FAULT: return "fault";
+	default: return "?";
+	}
+}
+
 int region_lock(struct region *region, enum region_role role)
 {
 	int result = region->ops->lock(region, role);

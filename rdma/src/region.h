@@ -52,6 +52,9 @@ struct region_ops {
 	 * Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
+	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it first. NULL: write and persist do.
+	 * OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the network. */
+	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
@@ -116,6 +119,9 @@ int region_settle(struct region *region);
 
 /* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened. */
 int region_lock(struct region *region, enum region_role role);
+
+/* region_kind_name -- of enum farlog_region_kind, as contracts tell it. */
+const char *region_kind_name(uint32_t kind);
 
 /* region_fetch -- for those that read through base: nothing to do where base is the region. OK or IO. */
 static inline int region_fetch(struct region *region, uint64_t off, uint64_t len)

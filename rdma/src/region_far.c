@@ -347,6 +347,25 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	give_link(far);
 }
 
+/* far_propose -- from a place that a writer has a key to, the target stores it where the writer has none. */
+static int far_propose(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct far_request request = {.operation = FAR_EPOCH, .span_count = 1, .spans = {{off, len}}};
+	struct region_span span = {LAYOUT_PROPOSAL_OFF, len};
+	uint32_t answer;
+	int result;
+
+	far_write(region, span.off, src, len);
+	result = region_persist_wait(region, &span, 1);
+	if (result == FARLOG_OK)
+		result = ask(far_of(region), &request, &answer);
+	if (result == FARLOG_OK)
+		result = -(int)answer;
+	if (result == FARLOG_OK)
+		far_write(region, off, src, len);
+	return result;
+}
+
 static void far_populate(struct region *region)
 {
 	struct region_far *far = far_of(region);
@@ -408,7 +427,7 @@ void far_close(struct region *region)
 #define FAR_OPS(wait_op)                                                                              \
 	{                                                                                                 \
 		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
-		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .populate = far_populate,               \
+		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .propose = far_propose, .populate = far_populate, \
 		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .close = far_close                                      \
 	}
 

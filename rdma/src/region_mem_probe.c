@@ -25,18 +25,17 @@
 
 struct kind_facts {
 	enum farlog_region_kind kind;
-	const char *name;
 	enum farlog_level level;
 	uint32_t granularity;
 	uint64_t deadline_ns;
 };
 
 static const struct kind_facts kinds[] = {
-	{FARLOG_REGION_FILE, "file", FARLOG_LEVEL_PERSISTENT, 4096, DEADLINE_MSYNC_NS},
-	{FARLOG_REGION_TMPFS, "tmpfs", FARLOG_LEVEL_VISIBLE, 64, DEADLINE_MEMORY_NS},
-	{FARLOG_REGION_FSDAX, "fsdax", FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
-	{FARLOG_REGION_DEVDAX, "devdax", FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
-	{FARLOG_REGION_BAR, "bar", FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
+	{FARLOG_REGION_FILE, FARLOG_LEVEL_PERSISTENT, 4096, DEADLINE_MSYNC_NS},
+	{FARLOG_REGION_TMPFS, FARLOG_LEVEL_VISIBLE, 64, DEADLINE_MEMORY_NS},
+	{FARLOG_REGION_FSDAX, FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
+	{FARLOG_REGION_DEVDAX, FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
+	{FARLOG_REGION_BAR, FARLOG_LEVEL_PERSISTENT, 64, DEADLINE_MEMORY_NS},
 };
 
 static enum farlog_flush_method default_flush(enum farlog_region_kind kind)
@@ -59,7 +58,7 @@ static void set_kind(struct farlog_contract *contract, enum farlog_region_kind k
 		contract->level = kinds[i].level;
 		contract->granularity = kinds[i].granularity;
 		contract->deadline_default_ns = kinds[i].deadline_ns;
-		snprintf(contract->kind_name, sizeof(contract->kind_name), "%s", kinds[i].name);
+		snprintf(contract->kind_name, sizeof(contract->kind_name), "%s", region_kind_name(kind));
 	}
 	contract->atomic_unit = 8;
 	contract->is_read_back = kind == FARLOG_REGION_BAR;

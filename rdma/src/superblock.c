@@ -111,6 +111,8 @@ int superblock_store(struct region *region, struct superblock *superblock, bool 
 	superblock->generation++;
 	superblock->crc32c = crc32c_update(0, superblock, SUPERBLOCK_CRC_LEN);
 	made = *superblock;
+	if (region->ops->propose != NULL)
+		return region->ops->propose(region, span.off, &made, sizeof(made));
 	region->ops->write(region, span.off, &made, sizeof(made));
 	return is_persisted ? region_persist_wait(region, &span, 1) : FARLOG_OK;
 }

@@ -181,8 +181,10 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	*ring = NULL;
 	if (hello->magic != FAR_HELLO_MAGIC)
 		return refuse(NULL, refusal, FARLOG_INVALID, "this is a farlog target; what connected is no farlog client");
-	if (hello->version != FAR_VERSION)
-		return refuse(NULL, refusal, FARLOG_UNSUPPORTED, "client and target are of different versions; this target speaks version 1");
+	if (hello->version != FAR_VERSION) {
+		snprintf(text, sizeof(text), "client speaks version %u; expected %u", hello->version, FAR_VERSION);
+		return refuse(NULL, refusal, FARLOG_UNSUPPORTED, text);
+	}
 	*grant = target_find_grant(target, hello->token, ring);
 	if (*grant == NULL)
 		return refuse(NULL, refusal, FARLOG_INVALID, "no grant with this token is known here; acquire a grant, and use it at its target");
@@ -308,7 +310,6 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 		.size_bytes = contract->size_bytes, .granularity = contract->granularity, .atomic_unit = contract->atomic_unit,
 		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract) | ring->attested_methods};
 	memcpy(welcome->ring_uuid, ring->ring_uuid, sizeof(welcome->ring_uuid));
-	snprintf(welcome->kind_name, sizeof(welcome->kind_name), "%.15s", contract->kind_name);
 	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", ring->attested[0] != '\0' ? ring->attested : contract->probe);
 }
 
@@ -402,20 +403,27 @@ static uint32_t locked_roles(struct target_ring *ring)
 	return bits;
 }
 
-void target_serve(struct target_conn *conn, const struct far_request *request)
+void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
 {
 	struct target_ring *ring = conn->ring;
-	bool is_flush = request->operation == FAR_FLUSH && is_inside(ring, request);
-	uint32_t answer = (uint32_t)-FARLOG_INVALID;
+	struct far_request flush = *request;
+	int taken = FARLOG_INVALID;
+	uint32_t answer;
 
 	atomic_bump(&ring->counters.request_count, 1);
-	if (is_flush && ring->worker != NULL && target_worker_take(conn, request))
+	if (request->operation == FAR_EPOCH)
+		taken = target_take_epoch(target, conn, request, &flush);
+	else if (request->operation == FAR_FLUSH && is_inside(ring, request))
+		taken = FARLOG_OK;
+	if (taken == FARLOG_OK && ring->worker != NULL && target_worker_take(conn, &flush))
 		return;
-	if (is_flush)
-		answer = ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, request);
+	if (taken == FARLOG_OK)
+		answer = ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, &flush);
 	else if (request->operation == FAR_LOCKED)
 		answer = locked_roles(ring);
 	else
+		answer = (uint32_t)-taken;
+	if (taken == FARLOG_INVALID && request->operation != FAR_LOCKED)
 		atomic_bump(&ring->counters.bad_request_count, 1);
 	conn->ops->write_word(conn, far_answer_off(request->tag), far_answer(request->tag, answer));
 }

@@ -142,7 +142,7 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
 int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error);
 
 /* target_admit -- may this hello in? On OK the connection belongs to its ring (older connections of the same client are revoked
- * first, so it may block) and *welcome is filled but for data_addr and data_key, which are the transport's, as is clearing those
+ * first, so it may block) and *welcome is filled but for data_addr and keys, which are the transport's, as is clearing those
  * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
 int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
 	struct far_welcome *welcome, struct far_refusal *refusal);
@@ -154,7 +154,11 @@ struct target_grant *target_find_grant(struct farlog_target *target, const uint8
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal);
 
 /* target_serve -- carry out a request; the answer goes back by write_word at FAR_ANSWER_OFF. Spans outside the ring are refused. */
-void target_serve(struct target_conn *conn, const struct far_request *request);
+void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request);
+
+/* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there. OK: *flush makes it durable, and its
+ * result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the transport's thread. */
+int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush);
 
 /* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's worker where it has one. */
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request);

@@ -2,6 +2,7 @@
 #ifndef FARLOG_TARGET_OFI_H
 #define FARLOG_TARGET_OFI_H
 
+#include "far_piece.h"
 #include "lib_ofi.h"
 #include "target.h"
 
@@ -23,7 +24,7 @@ struct ofi_conn {
 	struct ofi_listener *listener;
 	struct ofi_domain *domain;
 	struct fid_ep *ep;
-	struct fid_mr *data_mr;
+	struct fid_mr *keys[FAR_PIECE_COUNT]; /* of its pieces of the ring; NULL: it has none */
 	struct fid_mr *slot_mr; /* only where the provider wants local memory registered */
 	uint64_t header_addr;
 	uint64_t header_key;

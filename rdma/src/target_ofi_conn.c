@@ -24,14 +24,21 @@ static bool has_failed(unsigned what)
 #define has_failed(what) false
 #endif
 
-/* close_key -- 0, or -FI_E...: then it may still open the ring. */
-static int close_key(struct ofi_conn *conn)
+/* close_keys -- 0, or -FI_E...: then one may still open the ring. */
+static int close_keys(struct ofi_conn *conn)
 {
-	int failure = conn->data_mr == NULL ? 0 : has_failed(1) ? -FI_EBUSY : fi_close(&conn->data_mr->fid);
+	int first = 0;
 
-	if (failure == 0)
-		conn->data_mr = NULL;
-	return failure;
+	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++) {
+		struct fid_mr **key = &conn->keys[piece];
+		int failure = *key == NULL ? 0 : has_failed(1) ? -FI_EBUSY : fi_close(&(*key)->fid);
+
+		if (failure == 0)
+			*key = NULL;
+		else if (first == 0)
+			first = failure;
+	}
+	return first;
 }
 
 static int close_endpoint(struct ofi_conn *conn)
@@ -43,10 +50,10 @@ static int close_endpoint(struct ofi_conn *conn)
 	return failure;
 }
 
-/* close_conn -- the key first: what is still in the endpoint finds the door shut. */
+/* close_conn -- the keys first: what is still in the endpoint finds the door shut. */
 static int close_conn(struct ofi_conn *conn, struct farlog_error *error)
 {
-	int key = close_key(conn);
+	int key = close_keys(conn);
 	int endpoint = close_endpoint(conn);
 
 	conn->word_count = 0;
@@ -175,7 +182,7 @@ static int post_slot(struct ofi_slot *slot)
  * that has begun: bytes come in only while this thread makes progress, which it does not here. */
 static void take_leave(struct ofi_conn *conn)
 {
-	if (close_key(conn) == 0)
+	if (close_keys(conn) == 0)
 		ofi_conn_leave(conn);
 	(void)ofi_conn_end(conn, false, NULL);
 }
@@ -196,7 +203,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 	} else if (request.operation == FAR_LEAVE) {
 		take_leave(conn);
 	} else {
-		target_serve(&conn->conn, &request);
+		target_serve(conn->listener->target, &conn->conn, &request);
 	}
 }
 
@@ -228,18 +235,28 @@ static int check_hello(const void *data, size_t len, struct far_hello *hello, st
 	return FARLOG_OK;
 }
 
-static uint64_t access_of(uint8_t role)
+/* make_keys -- one to each piece of the ring that the role may reach. 0 or -FI_E... */
+static int make_keys(struct ofi_conn *conn, struct fi_info *info)
 {
-	return role == REGION_ROLE_READER ? FI_REMOTE_READ : FI_REMOTE_READ | FI_REMOTE_WRITE;
+	const struct target_ring *ring = conn->conn.ring;
+	int failure = 0;
+
+	for (unsigned piece = 0; piece < FAR_PIECE_COUNT && failure == 0; piece++) {
+		struct region_span span = far_piece_span((enum far_piece)piece, ring->region->contract.size_bytes);
+		unsigned rights = far_piece_rights((enum far_piece)piece, conn->conn.role);
+		uint64_t access = (rights & FAR_MAY_READ ? FI_REMOTE_READ : 0) | (rights & FAR_MAY_WRITE ? FI_REMOTE_WRITE : 0);
+
+		if (rights != 0)
+			failure = ofi_register(conn->domain->domain, info, ring->bytes + span.off, span.len, access, &conn->keys[piece]);
+	}
+	return failure;
 }
 
-/* make_endpoint -- in the ring's domain, with a key of its own. 0 or -FI_E... */
+/* make_endpoint -- in the ring's domain, with keys of its own. 0 or -FI_E... */
 static int make_endpoint(struct ofi_conn *conn, struct fi_info *info)
 {
 	struct ofi_listener *listener = conn->listener;
-	struct target_ring *ring = conn->conn.ring;
-	int failure = ofi_register(conn->domain->domain, info, ring->bytes, ring->region->contract.size_bytes, access_of(conn->conn.role),
-		&conn->data_mr);
+	int failure = make_keys(conn, info);
 
 	if (failure == 0 && info->domain_attr->mr_mode & FI_MR_LOCAL)
 		failure = ofi_register(conn->domain->domain, info, conn->slots, sizeof(conn->slots), FI_RECV, &conn->slot_mr);
@@ -292,7 +309,8 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 		return refuse(refusal, FARLOG_IO, text);
 	}
 	welcome->data_addr = ofi_address(info, conn->conn.ring->bytes);
-	welcome->data_key = fi_mr_key(conn->data_mr);
+	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
+		welcome->keys[piece] = conn->keys[piece] != NULL ? fi_mr_key(conn->keys[piece]) : 0;
 	welcome->flush_methods = methods_of(listener, welcome);
 	return FARLOG_OK;
 }

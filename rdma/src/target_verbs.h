@@ -1,12 +1,13 @@
 /* target_verbs.h -- the target's end of connections by verbs: what its files share.
  *
- * target_verbs.c listens and has the thread; target_verbs_conn.c is a connection, its key and its end; target_verbs_ring.c registers
+ * target_verbs.c listens and has the thread; target_verbs_conn.c is a connection and its end, target_verbs_key.c its keys; target_verbs_ring.c registers
  * rings. All that is not said to be under the lock is the thread's. */
 #ifndef FARLOG_TARGET_VERBS_H
 #define FARLOG_TARGET_VERBS_H
 
 #include <pthread.h>
 
+#include "far_piece.h"
 #include "region_dmabuf.h"
 #include "target.h"
 #include "verbs_queue.h"
@@ -28,12 +29,22 @@ struct verbs_domain {
 struct verbs_exposure {
 	struct region_dmabuf *dmabuf; /* of a BAR, which can be registered in no other way; NULL: not one */
 	uint64_t dmabuf_off;          /* of the ring in it */
-	struct {
+	struct verbs_on_device {
 		struct verbs_domain *domain; /* NULL: not on this device */
-		struct ibv_mr *mr;
 		bool is_dmabuf; /* it is of the dma-buf, not of the mapping */
-		unsigned access; /* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
+		struct verbs_registration {
+			struct ibv_mr *mr;
+			unsigned access; /* what a client's key may have: the flushes with which it could be registered, WRITE, READ */
+		} pieces[FAR_PIECE_COUNT];
 	} on[VERBS_DEVICE_COUNT_MAX];
+};
+
+/* A client's, to a piece of its ring. */
+struct verbs_key {
+	struct ibv_mw *window; /* what the client has a key to */
+	struct ibv_mr *own_mr; /* or this, where there are no windows */
+	bool is_bound;
+	bool is_invalidated; /* the window, by a request that was carried out */
 };
 
 struct verbs_host {
@@ -68,10 +79,7 @@ struct verbs_conn {
 	struct verbs_host *host;
 	struct rdma_cm_id *id;
 	struct verbs_queue queue;
-	struct ibv_mw *window; /* what the client has a key to */
-	struct ibv_mr *own_mr; /* or this, where there are no windows */
-	bool is_bound;
-	bool is_invalidated; /* the window, by a request that was carried out */
+	struct verbs_key keys[FAR_PIECE_COUNT];
 	bool is_armed;    /* the next completion makes an event */
 	bool is_admitted; /* target.c knows it */
 	bool is_denied;   /* counted */
@@ -96,8 +104,24 @@ struct verbs_conn {
 int verbs_expose(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
 void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
 
-/* verbs_expose_mr -- register a ring that is exposed, once more, for these rights. NULL: errno. */
-struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, unsigned access);
+/* verbs_expose_mr -- register a piece of a ring that is exposed, once more, for these rights. NULL: errno. */
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access);
+
+/* verbs_keys_make -- by windows where the queue pair has them, else by registrations. 0; else the queue pair is useless, and what was made is to be freed. */
+int verbs_keys_make(struct verbs_conn *conn);
+
+/* verbs_keys_tell -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows, IBV_ACCESS_...; 0 = it gets none. */
+uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece);
+unsigned verbs_keys_access(const struct verbs_conn *conn, enum far_piece piece);
+
+/* verbs_keys_invalidate -- nothing that comes by these keys begins any more. A queue pair that is in error already cannot do it; there the device refuses all
+ * that comes for it, and the keys are good for no other. verbs_keys_are_invalid -- it has done it, for all of them. */
+void verbs_keys_invalidate(struct verbs_conn *conn);
+bool verbs_keys_are_invalid(const struct verbs_conn *conn);
+
+/* verbs_keys_free -- what of them can be freed. 0; or an errno and *what the device did not do: then one may still open its piece. A window that is left opens
+ * to whoever is given its queue pair's number next; a registration is good for every queue pair of the tenant. */
+int verbs_keys_free(struct verbs_conn *conn, const char **what);
 
 /* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list either way. */
 void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);
@@ -137,10 +161,13 @@ extern uint64_t verbs_revocation_pause_ns;
 /* Bit n: that step of a connection's end is left out, as if the device had refused it. */
 enum verbs_end_step { VERBS_END_INVALIDATE, VERBS_END_STOP, VERBS_END_WINDOW, VERBS_END_QUEUE, VERBS_END_REGISTRATION };
 extern uint64_t verbs_end_fails;
+bool verbs_end_has_failed(enum verbs_end_step step);
 /* So many of the next binds count as not done in time, when they have just been posted. */
 extern uint64_t verbs_binds_late;
 /* 1: the target writes no credit to its clients, so that a test sees whether it comes another way. */
 extern uint64_t verbs_credits_held;
+#else
+#define verbs_end_has_failed(step) false
 #endif
 
 #endif

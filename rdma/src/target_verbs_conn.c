@@ -1,7 +1,7 @@
-/* target_verbs_conn.c -- a connection at its target: the key that it gets, the requests that it brings, its end.
+/* target_verbs_conn.c -- a connection at its target: the keys that it gets, the requests that it brings, its end.
  *
- * A client's key is that of a memory window, bound to this ring and to this queue pair for this connection. Its end, whoever brings it about: the
- * window is invalidated by a request on our own queue pair, whose completion says that no write by that key begins any more; then
+ * A client's keys are those of memory windows, bound to this ring and to this queue pair for this connection. Its end, whoever brings it about: the
+ * windows are invalidated by requests on our own queue pair, whose completions say that no write by those keys begins any more; then
  * the queue pair goes to the error state and is destroyed, so that nothing is left that could be answered. Where the device does neither, the
  * connection stays, with its role, and is ended again by whoever asks next: a fence is confirmed only by what the device did. */
 #include <errno.h>
@@ -16,9 +16,7 @@
 #include "target_verbs.h"
 
 #define SEND_LEN 64u
-#define BIND_NS 500000000u      /* our own device has no peer to wait for, but all clients wait for this thread */
 #define ALIVE_NS 1000000000u
-#define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
 static int refuse(struct far_refusal *refusal, int result, const char *text)
 {
@@ -27,113 +25,7 @@ static int refuse(struct far_refusal *refusal, int result, const char *text)
 	return result;
 }
 
-static struct ibv_mr *ring_mr(const struct verbs_conn *conn, unsigned *access)
-{
-	const struct verbs_exposure *exposure = conn->conn.ring->key;
-	unsigned index = (unsigned)(conn->host - conn->listener->hosts);
-
-	*access = exposure->on[index].access;
-	return exposure->on[index].mr;
-}
-
-/* access_of -- what this role may do, of what the ring was registered for. */
-static unsigned access_of(const struct verbs_conn *conn, unsigned registered)
-{
-	unsigned wanted = IBV_ACCESS_REMOTE_READ | VERBS_ACCESS_FLUSH_GLOBAL | VERBS_ACCESS_FLUSH_PERSISTENT;
-
-	if (conn->conn.role == REGION_ROLE_READER)
-		return IBV_ACCESS_REMOTE_READ;
-	return (wanted | IBV_ACCESS_REMOTE_WRITE) & registered;
-}
-
-/* ---------------------------------------------------------------- the key */
-
-#ifdef FARLOG_FAULT
-uint64_t verbs_binds_late;
-
-static bool is_late(void)
-{
-	uint64_t left = atomic_load_relaxed(&verbs_binds_late);
-
-	atomic_store_relaxed(&verbs_binds_late, left > 0 ? left - 1 : 0);
-	return left > 0;
-}
-#else
-static bool is_late(void)
-{
-	return false;
-}
-#endif
-
-#ifdef FARLOG_FAULT
-uint64_t verbs_end_fails;
-
-static bool has_failed(enum verbs_end_step step)
-{
-	return atomic_load_relaxed(&verbs_end_fails) & 1u << step;
-}
-#else
-#define has_failed(step) false
-#endif
-
-/* bind_window -- 0, or what is wrong: then the queue pair is useless, and a bind that is only late may still come on it. */
-static int bind_window(struct verbs_conn *conn)
-{
-	struct verbs_queue *queue = &conn->queue;
-	struct ibv_mw_bind_info info = {.addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes, .length = conn->conn.ring->region->contract.size_bytes};
-	unsigned registered;
-	uint32_t key;
-	int failure;
-
-	info.mr = ring_mr(conn, &registered);
-	info.mw_access_flags = access_of(conn, registered);
-	conn->window = ibv_alloc_mw(info.mr->pd, IBV_MW_TYPE_2);
-	if (conn->window == NULL)
-		return errno;
-	key = ibv_inc_rkey(conn->window->rkey);
-	verbs_begin(queue);
-	verbs_next(queue, VERBS_BIND | VERBS_SIGNALLED);
-	ibv_wr_bind_mw(queue->qpx, conn->window, key, &info);
-	failure = verbs_ring(queue);
-	if (failure != 0)
-		return failure;
-	if (is_late() || verbs_queue_await(queue, queue->posted, clock_after_ns(BIND_NS), NULL, NULL) != IBV_WC_SUCCESS)
-		return EIO;
-	conn->window->rkey = key;
-	conn->is_bound = true;
-	return 0;
-}
-
-static int register_own(struct verbs_conn *conn)
-{
-	unsigned registered;
-	unsigned access;
-
-	(void)ring_mr(conn, &registered);
-	access = access_of(conn, registered);
-	if (access & IBV_ACCESS_REMOTE_WRITE)
-		access |= IBV_ACCESS_LOCAL_WRITE;
-	conn->own_mr = verbs_expose_mr(conn->listener, conn->conn.ring, (unsigned)(conn->host - conn->listener->hosts), access);
-	return conn->own_mr != NULL ? 0 : errno;
-}
-
-/* close_window -- no write by this key begins any more. A queue pair that is in error already cannot do it; there the device refuses all
- * that comes for it, and the key is good for no other. */
-static void close_window(struct verbs_conn *conn)
-{
-	struct verbs_queue *queue = &conn->queue;
-
-	if (!conn->is_bound || verbs_room(queue) == 0)
-		return;
-	conn->is_bound = false;
-	if (has_failed(VERBS_END_INVALIDATE))
-		return;
-	verbs_begin(queue);
-	verbs_next(queue, VERBS_INVALIDATE | VERBS_SIGNALLED);
-	ibv_wr_local_inv(queue->qpx, conn->window->rkey);
-	conn->is_invalidated = verbs_ring(queue) == 0 &&
-		verbs_queue_await(queue, queue->posted, clock_after_ns(INVALIDATE_NS), NULL, NULL) == IBV_WC_SUCCESS;
-}
+/* ---------------------------------------------------------------- the end */
 
 #ifdef FARLOG_FAULT
 uint64_t verbs_revocation_pause_ns;
@@ -152,50 +44,24 @@ static void pause_revocation(void)
 }
 #endif
 
-/* ---------------------------------------------------------------- the end */
-
 static int stop_queue(struct verbs_conn *conn)
 {
-	return has_failed(VERBS_END_STOP) ? EIO : verbs_queue_stop(&conn->queue);
+	return verbs_end_has_failed(VERBS_END_STOP) ? EIO : verbs_queue_stop(&conn->queue);
 }
 
-static int free_window(struct verbs_conn *conn)
-{
-	int failure = has_failed(VERBS_END_WINDOW) ? EIO : ibv_dealloc_mw(conn->window);
-
-	if (failure == 0)
-		conn->window = NULL;
-	return failure;
-}
-
-static int free_registration(struct verbs_conn *conn)
-{
-	int failure = has_failed(VERBS_END_REGISTRATION) ? EIO : conn->listener->lib->dereg_mr(conn->own_mr);
-
-	if (failure == 0)
-		conn->own_mr = NULL;
-	return failure;
-}
-
-/* free_keys -- what of it can be freed. OK: nothing comes in by the key any more, because the window is invalid, or because there is none and its queue pair
- * takes nothing. A window that is left opens to whoever is given its queue pair's number next; a registration is good for every queue pair of the
- * tenant. */
-static int free_keys(struct verbs_conn *conn, struct farlog_error *error)
+/* free_all -- what of it can be freed. OK: nothing comes in by its keys any more, because their windows are invalid, or because there are none and its queue
+ * pair takes nothing. */
+static int free_all(struct verbs_conn *conn, struct farlog_error *error)
 {
 	int stopping = stop_queue(conn);
-	int window = conn->window != NULL ? free_window(conn) : 0; /* first: one that is still bound holds the queue pair */
-	int closing = has_failed(VERBS_END_QUEUE) ? EIO : verbs_queue_close(&conn->queue);
-	int registration = conn->own_mr != NULL ? free_registration(conn) : 0;
+	const char *what = NULL;
+	int keys = verbs_keys_free(conn, &what); /* first: a window that is still bound holds the queue pair */
+	int closing = verbs_end_has_failed(VERBS_END_QUEUE) ? EIO : verbs_queue_close(&conn->queue);
 	const char *name = conn->host != NULL ? conn->host->device.name : "";
 
-	conn->is_bound = false;
-	if (registration != 0)
-		return error_set(error, FARLOG_IO, registration, "RDMA device %s did not deregister the memory (dereg_mr)", name);
-	if (conn->is_invalidated)
-		return FARLOG_OK;
-	if (window != 0)
-		return error_set(error, FARLOG_IO, window, "RDMA device %s neither invalidated the memory window (LOCAL_INV) nor freed it (dealloc_mw)", name);
-	if (stopping != 0 && conn->queue.qp != NULL)
+	if (keys != 0)
+		return error_set(error, FARLOG_IO, keys, "RDMA device %s %s", name, what);
+	if (stopping != 0 && conn->queue.qp != NULL && !verbs_keys_are_invalid(conn))
 		return error_set(error, FARLOG_IO, closing, "RDMA device %s neither stopped the queue pair (modify_qp: %s) nor destroyed it (destroy_qp)", name,
 			strerror(stopping));
 	return FARLOG_OK;
@@ -211,14 +77,14 @@ void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 		return;
 	if (!conn->is_down) {
 		conn->conn.is_broken = is_broken;
-		close_window(conn);
+		verbs_keys_invalidate(conn);
 		pause_revocation();
 		(void)stop_queue(conn);
 		if (conn->is_admitted && !conn->is_goodbye)
 			listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */
 	}
 	conn->is_down = true;
-	is_dead = free_keys(conn, &error) == FARLOG_OK;
+	is_dead = free_all(conn, &error) == FARLOG_OK;
 	pthread_mutex_lock(&listener->lock);
 	conn->is_dead = is_dead;
 	conn->end_error = error;
@@ -371,7 +237,7 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 		conn->is_goodbye = true;
 		verbs_conn_end(conn, false);
 	} else {
-		target_serve(&conn->conn, &request);
+		target_serve(conn->listener->target, &conn->conn, &request);
 	}
 }
 
@@ -419,42 +285,44 @@ static struct verbs_host *host_of(struct verbs_listener *listener, const struct 
 	return NULL;
 }
 
+static const struct verbs_on_device *exposure_of(const struct verbs_conn *conn)
+{
+	const struct verbs_exposure *exposure = conn->conn.ring->key;
+
+	return &exposure->on[conn->host - conn->listener->hosts];
+}
+
 /* make_queue -- in the ring's domain, with receives posted, ready. 0 or errno. */
 static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct farlog_error *error)
 {
 	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted, .tos = conn->listener->tos,
 		.channel = conn->host->completions, .context = conn};
-	unsigned registered;
-	struct ibv_mr *mr = ring_mr(conn, &registered);
 	int failure;
 
-	if (verbs_queue_open(&conn->host->device, mr->pd, &ask, &conn->queue, error) != FARLOG_OK)
+	if (verbs_queue_open(&conn->host->device, exposure_of(conn)->domain->pd, &ask, &conn->queue, error) != FARLOG_OK)
 		return error->os_errno != 0 ? error->os_errno : EIO;
-	failure = verbs_queue_init(&conn->queue, conn->id, access_of(conn, registered));
+	failure = verbs_queue_init(&conn->queue, conn->id, verbs_keys_access(conn, FAR_PIECE_WRITER) | verbs_keys_access(conn, FAR_PIECE_DRAIN));
 	for (uint32_t i = 0; i < VERBS_RECV_COUNT && failure == 0; i++)
 		failure = verbs_queue_receive(&conn->queue, i);
 	return failure == 0 ? verbs_queue_ready(&conn->queue, conn->id) : failure;
 }
 
-/* make_key -- by a window; where the device has none, or does not bind it in time, by a registration for this connection alone. Whoever has the key of
- * a registration may use it from any queue pair of the tenant: it is counted, and the next connection tries a window again. 0 or errno. */
-static int make_key(struct verbs_conn *conn, struct farlog_error *error)
+/* make_keys -- by windows; where the device has none, or does not bind them in time, by registrations for this connection alone. Whoever has the key of
+ * a registration may use it from any queue pair of the tenant: it is counted, and the next connection tries windows again. 0 or errno. */
+static int make_keys(struct verbs_conn *conn, struct farlog_error *error)
 {
-	unsigned registered;
-	int failure;
-
-	(void)ring_mr(conn, &registered);
-	failure = make_queue(conn, conn->host->device.has_window && (registered & IBV_ACCESS_MW_BIND), error);
+	bool is_window_wanted = conn->host->device.has_window && (exposure_of(conn)->pieces[FAR_PIECE_WRITER].access & IBV_ACCESS_MW_BIND);
+	int failure = make_queue(conn, is_window_wanted, error);
 
 	if (failure == 0 && conn->queue.has_window) {
-		if (bind_window(conn) == 0)
+		if (verbs_keys_make(conn) == 0)
 			return 0;
-		if (free_keys(conn, error) != FARLOG_OK) /* a bind that failed has taken the queue pair with it */
+		if (free_all(conn, error) != FARLOG_OK) /* a bind that failed has taken the queue pair with it */
 			return EIO;
 		failure = make_queue(conn, false, error);
 	}
 	if (failure == 0)
-		failure = register_own(conn);
+		failure = verbs_keys_make(conn);
 	if (failure == 0)
 		(void)atomic_add(&conn->conn.ring->counters.registration_count, 1);
 	return failure;
@@ -462,20 +330,20 @@ static int make_key(struct verbs_conn *conn, struct farlog_error *error)
 
 static void fill_welcome(struct verbs_conn *conn, struct far_welcome *welcome)
 {
-	unsigned registered;
+	unsigned registered = exposure_of(conn)->pieces[FAR_PIECE_WRITER].access;
 	unsigned needed = welcome->level >= FARLOG_LEVEL_PERSISTENT ? VERBS_ACCESS_FLUSH_PERSISTENT : VERBS_ACCESS_FLUSH_GLOBAL;
 	size_t used = strlen(welcome->probe);
 
-	(void)ring_mr(conn, &registered);
 	welcome->data_addr = (uint64_t)(uintptr_t)conn->conn.ring->bytes;
-	welcome->data_key = conn->is_bound ? conn->window->rkey : conn->own_mr->rkey;
+	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
+		welcome->keys[piece] = verbs_keys_tell(conn, (enum far_piece)piece);
 	/* A drain stores the credit itself: a READ into its copy of that word would put an older one there. */
 	if (conn->conn.ring->is_any_read_flush && conn->conn.role == REGION_ROLE_WRITER)
 		welcome->flush_addr = welcome->data_addr + LAYOUT_CREDIT_OFF;
 	welcome->flush_methods &= 1u << FARLOG_FLUSH_RDMA_FLUSH | 1u << FARLOG_FLUSH_RDMA_READ | 1u << FARLOG_FLUSH_TARGET_CPU;
 	if (!(registered & needed))
 		welcome->flush_methods &= ~(1u << FARLOG_FLUSH_RDMA_FLUSH);
-	snprintf(welcome->probe + used, sizeof(welcome->probe) - used, "; key: %s", conn->is_bound ? "memory window" : "registration");
+	snprintf(welcome->probe + used, sizeof(welcome->probe) - used, "; key: %s", conn->queue.has_window ? "memory window" : "registration");
 }
 
 /* let_in -- OK: accepted. */
@@ -485,7 +353,7 @@ static int let_in(struct verbs_conn *conn, const struct rdma_conn_param *asked, 
 	struct rdma_conn_param param = {.private_data = welcome, .private_data_len = sizeof(*welcome), .rnr_retry_count = VERBS_RNR_RETRY_COUNT};
 	struct farlog_error error = {0};
 	char text[sizeof(refusal->text)];
-	int failure = make_key(conn, &error);
+	int failure = make_keys(conn, &error);
 
 	if (failure == 0) {
 		fill_welcome(conn, welcome);

@@ -1,4 +1,4 @@
-/* target_verbs_ring.c -- registering rings: a protection domain for each tenant, and the whole ring as one memory region in it. */
+/* target_verbs_ring.c -- registering rings: a protection domain for each tenant, and in it a memory region for each piece of the ring. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +50,10 @@ static void give_domain(struct verbs_listener *listener, struct verbs_domain *do
 /* register_best -- with the strongest flush that device and memory allow, and no right to WRITE or READ from afar: keys of registrations can be guessed,
  * and this one lives as long as the ring is served. A client's own key, window or registration, has those. The kernel refuses FLUSH_PERSISTENT for what is not persistent memory: that
  * refusal is the proof that the flag is worth something where it is granted. */
-static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, unsigned *access, struct ibv_mr **mr,
-	struct farlog_error *error)
+static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, struct region_span span,
+	struct verbs_registration *made, struct farlog_error *error)
 {
 	const struct verbs_device *device = &host->device;
-	uint64_t len = ring->region->contract.size_bytes;
 	unsigned plain = IBV_ACCESS_LOCAL_WRITE | (device->has_window ? IBV_ACCESS_MW_BIND : 0);
 	unsigned global = device->has_flush_global ? VERBS_ACCESS_FLUSH_GLOBAL : 0;
 	unsigned persistent = device->has_flush_persistent ? VERBS_ACCESS_FLUSH_PERSISTENT : 0;
@@ -64,60 +63,75 @@ static int register_best(const struct verbs_host *host, struct ibv_pd *pd, const
 	for (unsigned i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		if (i > 0 && tries[i] == tries[i - 1])
 			continue;
-		*access = tries[i] | ACCESS_REMOTE;
-		*mr = device->lib->reg_mr(pd, ring->bytes, len, (int)tries[i]);
-		if (*mr != NULL)
+		made->access = tries[i] | ACCESS_REMOTE;
+		made->mr = device->lib->reg_mr(pd, ring->bytes + span.off, span.len, (int)tries[i]);
+		if (made->mr != NULL)
 			return FARLOG_OK;
 		failure = errno;
 		if (failure != EINVAL && failure != EOPNOTSUPP)
 			break;
 	}
-	return verbs_refuse_registration(device, failure, len, (int)ring->region->contract.kind, ring->name, error);
+	return verbs_refuse_registration(device, failure, ring->region->contract.size_bytes, (int)ring->region->contract.kind, ring->name, error);
 }
 
 /* register_dmabuf -- of a BAR. Such a registration takes neither FLUSH nor windows (ibv_reg_dmabuf_mr(3)): a READ flushes a BAR, and each connection has one
  * of its own. */
 static int register_dmabuf(const struct verbs_host *host, struct ibv_pd *pd, const struct target_ring *ring, struct verbs_exposure *exposure,
-	unsigned index, char why[DMABUF_WHY_LEN])
+	unsigned index, enum far_piece piece, char why[DMABUF_WHY_LEN])
 {
+	struct region_span span = far_piece_span(piece, ring->region->contract.size_bytes);
+	struct verbs_registration *made = &exposure->on[index].pieces[piece];
+
 	why[0] = '\0';
 	if (exposure->dmabuf == NULL)
 		exposure->dmabuf = region_dmabuf_take(ring->region, &exposure->dmabuf_off, why);
 	if (exposure->dmabuf == NULL)
 		return FARLOG_UNSUPPORTED;
-	exposure->on[index].access = IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE;
+	made->access = IBV_ACCESS_LOCAL_WRITE | ACCESS_REMOTE;
 	exposure->on[index].is_dmabuf = true;
-	return verbs_register_dmabuf(&host->device, pd, exposure->dmabuf->fd, exposure->dmabuf_off, ring->region->contract.size_bytes,
-		(uint64_t)(uintptr_t)ring->bytes, IBV_ACCESS_LOCAL_WRITE, &exposure->on[index].mr, why, DMABUF_WHY_LEN);
+	return verbs_register_dmabuf(&host->device, pd, exposure->dmabuf->fd, exposure->dmabuf_off + span.off, span.len,
+		(uint64_t)(uintptr_t)ring->bytes + span.off, IBV_ACCESS_LOCAL_WRITE, &made->mr, why, DMABUF_WHY_LEN);
 }
 
-/* register_ring -- its mapping, or where that cannot be and it is a BAR, its dma-buf. */
-static int register_ring(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
-	struct farlog_error *error)
+/* register_piece -- of its mapping, or where that cannot be and it is a BAR, of its dma-buf. */
+static int register_piece(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
+	enum far_piece piece, struct farlog_error *error)
 {
 	const struct verbs_host *host = &listener->hosts[index];
 	struct ibv_pd *pd = exposure->on[index].domain->pd;
-	int result = register_best(host, pd, ring, &exposure->on[index].access, &exposure->on[index].mr, error);
+	struct region_span span = far_piece_span(piece, ring->region->contract.size_bytes);
+	int result = register_best(host, pd, ring, span, &exposure->on[index].pieces[piece], error);
 	char why[DMABUF_WHY_LEN];
 
 	if (result != FARLOG_UNSUPPORTED || ring->region->contract.kind != FARLOG_REGION_BAR)
 		return result;
-	if (register_dmabuf(host, pd, ring, exposure, index, why) == FARLOG_OK)
+	if (register_dmabuf(host, pd, ring, exposure, index, piece, why) == FARLOG_OK)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_UNSUPPORTED, 0,
 		"serve ring \"%.40s\" by RDMA device %.20s: a PCI BAR mapped through sysfs has no pages that a device could write to, and as a dma-buf: %s", ring->name,
 		host->device.name, why);
 }
 
-struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, unsigned access)
+struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access)
 {
 	const struct verbs_exposure *exposure = ring->key;
 	struct ibv_pd *pd = exposure->on[device].domain->pd;
-	uint64_t len = ring->region->contract.size_bytes;
+	struct region_span span = far_piece_span(piece, ring->region->contract.size_bytes);
+	uint8_t *start = ring->bytes + span.off;
 
 	if (!exposure->on[device].is_dmabuf)
-		return listener->lib->reg_mr(pd, ring->bytes, len, (int)access);
-	return listener->lib->reg_dmabuf_mr(pd, exposure->dmabuf_off, len, (uint64_t)(uintptr_t)ring->bytes, exposure->dmabuf->fd, (int)access);
+		return listener->lib->reg_mr(pd, start, span.len, (int)access);
+	return listener->lib->reg_dmabuf_mr(pd, exposure->dmabuf_off + span.off, span.len, (uint64_t)(uintptr_t)start, exposure->dmabuf->fd, (int)access);
+}
+
+static int register_ring(const struct verbs_listener *listener, const struct target_ring *ring, struct verbs_exposure *exposure, unsigned index,
+	struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	for (unsigned piece = 0; piece < FAR_PIECE_COUNT && result == FARLOG_OK; piece++)
+		result = register_piece(listener, ring, exposure, index, (enum far_piece)piece, error);
+	return result;
 }
 
 int verbs_expose(void *context, struct target_ring *ring, void **key, struct farlog_error *error)
@@ -156,8 +170,9 @@ void verbs_withdraw(void *context, struct target_ring *ring, void *key)
 
 	(void)ring;
 	for (unsigned i = 0; i < listener->host_count; i++) {
-		if (exposure->on[i].mr != NULL)
-			listener->lib->dereg_mr(exposure->on[i].mr);
+		for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
+			if (exposure->on[i].pieces[piece].mr != NULL)
+				listener->lib->dereg_mr(exposure->on[i].pieces[piece].mr);
 		pthread_mutex_lock(&listener->lock);
 		if (exposure->on[i].domain != NULL)
 			give_domain(listener, exposure->on[i].domain);

@@ -182,6 +182,9 @@ static void write_identity(const struct farlog_writer_config *config, char id[FA
 	memset(id, 0, FARLOG_WRITER_ID_LEN);
 	snprintf(id, FARLOG_WRITER_ID_LEN, "host=%s pid=%ld name=%.40s", host, (long)getpid(),
 		config->writer_name != NULL ? config->writer_name : program_invocation_short_name);
+	for (char *c = id; *c != '\0'; c++)
+		if ((uint8_t)*c < ' ' || *c == 0x7F)
+			*c = '?'; /* it is shown to people, and a target takes no other */
 }
 
 /* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could
@@ -196,6 +199,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	struct farlog_position position;
 	struct ring_place place;
 	uint64_t extent = record_extent(writer->identity.align, 0, sizeof(payload));
+	int result;
 
 	if (writer_find_room(writer, extent, &place) != FARLOG_OK)
 		return error_set(error, FARLOG_FULL, 0,
@@ -207,7 +211,10 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	writer->superblock.epoch_start_seq = writer->ring.next_seq;
 	writer->superblock.epoch_opened_ns = now.utc_ns;
 	write_identity(config, writer->superblock.writer_id);
-	if (superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED)) != FARLOG_OK)
+	result = superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	if (result == FARLOG_FENCED)
+		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
+	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock", uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));

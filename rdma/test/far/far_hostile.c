@@ -14,12 +14,9 @@
 
 #include "clock.h"
 #include "crc32c.h"
-#include "far.h"
-#include "far_test.h"
+#include "far_links.h"
 #include "lib_ofi.h"
 
-#define TIMEOUT_NS 500000000u
-#define IN_TIME_NS (TIMEOUT_NS + 10000000000u) /* the rest is for a busy machine */
 #define STRANGER_COUNT 40u
 
 static unsigned port_of(const char *uri)
@@ -81,100 +78,7 @@ static void strangers_at_target(struct bed *bed)
 		close(fds[i]);
 }
 
-/* ---------------------------------------------------------------- links without a region above them */
-
-struct far_link_bed {
-	struct far_link *link;
-	struct far_refusal refusal;
-	struct farlog_error error;
-	uint64_t took_ns;
-};
-
-/* link_try -- as a handle of its own. The result; there is a link in any case. */
-static int link_try(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch,
-	uint16_t version, uint64_t timeout_ns)
-{
-	struct far_hello hello = {.magic = FAR_HELLO_MAGIC, .version = version, .role = role, .epoch = epoch,
-		.ring_hash = crc32c_update(0, name, strlen(name)), .client_id = (uint64_t)letter << 32 | role};
-	struct uri uri;
-	uint64_t start_ns;
-	int result;
-
-	memset(made, 0, sizeof(*made));
-	host_token(letter, hello.token);
-	if (uri_parse(ring_uri, &uri, &made->error) != FARLOG_OK || far_ofi.open(ring_uri, &uri, &made->link, &made->error) != FARLOG_OK) {
-		CHECK(!"a link can be opened");
-		exit(1);
-	}
-	start_ns = clock_monotonic_ns();
-	result = made->link->ops->connect(made->link, &hello, &made->refusal, timeout_ns, &made->error);
-	made->took_ns = clock_monotonic_ns() - start_ns;
-	made->link->method = FARLOG_FLUSH_OFI_DELIVERY;
-	return result;
-}
-
-/* link_connect -- to a target that is there: must succeed. */
-static void link_connect(struct far_link_bed *made, const char *ring_uri, const char *name, char letter, uint8_t role, uint32_t epoch)
-{
-	if (!check_ok(link_try(made, ring_uri, name, letter, role, epoch, FAR_VERSION, LONG_NS), "connect", made->error.text, __LINE__))
-		exit(1);
-}
-
-static void link_free(struct far_link_bed *made)
-{
-	uint8_t *copy = made->link->copy;
-	uint64_t copy_len = made->link->copy_len;
-
-	made->link->ops->disconnect(made->link);
-	made->link->ops->close(made->link);
-	if (copy != NULL)
-		munmap(copy, copy_len);
-}
-
-/* settle -- poll until the tags have come (0: not waited for; OK) or the link is broken (IO). */
-static int settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
-{
-	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
-
-	while (clock_monotonic_ns() < until_ns) {
-		int result = link->ops->poll(link);
-
-		if (result != FARLOG_OK || ((persist_tag == 0 || link->done.persist_tag == persist_tag) && (read_tag == 0 || link->done.read_tag == read_tag)))
-			return result;
-	}
-	return FARLOG_NOT_YET;
-}
-
-static uint64_t word_at_target(const struct bed *bed, uint64_t off)
-{
-	uint64_t word = 0;
-	int fd = open(bed->path, O_RDONLY);
-
-	CHECK(fd >= 0 && pread(fd, &word, sizeof(word), (off_t)off) == sizeof(word));
-	close(fd);
-	return word;
-}
-
-#define TRIED_OFF (LAYOUT_DATA_OFF + 65536u)
-
-static uint64_t tried; /* tags */
-
-/* try_write, try_read -- with whatever key the link's welcome names by now. */
-static int try_write(struct far_link *link, uint64_t off, uint64_t value)
-{
-	*(uint64_t *)(link->copy + TRIED_OFF) = value;
-	link->welcome.data_addr += off - TRIED_OFF;
-	if (link->ops->persist(link, &(struct region_span){TRIED_OFF, 64}, 1, ++tried) != FARLOG_OK)
-		return FARLOG_IO;
-	return settle(link, tried, 0);
-}
-
-static int try_read(struct far_link *link)
-{
-	if (link->ops->read(link, (struct region_span){TRIED_OFF, 64}, ++tried) != FARLOG_OK)
-		return FARLOG_IO;
-	return settle(link, 0, tried);
-}
+/* ---------------------------------------------------------------- keys and requests */
 
 /* A key opens what it was made for, as long as its connection lives: a reader's does not write, one of a connection that has ended opens
  * nothing, one of another tenant opens nothing, and none reaches beyond the ring. */
@@ -198,25 +102,24 @@ static void keys(struct bed *bed)
 	link_free(&reader);
 
 	link_connect(&old, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
-	key = old.link->welcome.data_key;
-	CHECK(key != writer.link->welcome.data_key);
+	key = old.link->welcome.keys[FAR_PIECE_WRITER];
+	CHECK(key != writer.link->welcome.keys[FAR_PIECE_WRITER]);
 	link_free(&old);
 	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
-	CHECK(reader.link->welcome.data_key != key);
-	reader.link->welcome.data_key = key;
+	CHECK(reader.link->welcome.keys[FAR_PIECE_WRITER] != key);
+	reader.link->welcome.keys[FAR_PIECE_WRITER] = key;
 	CHECK(try_read(reader.link) == FARLOG_IO);
 	link_free(&reader);
 
 	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_TAILS, 0);
-	CHECK(reader.link->ops->persist(reader.link, &(struct region_span){LAYOUT_DATA_OFF, 64}, 1, ++tried) == FARLOG_OK);
-	CHECK(settle(reader.link, tried, 0) == FARLOG_IO);
+	CHECK(link_persist(reader.link, (struct region_span){LAYOUT_DATA_OFF, 64}) == FARLOG_IO);
 	link_free(&reader);
 	CHECK(link_try(&reader, bed->uri, "ring", 'b', REGION_ROLE_TAILS, 0, FAR_VERSION, LONG_NS) == FARLOG_INVALID);
 	link_free(&reader);
 
 	snprintf(other_uri, sizeof(other_uri), "%s/other", bed->host.uri);
 	link_connect(&other, other_uri, "other", 'o', REGION_ROLE_READER, 0);
-	other.link->welcome.data_key = writer.link->welcome.data_key;
+	other.link->welcome.keys[FAR_PIECE_WRITER] = writer.link->welcome.keys[FAR_PIECE_WRITER];
 	CHECK(try_read(other.link) == FARLOG_IO);
 	link_free(&other);
 
@@ -237,17 +140,17 @@ static void left(struct bed *bed)
 	snprintf(now_testing, sizeof(now_testing), "hostile: left");
 	await_no_writer(bed);
 	link_connect(&zombie, bed->uri, "ring", 'b', REGION_ROLE_WRITER, 3);
-	key = zombie.link->welcome.data_key;
+	key = zombie.link->welcome.keys[FAR_PIECE_WRITER];
 	zombie.link->method = FARLOG_FLUSH_TARGET_CPU;
 	*(uint64_t *)(zombie.link->copy + TRIED_OFF) = 0x4444;
-	CHECK(zombie.link->ops->persist(zombie.link, &(struct region_span){TRIED_OFF, 64}, 1, ++tried) == FARLOG_OK);
+	CHECK(zombie.link->ops->persist(zombie.link, &(struct region_span){TRIED_OFF, 64}, 1, UINT32_MAX) == FARLOG_OK);
 	CHECK(zombie.link->ops->send(zombie.link, &leave) == FARLOG_OK);
 	zombie.link->method = FARLOG_FLUSH_OFI_DELIVERY;
 	await_no_writer(bed);
 	(void)try_write(zombie.link, TRIED_OFF + 64, 0x5555);
 	link_connect(&next, bed->uri, "ring", 'd', REGION_ROLE_WRITER, 4);
 	CHECK(word_at_target(bed, TRIED_OFF) == 0x4444 && word_at_target(bed, TRIED_OFF + 64) == 0);
-	next.link->welcome.data_key = key;
+	next.link->welcome.keys[FAR_PIECE_WRITER] = key;
 	CHECK(try_write(next.link, TRIED_OFF + 64, 0x6666) == FARLOG_IO);
 	CHECK(word_at_target(bed, TRIED_OFF + 64) == 0);
 	link_free(&zombie);
@@ -263,23 +166,6 @@ void connect_and_read(const struct bed *bed, char token_letter)
 	link_free(&reader);
 }
 
-static uint32_t ask(struct far_link *link, struct far_request request)
-{
-	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
-
-	CHECK(link->ops->send(link, &request) == FARLOG_OK);
-	while (clock_monotonic_ns() < until_ns) {
-		uint64_t word;
-
-		CHECK(link->ops->poll(link) == FARLOG_OK);
-		word = *(volatile uint64_t *)(link->copy + FAR_ANSWER_OFF);
-		if (word >> 32 == request.tag)
-			return (uint32_t)word;
-	}
-	CHECK(!"an answer comes");
-	return 0;
-}
-
 static void requests(struct bed *bed)
 {
 	struct far_link_bed reader;
@@ -287,14 +173,14 @@ static void requests(struct bed *bed)
 
 	snprintf(now_testing, sizeof(now_testing), "hostile: requests");
 	link_connect(&reader, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
-	CHECK(ask(reader.link, (struct far_request){.operation = 77, .tag = 1}) == (uint32_t)-FARLOG_INVALID);
-	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 2, .span_count = 99}) == (uint32_t)-FARLOG_INVALID);
-	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 3, .span_count = 1, .spans = {{RING_BYTES, 1}}}) ==
+	CHECK(link_ask(reader.link, (struct far_request){.operation = 77, .tag = 1}) == (uint32_t)-FARLOG_INVALID);
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 2, .span_count = 99}) == (uint32_t)-FARLOG_INVALID);
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 3, .span_count = 1, .spans = {{RING_BYTES, 1}}}) ==
 		(uint32_t)-FARLOG_INVALID);
-	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 4, .span_count = 1, .spans = {{page, UINT64_MAX - page + 2}}}) ==
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 4, .span_count = 1, .spans = {{page, UINT64_MAX - page + 2}}}) ==
 		(uint32_t)-FARLOG_INVALID);
-	CHECK(ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 5, .span_count = 1, .spans = {{page, page}}}) == 0);
-	CHECK(ask(reader.link, (struct far_request){.operation = FAR_LOCKED, .tag = 6}) == 0);
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_FLUSH, .tag = 5, .span_count = 1, .spans = {{page, page}}}) == 0);
+	CHECK(link_ask(reader.link, (struct far_request){.operation = FAR_LOCKED, .tag = 6}) == 0);
 	link_free(&reader);
 }
 
@@ -490,7 +376,7 @@ static void refusals(struct bed *bed)
 	snprintf(now_testing, sizeof(now_testing), "hostile: refusals are seen");
 	who_was_refused(bed, "ring", 'x', FAR_VERSION, true, "ring=ring result=INVALID no grant with this token");
 	who_was_refused(bed, "elsewhere", 'x', FAR_VERSION, true, "ring=not served here (name's CRC32C ");
-	who_was_refused(bed, "ring", 'r', FAR_VERSION + 1, true, "ring= result=UNSUPPORTED client speaks version 2");
+	who_was_refused(bed, "ring", 'r', FAR_VERSION + 1, true, "ring= result=UNSUPPORTED client speaks version 3");
 	who_was_refused(bed, "elsewhere", 'r', FAR_VERSION, false, "result=NOT_A_RING the grant with this token is for another ring");
 	who_was_refused(bed, "ring", 'a', FAR_VERSION, false, "ring=ring result=INVALID the grant with this token is for another role");
 }

@@ -57,6 +57,7 @@ bool expect_numbers(farlog_reader *reader, uint64_t first, uint64_t count);
 
 /* the cases of the other files */
 void test_hostile(void);  /* far_hostile.c */
+void test_header(void);   /* far_header.c */
 void test_commit(void);   /* far_commit.c */
 void test_zombie(void);   /* far_zombie.c */
 void test_token(void);    /* far_zombie.c */

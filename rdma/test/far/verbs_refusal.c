@@ -55,6 +55,26 @@ static void zombie_is_refused_by_the_device(void)
 	pair_close_link(link);
 }
 
+/* await_nobody -- a link that broke does not wait for its target. */
+static void await_nobody(const char *name)
+{
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	while (pair_counters(name).writer_count + pair_counters(name).drain_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters(name).writer_count + pair_counters(name).drain_count == 0);
+}
+
+/* await_denied -- one more than before: the target hears of a refusal after who was refused. */
+static void await_denied(const char *name, uint64_t before)
+{
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	while (pair_counters(name).denied_count == before && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters(name).denied_count == before + 1);
+}
+
 static void key_of_another_is_refused(const char *victim, const char *what)
 {
 	struct region_span span = {LINE, 64};
@@ -63,7 +83,6 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	struct farlog_grant theirs = pair_grant(victim, FARLOG_GRANT_WRITER, (uint32_t)pair_counters(victim).admitted_count + 1);
 	struct far_link *a = pair_open_to_write("mine", &mine);
 	struct far_link *b = pair_open_to_write(victim, &theirs);
-	uint64_t until_ns;
 
 	pair_condition = what;
 	memset(a->copy + LINE, 0xEE, 64);
@@ -76,13 +95,47 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	CHECK(strstr(a->broken, "remote access error") != NULL || strstr(a->broken, "the target closed the connection") != NULL);
 	CHECK(pair_ring_bytes(victim)[LINE] != 0xEE);
 	CHECK(pair_persist(b, &span, 1, 1) == FARLOG_OK); /* and the owner goes on */
-	until_ns = clock_after_ns(WAIT_NS);
-	while (pair_counters("mine").denied_count == denied_before && clock_monotonic_ns() < until_ns)
-		usleep(1000);
-	CHECK(pair_counters("mine").denied_count == denied_before + 1);
+	await_denied("mine", denied_before);
 	CHECK(pair_counters(victim).denied_count == 0);
 	pair_close_link(a);
 	pair_close_link(b);
+}
+
+/* What is not a role's to write it has no key to: neither the one it has for its own piece nor the one to read the header by opens it. */
+static void header_is_refused(uint32_t role, const uint64_t *offs, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		for (enum far_piece piece = FAR_PIECE_HEADER; piece <= FAR_PIECE_WRITER; piece++) {
+			struct farlog_grant granted = pair_grant("mine", role, (uint32_t)pair_counters("mine").admitted_count + 1);
+			uint64_t denied_before = pair_counters("mine").denied_count;
+			struct far_link *link = pair_open_to_write("mine", &granted);
+			struct region_span span = {offs[i], 64};
+			uint64_t key = link->welcome.keys[piece];
+			uint8_t before[64];
+
+			memcpy(before, pair_ring_bytes("mine") + span.off, sizeof(before));
+			memset(link->copy + span.off, 0x5A, sizeof(before));
+			link->welcome.keys[FAR_PIECE_DRAIN] = link->welcome.keys[FAR_PIECE_WRITER] = key;
+			CHECK(pair_persist(link, &span, 1, 1) == FARLOG_IO);
+			if (memcmp(before, pair_ring_bytes("mine") + span.off, sizeof(before)) != 0)
+				printf("verbs: %s: role %u wrote to %#lx by the key of piece %d\n", pair_condition, role, span.off, (int)piece);
+			CHECK(memcmp(before, pair_ring_bytes("mine") + span.off, sizeof(before)) == 0);
+			await_denied("mine", denied_before);
+			pair_close_link(link);
+			await_nobody("mine");
+		}
+	}
+}
+
+static void header_is_out_of_reach(void)
+{
+	static const uint64_t not_writers[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_SUPERBLOCK_B_OFF, LAYOUT_FENCE_OFF, LAYOUT_HEAD_A_OFF, LAYOUT_CREDIT_OFF};
+	static const uint64_t not_drains[] = {LAYOUT_SUPERBLOCK_A_OFF, LAYOUT_FENCE_OFF, LAYOUT_TAIL_HINT_OFF, LINE};
+
+	pair_condition = "header, by a writer";
+	header_is_refused(FARLOG_GRANT_WRITER, not_writers, sizeof(not_writers) / sizeof(not_writers[0]));
+	pair_condition = "header, by a drain";
+	header_is_refused(FARLOG_GRANT_DRAIN, not_drains, sizeof(not_drains) / sizeof(not_drains[0]));
 }
 
 /* Who asked to leave has no key and no role any more when it sees the end of its connection. */
@@ -186,15 +239,6 @@ static void reader_cannot_write(void)
 	pair_close_link(link);
 }
 
-static void await_no_writer(const char *name)
-{
-	uint64_t until_ns = clock_after_ns(WAIT_NS);
-
-	while (pair_counters(name).writer_count != 0 && clock_monotonic_ns() < until_ns)
-		usleep(1000);
-	CHECK(pair_counters(name).writer_count == 0);
-}
-
 /* The ring's own registration, by whose key windows are bound, is good for nothing from afar. */
 static void key_of_the_ring_opens_nothing(const char *what)
 {
@@ -212,12 +256,12 @@ static void key_of_the_ring_opens_nothing(const char *what)
 		bool is_read = i == 1;
 
 		memset(link->copy + LINE, 0xBA, 64);
-		*verbs_link_key(link) = exposure->on[0].mr->rkey;
+		*verbs_link_key(link) = exposure->on[0].pieces[FAR_PIECE_WRITER].mr->rkey;
 		CHECK((is_read ? link->ops->read(link, span, 1) : link->ops->persist(link, &span, 1, 1)) == FARLOG_OK);
 		CHECK(pair_await(link, 1) == FARLOG_IO && strstr(link->broken, "remote access error") != NULL);
 		CHECK(is_read ? link->copy[LINE] == 0xBA : pair_ring_bytes("sister")[LINE] != 0xBA);
 		pair_close_link(link);
-		await_no_writer("sister"); /* a link that broke does not wait for its target */
+		await_nobody("sister");
 	}
 }
 
@@ -411,7 +455,7 @@ static void hellos_are_refused(void)
 	struct far_hello hello = pair_hello("mine", &granted);
 
 	hello.version++;
-	refuse_hello(&hello, "hello of a later version", FARLOG_UNSUPPORTED, "client and target are of different versions");
+	refuse_hello(&hello, "hello of a later version", FARLOG_UNSUPPORTED, "client speaks version 3; expected 2");
 	hello.version = FAR_VERSION;
 	hello.magic++;
 	refuse_hello(&hello, "hello of somebody else", FARLOG_INVALID, "no farlog client");
@@ -429,6 +473,7 @@ void test_refusals(void)
 	zombie_is_refused_by_the_device();
 	key_of_another_is_refused("theirs", "key of another tenant");
 	key_of_another_is_refused("sister", "key of the same tenant's other ring");
+	header_is_out_of_reach();
 	left_is_refused();
 	writers_in_turn("");
 	writers_in_turn("wait=block");
