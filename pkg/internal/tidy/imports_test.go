@@ -14,16 +14,17 @@ const module = "github.com/farlog/farlog/"
 
 // arrows is the tree of docs/architecture.md: a room and the rooms it may import. Rooms are the folders of pkg.
 var arrows = map[string][]string{
-	"api":     {},
-	"config":  {},
-	"metrics": {},
-	"record":  {},
-	"farlog":  {"record"},
-	"store":   {"record"},
-	"drain":   {"api", "farlog", "record", "store"},
-	"audit":   {"record", "store"},
-	"target":  {"api", "farlog"},
-	"control": {"api"},
+	"api":      {},
+	"config":   {},
+	"identity": {},
+	"metrics":  {},
+	"record":   {},
+	"farlog":   {"record"},
+	"store":    {"record"},
+	"drain":    {"api", "farlog", "record", "store"},
+	"audit":    {"record", "store"},
+	"target":   {"api", "farlog"},
+	"control":  {"api", "identity"},
 }
 
 // room gives the room of a package path such as pkg/control/reconcile; "" outside the rooms (programs, tests, tools).

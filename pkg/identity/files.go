@@ -1,0 +1,81 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Names in a directory of certificates. A host needs the authority's certificate, the list of the revoked ones, and the pair of what it is; the
+// authority's key stays where the authority is.
+const (
+	authorityCert = "ca.crt"
+	authorityKey  = "ca.key"
+	revokedName   = "crl.pem"
+	certSuffix    = ".crt"
+	keySuffix     = ".key"
+)
+
+// SystemDir is where certificates are looked for when nothing else is said.
+const SystemDir = "/etc/farlog/tls"
+
+// Files says where the certificates of one process are.
+type Files struct {
+	Authority string // certificates that sign the others'
+	Cert, Key string // of this process
+	Revoked   string // list of the revoked ones; "" or not there at the start: nobody is
+}
+
+// In gives the files of a kind in a directory.
+func In(dir string, kind Kind) Files {
+	return Files{
+		Authority: filepath.Join(dir, authorityCert), Revoked: filepath.Join(dir, revokedName),
+		Cert: filepath.Join(dir, string(kind)+certSuffix), Key: filepath.Join(dir, string(kind)+keySuffix),
+	}
+}
+
+// Find gives the files of the first of the kinds that has a certificate in a directory.
+func Find(dir string, kinds ...Kind) (Files, error) {
+	for _, kind := range kinds {
+		files := In(dir, kind)
+		_, err := os.Stat(files.Cert)
+		if err == nil {
+			return files, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return Files{}, fmt.Errorf("certificates in %q: %w", dir, errors.Unwrap(err))
+		}
+	}
+	return Files{}, fmt.Errorf("certificates in %q: expected %s%s there (farlog ca init and farlog ca issue make it)", dir, kinds[0], certSuffix)
+}
+
+// checkKeyMode refuses a key that others than its owner can read.
+func checkKeyMode(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("key %q: %w", path, errors.Unwrap(err))
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("key %q can be read by others than its owner: chmod 600 %s", path, path)
+	}
+	return nil
+}
+
+// replace lets a reader see the old file or the new one, never a part.
+func replace(path string, content []byte, mode os.FileMode) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
+	if err != nil {
+		return fmt.Errorf("write %q: %w", path, errors.Unwrap(err))
+	}
+	_, err = part.Write(content)
+	err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		os.Remove(part.Name())
+		return fmt.Errorf("write %q: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package identity
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// lookInterval bounds how often the files are looked at: a change is in force that much later at most.
+const lookInterval = time.Second
+
+// Keeper holds the certificates of one process and reads them again when their files change. Files that do not fit together yet, as in the middle of
+// a change, leave in force what was read before. All of it may be called from many goroutines.
+type Keeper struct {
+	files  Files
+	logger *slog.Logger
+	now    func() time.Time
+
+	mutex   sync.Mutex
+	looked  time.Time
+	seen    [4]stamp
+	current *material
+	failure string // of the last reading; "" = none
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	modified time.Time
+	size     int64
+	inode    uint64
+}
+
+// material is what the files say, read at once and checked.
+type material struct {
+	pair        tls.Certificate
+	leaf        *x509.Certificate
+	id          ID
+	authorities []*x509.Certificate
+	roots       *x509.CertPool
+	revoked     map[string]bool // by issuer and serial number
+}
+
+// NewKeeper reads the files. logger hears of later changes and of what is wrong with them.
+func NewKeeper(files Files, logger *slog.Logger) (*Keeper, error) {
+	k := &Keeper{files: files, logger: logger, now: time.Now}
+	if _, err := k.load(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Files are those that it reads.
+func (k *Keeper) Files() Files { return k.files }
+
+// ID is who this process is.
+func (k *Keeper) ID() ID {
+	now, err := k.load()
+	if err != nil {
+		return ""
+	}
+	return now.id
+}
+
+// NotAfter is when this process's own certificate ends.
+func (k *Keeper) NotAfter() time.Time {
+	now, err := k.load()
+	if err != nil {
+		return time.Time{}
+	}
+	return now.leaf.NotAfter
+}
+
+// load gives what is in force. It fails only while nothing was ever read.
+func (k *Keeper) load() (*material, error) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	now := k.now()
+	if k.current != nil && now.Sub(k.looked) < lookInterval && !now.Before(k.looked) {
+		return k.current, nil
+	}
+	k.looked = now
+	seen := k.look()
+	if k.current != nil && seen == k.seen && k.failure == "" {
+		return k.current, nil
+	}
+	next, err := k.files.read(k.current != nil && k.current.revoked != nil)
+	if err != nil {
+		return k.keep(err)
+	}
+	if k.current != nil {
+		k.logger.Info("certificates were read again", "id", next.id, "file", k.files.Cert, "expires", next.leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	k.current, k.seen, k.failure = next, seen, ""
+	return next, nil
+}
+
+// keep goes on with what was read before; each reason is told once.
+func (k *Keeper) keep(err error) (*material, error) {
+	if k.current == nil {
+		return nil, err
+	}
+	if text := err.Error(); text != k.failure {
+		k.failure = text
+		k.logger.Warn("certificates cannot be read again, going on with those read before", "error", err)
+	}
+	return k.current, nil
+}
+
+func (k *Keeper) look() (seen [4]stamp) {
+	for i, path := range []string{k.files.Authority, k.files.Cert, k.files.Key, k.files.Revoked} {
+		if info, err := os.Stat(path); err == nil {
+			seen[i] = stamp{modified: info.ModTime(), size: info.Size(), inode: inodeOf(info)}
+		}
+	}
+	return seen
+}
+
+// read reads the files. A list of revoked certificates that was there once must be there.
+func (f Files) read(needsRevoked bool) (*material, error) {
+	authorities, err := readCerts(f.Authority)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	if err := checkKeyMode(f.Key); err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %q and key %q: %w", f.Cert, f.Key, err)
+	}
+	leaf := pair.Leaf
+	id, err := IDOf(leaf)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Cert, err)
+	}
+	m := &material{pair: pair, leaf: leaf, id: id, authorities: authorities, roots: x509.NewCertPool()}
+	for _, authority := range authorities {
+		m.roots.AddCert(authority)
+	}
+	if f.Revoked == "" {
+		return m, nil
+	}
+	list, err := readRevoked(f.Revoked, authorities)
+	if errors.Is(err, os.ErrNotExist) && !needsRevoked {
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.revoked = make(map[string]bool, len(list.RevokedCertificateEntries))
+	for _, entry := range list.RevokedCertificateEntries {
+		m.revoked[string(list.RawIssuer)+entry.SerialNumber.String()] = true
+	}
+	return m, nil
+}
+
+// check finds out whether a peer's certificates are good now: of our authority, in their time, for this use, not revoked.
+func (m *material) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) error {
+	if len(chain) == 0 {
+		return errors.New("no certificate was given")
+	}
+	intermediates := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		intermediates.AddCert(one)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: m.roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
+	})
+	if err != nil {
+		return fmt.Errorf("certificate of %s: %w", nameOf(chain[0]), err)
+	}
+	for _, one := range chain {
+		if m.revoked[string(one.RawIssuer)+one.SerialNumber.String()] {
+			return fmt.Errorf("certificate of %s is revoked", nameOf(one))
+		}
+	}
+	return nil
+}
+
+func nameOf(cert *x509.Certificate) string {
+	id, err := IDOf(cert)
+	if err != nil {
+		return cert.Subject.String()
+	}
+	return string(id)
+}
+
+// Dir is where the certificate lies, for people.
+func (f Files) Dir() string { return filepath.Dir(f.Cert) }
