@@ -15,10 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // child is one process of the demo. It is ended by its handle, never by a name.
@@ -232,7 +230,8 @@ func (s *site) printStatus(ctx context.Context) {
 
 // ring asks the control plane what it knows of the stream's ring.
 func (s *site) ring(ctx context.Context) (*apiv1.RingState, error) {
-	connection, err := grpc.NewClient(s.control, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	choice := identity.Choice{Control: s.control, Kinds: []identity.Kind{identity.KindAdmin}}
+	connection, err := apiv1.Dial(s.control, identity.NewClientCredentials(choice.Finder()))
 	if err != nil {
 		return nil, err
 	}

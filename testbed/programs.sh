@@ -27,6 +27,8 @@ build_inside() {
 		cd /src
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
 		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
+		rm -rf /work/programs/tls
+		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null
 		install /work/rdma/test/conformance /work/rdma/test/unit /work/rdma/test/verbs /work/programs/bin/
 	END
 }

@@ -8,9 +8,7 @@ import (
 	"os"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
@@ -20,18 +18,21 @@ import (
 // withControl calls the control plane, within timeout, and makes one line of what goes wrong.
 func withControl(ctx context.Context, env *environment, timeout time.Duration,
 	call func(context.Context, apiv1.ControlServiceClient) error) error {
-	connection, err := grpc.NewClient(env.control, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	client, err := env.dialControl()
 	if err != nil {
-		return usageErrorf("--control %q: %s", env.control, oneLine(err))
+		return usageErrorf("%s", oneLine(err))
 	}
-	defer connection.Close()
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = call(ctx, apiv1.NewControlServiceClient(connection))
+	err = call(ctx, client)
 	if err == nil {
 		return nil
 	}
 	failure := status.Convert(err)
+	if refusal := client.refusal(failure); refusal != nil {
+		return refusal
+	}
 	if failure.Code() == codes.Unavailable && isUnreached(failure.Message()) {
 		return fmt.Errorf("control plane at %s does not answer: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT; --ring URI needs none", env.control)
 	}

@@ -16,6 +16,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // callTimeout bounds one question to the control plane.
@@ -26,15 +27,16 @@ type controlClient struct {
 	api.ControlServiceClient
 	conn    *grpc.ClientConn
 	address string
+	choice  identity.Choice
 }
 
 // dialControl makes the connection; nothing is sent before the first call. The caller closes it.
 func (e *environment) dialControl() (*controlClient, error) {
-	conn, err := api.Dial(e.control)
+	conn, err := api.Dial(e.control, e.credentials())
 	if err != nil {
 		return nil, fmt.Errorf("control %q: %w", e.control, err)
 	}
-	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control}, nil
+	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control, choice: e.choice()}, nil
 }
 
 func (c *controlClient) Close() error { return c.conn.Close() }
@@ -61,6 +63,9 @@ func (c *controlClient) explain(ctx context.Context, stream string, err error) e
 		return errors.New("interrupted")
 	}
 	answer := status.Convert(err)
+	if refusal := c.refusal(answer); refusal != nil {
+		return refusal
+	}
 	switch answer.Code() {
 	case codes.NotFound:
 		return errors.New(c.nearest(ctx, stream, answer.Message()))

@@ -24,6 +24,9 @@ type environment struct {
 
 	output  string // "" = text for people, outputWide = text with more columns, outputJSON
 	control string // host:port of the control plane
+
+	isInsecure                                    bool // speak without TLS
+	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
 }
 
 const (
@@ -51,17 +54,22 @@ func newRootCommand(env *environment) *cobra.Command {
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port", config.Address)
+	env.declareSecurity(settings)
 	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if err := env.checkOutput(); err != nil {
 			return err
 		}
-		return settings.Load("", os.LookupEnv)
+		if err := settings.Load("", os.LookupEnv); err != nil {
+			return err
+		}
+		return env.checkSecurity()
 	}
 
 	root.AddCommand(
 		// One line a command, alphabetical.
 		newAppendCommand(env),
+		newCACommand(env),
 		newDumpCommand(env),
 		newOrderCommand(env),
 		newReplayCommand(env),

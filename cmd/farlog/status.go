@@ -115,9 +115,12 @@ func renderStatus(env *environment, writer io.Writer, streams []*api.StreamStatu
 		}
 		to := *env
 		to.stdout = writer
-		return to.writeJSON(map[string]any{"control": env.control, "streams": rows})
+		return to.writeJSON(map[string]any{"control": env.control, "insecure": env.isInsecure, "streams": rows})
 	}
 	var screen bytes.Buffer
+	if env.isInsecure {
+		fmt.Fprintf(&screen, "%s is %s\n\n", env.control, insecureText)
+	}
 	if len(streams) == 0 {
 		fmt.Fprintf(&screen, "no streams at %s: farlog stream create NAME makes one\n", env.control)
 	}

@@ -26,6 +26,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	server = control.New(control.Config{
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
+		Keeper: d.keeper, Access: d.access,
 	})
 	role := &controlRole{server: server, etcd: etcd, logger: d.logger, isAlone: len(d.settings.roles) == 1}
 	d.parts = append(d.parts, part{
@@ -33,7 +34,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 		healthy: role.healthy,
 		close:   etcd.Close,
 	})
-	return nil
+	return d.announceSecurity()
 }
 
 // listenControl takes the port of the control plane; whoever knocks waits until it is served.

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
 )
 
@@ -40,7 +42,13 @@ type daemon struct {
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
-	controlListener net.Listener // nil without the role
+	metricsListener net.Listener     // nil when off
+	controlListener net.Listener     // nil without the role
+	keeper          *identity.Keeper // of the control plane; nil without the role, and without TLS
+	access          *access.File
+	choice          identity.Choice // where its certificates are
+	isAuthority     bool            // the control plane made them itself
+	isMetricsSecure bool
 	parts           []part
 }
 
@@ -59,13 +67,22 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 func (d *daemon) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	// Ports first: a start that a taken port ends leaves no directory behind.
-	if err := d.openMetrics(); err != nil {
+	if err := d.listenMetrics(); err != nil {
 		return err
 	}
 	if err := d.listenControl(); err != nil {
 		return err
 	}
+	if err := d.chooseSecurity(); err != nil {
+		return err
+	}
 	if err := makeDataDir(d.settings.dataDir); err != nil {
+		return err
+	}
+	if err := d.openSecurity(); err != nil {
+		return err
+	}
+	if err := d.serveMetrics(); err != nil {
 		return err
 	}
 	for _, role := range []struct {
@@ -108,8 +125,10 @@ func (d *daemon) serve(ctx context.Context) error {
 // close gives everything back, the last opened first.
 func (d *daemon) close() error {
 	var errs []error
-	if d.controlListener != nil {
-		errs = append(errs, ignoreClosed(d.controlListener.Close()))
+	for _, listener := range []net.Listener{d.controlListener, d.metricsListener} {
+		if listener != nil {
+			errs = append(errs, ignoreClosed(listener.Close()))
+		}
 	}
 	for i := len(d.parts) - 1; i >= 0; i-- {
 		if d.parts[i].close != nil {
@@ -124,7 +143,7 @@ func (d *daemon) close() error {
 	return errors.Join(errs...)
 }
 
-func (d *daemon) openMetrics() error {
+func (d *daemon) listenMetrics() error {
 	if d.settings.metricsListen == "off" {
 		return nil
 	}
@@ -132,7 +151,18 @@ func (d *daemon) openMetrics() error {
 	if err != nil {
 		return err
 	}
-	d.metricsAddress = listener.Addr().String()
+	d.metricsListener, d.metricsAddress = listener, listener.Addr().String()
+	return nil
+}
+
+func (d *daemon) serveMetrics() error {
+	if d.metricsListener == nil {
+		return nil
+	}
+	listener, err := d.secureMetrics(d.metricsListener)
+	if err != nil {
+		return err
+	}
 	server := metrics.NewServer(listener, d.registry, d.healthy)
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -140,7 +170,6 @@ func (d *daemon) openMetrics() error {
 			return server.Run(ctx)
 		},
 		healthy: func() error { return nil },
-		close:   func() error { return ignoreClosed(listener.Close()) },
 	})
 	return nil
 }
@@ -161,13 +190,14 @@ type ready struct {
 	Control string   `json:"control,omitempty"`
 	Metrics string   `json:"metrics,omitempty"`
 	DataDir string   `json:"data_dir"`
+	TLSDir  string   `json:"tls_dir,omitempty"`
 	Store   string   `json:"store_dir,omitempty"`
 }
 
 // announce tells people on stderr and programs on stdout and in the ready file.
 func (d *daemon) announce() error {
 	s := d.settings
-	message := ready{Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress, Metrics: d.metricsAddress, DataDir: s.dataDir}
+	message := ready{Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress, Metrics: d.metricsAddress, DataDir: s.dataDir, TLSDir: d.choice.Dir}
 	if s.has(roleDrain) {
 		message.Store = s.storeDir
 	}
@@ -177,14 +207,22 @@ func (d *daemon) announce() error {
 	}
 	fmt.Fprintf(d.stderr, "farlogd is ready: %s\n", joinAnd(s.roles))
 	fmt.Fprintf(d.stderr, "  control  %s\n", d.controlAddress)
+	if s.isInsecure {
+		fmt.Fprintf(d.stderr, "  insecure: no TLS and no identity, every program on this host may do everything\n")
+	} else if d.choice.Dir != "" {
+		fmt.Fprintf(d.stderr, "  tls      %s\n", d.choice.Dir)
+	}
 	if d.metricsAddress != "" {
-		fmt.Fprintf(d.stderr, "  metrics  http://%s/metrics\n", d.metricsAddress)
+		fmt.Fprintf(d.stderr, "  metrics  %s\n", d.metricsURL())
 	}
 	fmt.Fprintf(d.stderr, "  data     %s\n", s.dataDir)
 	if s.has(roleControl) {
 		flag := ""
 		if d.controlAddress != listenDefault {
 			flag = " --control " + d.controlAddress
+		}
+		if s.isInsecure {
+			flag += " --insecure"
 		}
 		fmt.Fprintf(d.stderr, "next:\n  farlog%s stream create desk7/orders\n  farlog%s status\n", flag, flag)
 	}
@@ -193,6 +231,13 @@ func (d *daemon) announce() error {
 		return nil
 	}
 	return writeWhole(s.readyFile, append(line, '\n'))
+}
+
+func (d *daemon) metricsURL() string {
+	if d.isMetricsSecure {
+		return "https://" + d.metricsAddress + "/metrics"
+	}
+	return "http://" + d.metricsAddress + "/metrics"
 }
 
 // writeWhole lets a reader see the old file or the new one, never a part.
@@ -233,8 +278,8 @@ func makeDataDir(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-func (d *daemon) dial() (*grpc.ClientConn, error) {
-	conn, err := api.Dial(d.controlAddress)
+func (d *daemon) dial(kind identity.Kind) (*grpc.ClientConn, error) {
+	conn, err := api.Dial(d.controlAddress, d.credentials(kind))
 	if err != nil {
 		return nil, fmt.Errorf("control %q: %w", d.controlAddress, err)
 	}

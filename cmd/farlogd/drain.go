@@ -22,6 +22,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/drain"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -71,7 +72,7 @@ func (d *daemon) openDrain(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	conn, err := d.dial()
+	conn, err := d.dial(identity.KindDrain)
 	if err != nil {
 		return err
 	}

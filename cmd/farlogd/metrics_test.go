@@ -19,13 +19,14 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // TestDev_MetricsOfALivingStream runs the whole daemon in this process, appends to a stream with the grant that it gives,
 // and reads /metrics with Prometheus's own parser and linter.
 func TestDev_MetricsOfALivingStream(t *testing.T) {
 	address := startDev(t)
-	conn, err := api.Dial(address.Control)
+	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // stepTimeout bounds every wait of a script; it is never what a script measures.
@@ -23,9 +27,22 @@ const stepTimeout = 30 * time.Second
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"farlogd": main, "get": get}) }
 
-// get prints what a URL answers: a program of its own, so that `until` can run it.
+// get prints what a URL answers: a program of its own, so that `until` can run it. With a second argument it shows the administrator's certificate in
+// that directory.
 func get() {
-	response, err := http.Get(os.Args[1])
+	client := http.DefaultClient
+	if len(os.Args) > 2 {
+		keeper, err := identity.NewKeeper(identity.In(os.Args[2], identity.KindAdmin), slog.Default())
+		if err != nil {
+			log.Fatal(err)
+		}
+		config, err := keeper.ClientConfig("127.0.0.1")
+		if err != nil {
+			log.Fatal(err)
+		}
+		client = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	}
+	response, err := client.Get(os.Args[1])
 	if err == nil {
 		_, err = io.Copy(os.Stdout, response.Body)
 	}
@@ -40,7 +57,8 @@ func get() {
 //	exits CODE program args…          run, and check the exit code
 //	ready FILE PREFIX                 wait for a ready file; set PREFIX_CONTROL, PREFIX_METRICS and PREFIX_PID
 //	until REGEXP program args…        run again and again until stdout matches
-//	get URL                           print what it answers
+//	refused REGEXP program args…      run again and again until stderr matches
+//	get URL [DIR]                     print what it answers, to the administrator whose certificate is in DIR
 func TestScript(t *testing.T) {
 	bin := buildFarlog(t)
 	testscript.Run(t, testscript.Params{
@@ -50,7 +68,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ready": waitReady, "until": until, "terminate": terminate},
+			"exits": exits, "ready": waitReady, "until": until, "refused": refused, "terminate": terminate},
 	})
 }
 
@@ -106,12 +124,16 @@ func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Kill(pid, syscall.SIGTERM))
 }
 
-func until(ts *testscript.TestScript, _ bool, args []string) {
+func until(ts *testscript.TestScript, _ bool, args []string) { untilSaid(ts, "stdout", args) }
+
+func refused(ts *testscript.TestScript, _ bool, args []string) { untilSaid(ts, "stderr", args) }
+
+func untilSaid(ts *testscript.TestScript, where string, args []string) {
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...) // its exit code may be a state that passes
-		if output := ts.ReadFile("stdout"); want.MatchString(output) {
+		if output := ts.ReadFile(where); want.MatchString(output) {
 			return
 		} else if time.Now().After(deadline) {
 			ts.Fatalf("never matched %q; at last:\n%s", args[0], output)

@@ -32,6 +32,8 @@ const (
 
 // settings is everything a daemon can be told. Fields of roles that do not run are left at their defaults.
 type settings struct {
+	security
+	isDev         bool // all roles on a laptop
 	roles         []string
 	dataDir       string
 	listen        string
@@ -60,7 +62,7 @@ type settings struct {
 
 // declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
 func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settings, *config.Set, *string) {
-	s, set := &settings{roles: []string{role}}, config.New(flags)
+	s, set := &settings{roles: []string{role}, isDev: role == roleDev}, config.New(flags)
 	if role == roleDev {
 		all := []string{roleControl, roleTarget, roleDrain}
 		set.Strings(&s.roles, "roles", all, "roles to run", config.EachOf(all...))
@@ -71,6 +73,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	set.String(&s.hostName, "host.name", "", "`name` of this host; agents of one host reach the same regions (default: the system's)")
 	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon is ready, and removed when it stops")
 	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error", config.OneOf("debug", "info", "warn", "error"))
+	s.security.declare(set, has(roleControl))
 	if has(roleControl) {
 		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)
 		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster (default: an embedded server)", eachAddress)
@@ -138,6 +141,9 @@ func (s *settings) complete() error {
 		if s.hostName, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find the name of this host: %w: give --host-name", err)
 		}
+	}
+	if err := s.security.check(s.listen, s.control, s.metricsListen); err != nil {
+		return err
 	}
 	return s.readAttestations()
 }

@@ -8,12 +8,13 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
 	"github.com/farlog/farlog/pkg/target"
 )
 
 func (d *daemon) openTarget(context.Context) error {
-	conn, err := d.dial()
+	conn, err := d.dial(identity.KindTarget)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,9 @@ func (v *view) status(name string) *api.StreamStatus {
 		}
 	}
 	if assignment := status.Assignment; assignment != nil {
-		status.IsDrainAlive = reconcile.WritesStore(v.liveDrains[assignment.Drain], assignment)
+		drain := v.liveDrains[assignment.Drain]
+		status.IsDrainAlive = reconcile.WritesStore(drain, assignment)
+		status.IsDrainRefused = drain != nil && !reconcile.MayDrain(drain, name)
 		for _, progress := range v.drains[assignment.Drain].GetProgress() {
 			if progress.Stream == name {
 				status.Drain = progress
@@ -95,6 +97,8 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_DRAIN_GONE, drainMissingText(ring)
 	case !status.IsDrainAlive:
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
+	case status.IsDrainRefused:
+		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give it in the control plane's --access-file", status.Assignment.Drain)
 	case full >= fullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case ring.WriterEpoch > 0 && !ring.IsWriterHeld:

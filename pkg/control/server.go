@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 const (
@@ -34,6 +36,7 @@ const (
 
 	acquireWaitMax  = 5 * time.Second // for a ring that is being made
 	gracefulStopMax = 2 * time.Second
+	connectMax      = 10 * time.Second // for a client to say who it is
 	firstSyncMax    = 10 * time.Second
 	healthInterval  = 500 * time.Millisecond
 	healthTimeout   = 2 * time.Second
@@ -46,6 +49,9 @@ type Config struct {
 	IsSole         bool          // no other instance can share this etcd: no election is held
 	ReportInterval time.Duration // 0 = ReportIntervalDefault
 	Lease          time.Duration // 0 = LeaseDefault; etcd's least is 2 s
+
+	Keeper *identity.Keeper // certificates; nil = no TLS, and whoever comes may do everything: for loopback only
+	Access *access.File     // who may do what; required with a Keeper
 
 	// Hooks for metrics; each may be nil. They are called from many goroutines.
 	OnRequest func(method, code string, took time.Duration)
@@ -135,9 +141,15 @@ func (s *Server) newReconciler() *reconciler {
 }
 
 func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
+	credentials := identity.Insecure()
+	if s.config.Keeper != nil {
+		credentials = s.config.Keeper.ServerCredentials()
+	}
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(s.observeUnary),
-		grpc.ChainStreamInterceptor(s.observeStream),
+		grpc.Creds(credentials),
+		grpc.ConnectionTimeout(connectMax),
+		grpc.ChainUnaryInterceptor(s.observeUnary, s.guardUnary),
+		grpc.ChainStreamInterceptor(s.observeStream, s.guardStream),
 		// Agents behind a dead link are noticed, and their own pings allowed.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

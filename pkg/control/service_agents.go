@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // WatchRings implements farlog.v1.TargetService: the rings wanted of one target, again whenever they change.
 func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetService_WatchRingsServer) error {
-	if err := s.register(stream.Context(), keyLiveTargets, request.Agent); err != nil {
+	if err := s.register(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
 	wanted := func(v *view) *api.WatchRingsResponse {
@@ -47,14 +48,14 @@ func (v *view) ringSpec(name string) *api.RingSpec {
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
 func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream api.DrainService_WatchAssignmentsServer) error {
-	if err := s.register(stream.Context(), keyLiveDrains, request.Agent); err != nil {
+	if err := s.register(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
 	wanted := func(v *view) *api.WatchAssignmentsResponse {
 		response := new(api.WatchAssignmentsResponse)
 		for _, name := range sortedKeys(v.assignments) {
 			// The id survives a restart with another --store-dir; the right to the stream does not.
-			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) {
+			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) && reconcile.MayDrain(request.Agent, name) {
 				told := proto.Clone(given).(*api.Assignment)
 				told.Token = v.drainToken(given)
 				response.Assignments = append(response.Assignments, told)
@@ -68,7 +69,7 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 // ReportTarget implements farlog.v1.TargetService.
 func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequest) (*api.ReportTargetResponse, error) {
 	agent := request.GetState().GetAgent()
-	if err := s.register(ctx, keyLiveTargets, agent); err != nil {
+	if err := s.register(ctx, access.RoleTarget, agent); err != nil {
 		return nil, err
 	}
 	if err := s.keep(ctx, keyTargets+agent.Id, request.State); err != nil {
@@ -80,7 +81,7 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 // ReportDrain implements farlog.v1.DrainService.
 func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainRequest) (*api.ReportDrainResponse, error) {
 	agent := request.GetState().GetAgent()
-	if err := s.register(ctx, keyLiveDrains, agent); err != nil {
+	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
 	if err := s.keep(ctx, keyDrains+agent.Id, request.State); err != nil {
@@ -89,8 +90,11 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval)}, nil
 }
 
+// livePrefix is where the agents of a role live.
+var livePrefix = map[access.Role]string{access.RoleTarget: keyLiveTargets, access.RoleDrain: keyLiveDrains}
+
 // register checks who calls and renews its life.
-func (s *Server) register(ctx context.Context, prefix string, agent *api.Agent) error {
+func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agent) error {
 	if agent.GetId() == "" || strings.Contains(agent.Id, "/") {
 		return status.Errorf(codes.InvalidArgument, "agent id %q: expected a name without a slash", agent.GetId())
 	}
@@ -102,7 +106,10 @@ func (s *Server) register(ctx context.Context, prefix string, agent *api.Agent) 
 	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
 		return status.Errorf(codes.InvalidArgument, "agent %q: expected a store directory of at most %d bytes and a uuid of at most %d", agent.Id, storeDirLenMax, storeUUIDLenMax)
 	}
-	return s.liveness.touch(ctx, prefix+agent.Id, agent)
+	if err := speaksFor(ctx, role, agent); err != nil {
+		return err
+	}
+	return s.liveness.touch(ctx, livePrefix[role]+agent.Id, agent)
 }
 
 // keep writes a state that was reported. A state is not guarded: the last report is the truth.

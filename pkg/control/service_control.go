@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -42,26 +43,35 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
+	if isNew {
+		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
+	}
 	return &api.CreateStreamResponse{Stream: stream, IsNew: isNew}, nil
 }
 
 // ListStreams implements farlog.v1.ControlService.
-func (s *Server) ListStreams(context.Context, *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
+func (s *Server) ListStreams(ctx context.Context, _ *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
 	}
-	return &api.ListStreamsResponse{Streams: now.statuses()}, nil
+	caller, response := callerOf(ctx), new(api.ListStreamsResponse)
+	for _, name := range sortedKeys(now.streams) {
+		if caller.May(api.ControlService_ListStreams_FullMethodName, name) == nil {
+			response.Streams = append(response.Streams, now.status(name))
+		}
+	}
+	return response, nil
 }
 
 // GetStream implements farlog.v1.ControlService.
-func (s *Server) GetStream(_ context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
+func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
 	}
 	if now.streams[request.Name] == nil {
-		return nil, now.unknownStream(request.Name)
+		return nil, now.unknownStream(callerOf(ctx), request.Name)
 	}
 	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
 }
@@ -88,6 +98,10 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
 	}
+	if request.Holder == nil {
+		request.Holder = new(api.Holder)
+	}
+	request.Holder.Identity = string(callerOf(ctx).ID)
 	now, ring, err := s.waitRing(ctx, request.Stream)
 	if err != nil {
 		return nil, err
@@ -126,7 +140,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		s.config.OnGrant(request.Stream)
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
-		"is_far", isFar)
+		"is_far", isFar, "by", callerOf(ctx).ID)
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -196,7 +210,7 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 	}
 	if got.Count == 0 {
 		now, _ := s.mirror.load()
-		return now.unknownStream(name)
+		return now.unknownStream(callerOf(ctx), name)
 	}
 	return nil
 }
@@ -218,9 +232,11 @@ func (v *view) statuses() []*api.StreamStatus {
 	return list
 }
 
-// unknownStream names some of the streams that there are.
-func (v *view) unknownStream(name string) error {
-	names := sortedKeys(v.streams)
+// unknownStream names some of the streams that there are for this caller.
+func (v *view) unknownStream(caller access.Caller, name string) error {
+	names := slices.DeleteFunc(sortedKeys(v.streams), func(one string) bool {
+		return caller.May(api.ControlService_ListStreams_FullMethodName, one) != nil
+	})
 	known := "there are none yet: farlog stream create makes one"
 	if len(names) > 0 {
 		known = "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/credentials/insecure"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
@@ -28,7 +29,7 @@ func newTarget(t *testing.T, dir string) *Target {
 	}
 	address := listener.Addr().String()
 	listener.Close() // nobody listens here now
-	conn, err := api.Dial(address)
+	conn, err := api.Dial(address, insecure.NewCredentials())
 	if err != nil {
 		t.Fatal(err)
 	}

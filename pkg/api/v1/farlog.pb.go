@@ -1200,7 +1200,9 @@ type Agent struct {
 	StoreUuid []byte `protobuf:"bytes,5,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
 	StoreDir  string `protobuf:"bytes,6,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
 	// Of a drain: the transport by which it reaches other hosts, verbs or ofi; empty: the fastest that the target offers.
-	Transport     string `protobuf:"bytes,7,opt,name=transport,proto3" json:"transport,omitempty"`
+	Transport string `protobuf:"bytes,7,opt,name=transport,proto3" json:"transport,omitempty"`
+	// Of a drain: patterns of the streams that it has the role drain on. The control plane says so, whatever the agent does; empty: all.
+	Streams       []string `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1284,13 @@ func (x *Agent) GetTransport() string {
 		return x.Transport
 	}
 	return ""
+}
+
+func (x *Agent) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
 }
 
 type TargetState struct {
@@ -1636,6 +1645,7 @@ type Holder struct {
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           uint32                 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Identity      string                 `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"` // of its certificate; the control plane says so, whatever the holder does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1687,6 +1697,13 @@ func (x *Holder) GetPid() uint32 {
 func (x *Holder) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *Holder) GetIdentity() string {
+	if x != nil {
+		return x.Identity
 	}
 	return ""
 }
@@ -1886,20 +1903,21 @@ func (x *Grant) GetGranted() *timestamppb.Timestamp {
 
 // StreamStatus is one stream, wanted and seen.
 type StreamStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        *Stream                `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	EpochGranted  uint32                 `protobuf:"varint,2,opt,name=epoch_granted,json=epochGranted,proto3" json:"epoch_granted,omitempty"` // the last epoch handed out; 0 = none
-	LastGrant     *Grant                 `protobuf:"bytes,3,opt,name=last_grant,json=lastGrant,proto3" json:"last_grant,omitempty"`
-	RingSpecs     []*RingSpec            `protobuf:"bytes,4,rep,name=ring_specs,json=ringSpecs,proto3" json:"ring_specs,omitempty"`
-	Rings         []*RingState           `protobuf:"bytes,5,rep,name=rings,proto3" json:"rings,omitempty"`
-	Assignment    *Assignment            `protobuf:"bytes,6,opt,name=assignment,proto3" json:"assignment,omitempty"`
-	Drain         *DrainProgress         `protobuf:"bytes,7,opt,name=drain,proto3" json:"drain,omitempty"`
-	IsDrainAlive  bool                   `protobuf:"varint,8,opt,name=is_drain_alive,json=isDrainAlive,proto3" json:"is_drain_alive,omitempty"`
-	IsTargetAlive bool                   `protobuf:"varint,9,opt,name=is_target_alive,json=isTargetAlive,proto3" json:"is_target_alive,omitempty"`
-	Condition     Condition              `protobuf:"varint,10,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"`
-	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Stream         *Stream                `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	EpochGranted   uint32                 `protobuf:"varint,2,opt,name=epoch_granted,json=epochGranted,proto3" json:"epoch_granted,omitempty"` // the last epoch handed out; 0 = none
+	LastGrant      *Grant                 `protobuf:"bytes,3,opt,name=last_grant,json=lastGrant,proto3" json:"last_grant,omitempty"`
+	RingSpecs      []*RingSpec            `protobuf:"bytes,4,rep,name=ring_specs,json=ringSpecs,proto3" json:"ring_specs,omitempty"`
+	Rings          []*RingState           `protobuf:"bytes,5,rep,name=rings,proto3" json:"rings,omitempty"`
+	Assignment     *Assignment            `protobuf:"bytes,6,opt,name=assignment,proto3" json:"assignment,omitempty"`
+	Drain          *DrainProgress         `protobuf:"bytes,7,opt,name=drain,proto3" json:"drain,omitempty"`
+	IsDrainAlive   bool                   `protobuf:"varint,8,opt,name=is_drain_alive,json=isDrainAlive,proto3" json:"is_drain_alive,omitempty"`
+	IsTargetAlive  bool                   `protobuf:"varint,9,opt,name=is_target_alive,json=isTargetAlive,proto3" json:"is_target_alive,omitempty"`
+	Condition      Condition              `protobuf:"varint,10,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"`
+	Reason         string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	IsDrainRefused bool                   `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"` // the drain lives, but has not the role drain on this stream
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StreamStatus) Reset() {
@@ -2007,6 +2025,13 @@ func (x *StreamStatus) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *StreamStatus) GetIsDrainRefused() bool {
+	if x != nil {
+		return x.IsDrainRefused
+	}
+	return false
 }
 
 type CreateStreamRequest struct {
@@ -2957,7 +2982,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xc0\x01\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xda\x01\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -2966,7 +2991,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"store_uuid\x18\x05 \x01(\fR\tstoreUuid\x12\x1b\n" +
 	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\x12\x1c\n" +
-	"\ttransport\x18\a \x01(\tR\ttransport\"\x99\x01\n" +
+	"\ttransport\x18\a \x01(\tR\ttransport\x12\x18\n" +
+	"\astreams\x18\b \x03(\tR\astreams\"\x99\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
@@ -3004,11 +3030,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"store_uuid\x18\a \x01(\fR\tstoreUuid\x12\x1b\n" +
 	"\tstore_dir\x18\b \x01(\tR\bstoreDir\x12\x14\n" +
-	"\x05token\x18\t \x01(\fR\x05token\"B\n" +
+	"\x05token\x18\t \x01(\fR\x05token\"^\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"e\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bidentity\x18\x04 \x01(\tR\bidentity\"e\n" +
 	"\x06Member\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
@@ -3026,7 +3053,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12)\n" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\xf0\x03\n" +
+	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\x9a\x04\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -3043,7 +3070,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0fis_target_alive\x18\t \x01(\bR\risTargetAlive\x122\n" +
 	"\tcondition\x18\n" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\"@\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
+	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\"@\n" +
 	"\x13CreateStreamRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\"X\n" +
 	"\x14CreateStreamResponse\x12)\n" +

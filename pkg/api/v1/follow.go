@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -19,9 +19,9 @@ const (
 )
 
 // Dial makes a connection to a control plane. It does not wait: calls fail with Unavailable while there is none.
-func Dial(address string) (*grpc.ClientConn, error) {
+func Dial(address string, credentials credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryDelayLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryDelayMost},
 			MinConnectTimeout: dialTimeout,

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
 // World is what is wanted and what is seen, keyed by stream name or agent id.
@@ -112,6 +113,11 @@ func WritesStore(drain *api.Agent, assignment *api.Assignment) bool {
 	return drain != nil && (len(assignment.GetStoreUuid()) == 0 || bytes.Equal(drain.StoreUuid, assignment.StoreUuid))
 }
 
+// MayDrain tells whether a drain has the right to a stream. What was written before there were rights names none: then it has.
+func MayDrain(drain *api.Agent, stream string) bool {
+	return drain != nil && (len(drain.Streams) == 0 || pattern.Covers(drain.Streams, stream))
+}
+
 // IsStoreBound tells whether a stream must stay in the store that it was given to: from its first writer on, a drain may
 // have stored something that is no longer in the ring.
 func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
@@ -129,7 +135,7 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 	current := world.Assignments[name]
 	if current != nil {
 		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
-		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) {
+		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) && MayDrain(drain, name) {
 			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
 			wanted.Uri = way(world, ring.Target, seen, drain)
 			return Action{Assign: wanted}, wanted.Uri != "" && !isSameRing(current, wanted)
@@ -166,7 +172,7 @@ func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *a
 	var near, far []string
 	for _, name := range sortedNames(world.LiveDrains) {
 		drain := world.LiveDrains[name]
-		if isBound && !WritesStore(drain, current) {
+		if isBound && !WritesStore(drain, current) || !MayDrain(drain, ring.Stream.Spec.Name) {
 			continue
 		}
 		switch uri := way(world, ring.Target, seen, drain); {

@@ -327,3 +327,29 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		}
 	}
 }
+
+// A stream goes to a drain that has the role on it, and leaves one that has lost it.
+func TestPlan_DrainNeedsTheRole(t *testing.T) {
+	uuid := []byte("0123456789abcdef")
+	world := World{
+		Streams:     map[string]*api.Stream{"desk7/a": {Spec: &api.StreamSpec{Name: "desk7/a"}}},
+		Rings:       map[string]*api.RingSpec{"desk7/a": {Target: "t", RingUuid: uuid, Stream: &api.Stream{Spec: &api.StreamSpec{Name: "desk7/a"}}}},
+		LiveTargets: map[string]*api.Agent{"t": {Id: "t", Host: "h"}},
+		Targets:     map[string]*api.TargetState{"t": {Agent: &api.Agent{Id: "t", Host: "h"}, Rings: []*api.RingState{{Stream: "desk7/a", Uri: "mem:/a", RingUuid: uuid}}}},
+		LiveDrains:  map[string]*api.Agent{"d1": {Id: "d1", Host: "h", Streams: []string{"desk8/*"}}},
+	}
+	if actions := Plan(world); len(actions) != 0 {
+		t.Fatalf("a drain without the role got the stream: %+v", actions)
+	}
+	world.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "h", Streams: []string{"desk8/*", "desk7/**"}}
+	actions := Plan(world)
+	if len(actions) != 1 || actions[0].Assign.GetDrain() != "d2" {
+		t.Fatalf("got %+v", actions)
+	}
+	world.Assignments = map[string]*api.Assignment{"desk7/a": actions[0].Assign}
+	world.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "h", Streams: []string{"desk8/*"}}
+	world.LiveDrains["d1"] = &api.Agent{Id: "d1", Host: "h", Streams: []string{"*"}}
+	if actions = Plan(world); len(actions) != 1 || actions[0].Assign.GetDrain() != "d1" || actions[0].Assign.Generation != 2 {
+		t.Fatalf("got %+v", actions)
+	}
+}

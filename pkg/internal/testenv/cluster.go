@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // Cluster is one control, one target and one drain, each a process of its own.
@@ -24,7 +22,8 @@ type Cluster struct {
 	TargetArgs             []string
 	Under                  []string // a command that becomes each of them, such as ip netns exec NAME; empty = none
 
-	tb testing.TB
+	tb        testing.TB
+	processes []*Process // all that were started, for what they said
 }
 
 // NewCluster starts the three roles with all their files in dir.
@@ -60,6 +59,7 @@ func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
 
 func (c *Cluster) start() {
 	c.tb.Helper()
+	c.tb.Cleanup(c.checkSecrets) // before the directory goes
 	c.StartControl()
 	c.StartTarget()
 	c.StartDrain()
@@ -82,6 +82,7 @@ func (c *Cluster) StartControl() {
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
 		"--metrics-listen", "off")
 	c.Control, c.ControlAddress = process, ready.Control
+	c.processes = append(c.processes, process)
 }
 
 // StartTarget starts the target.
@@ -89,6 +90,7 @@ func (c *Cluster) StartTarget() {
 	c.tb.Helper()
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", "off"}, c.TargetArgs...)
 	c.Target, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
+	c.processes = append(c.processes, c.Target)
 }
 
 // StartDrain starts the drain; it needs no control plane once it has had one.
@@ -97,6 +99,7 @@ func (c *Cluster) StartDrain() {
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
 		"--metrics-listen", "off"}, c.DrainArgs...)
 	c.Drain, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
+	c.processes = append(c.processes, c.Drain)
 }
 
 // CreateStream creates a stream and gives its ring's URI.
@@ -116,7 +119,8 @@ func (c *Cluster) CreateStream(name string, args ...string) string {
 // Stream asks the control plane how a stream is.
 func (c *Cluster) Stream(name string) *apiv1.StreamStatus {
 	c.tb.Helper()
-	connection, err := grpc.NewClient(c.ControlAddress, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	choice := identity.Choice{Dir: TLSDir(c.tb), Control: c.ControlAddress, Kinds: []identity.Kind{identity.KindAdmin}}
+	connection, err := apiv1.Dial(c.ControlAddress, identity.NewClientCredentials(choice.Finder()))
 	if err != nil {
 		c.tb.Fatal(err)
 	}

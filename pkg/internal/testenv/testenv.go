@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // memoryMin is what the largest of the tests keeps on tmpfs: a ring, and a store that takes all of it.
@@ -42,6 +46,12 @@ func Program(tb testing.TB, name string) string {
 	return filepath.Join(programs.dir, name)
 }
 
+// TLSDir is where the certificates are by which the programs of this test process know each other.
+func TLSDir(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(filepath.Dir(Program(tb, "farlog")), "tls")
+}
+
 // Root is the directory of the source tree.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
@@ -59,7 +69,8 @@ func build() (string, error) {
 		os.RemoveAll(dir)
 		return "", fmt.Errorf("build programs: %w\n%s", err, output)
 	}
-	return dir, nil
+	tlsDir := filepath.Join(dir, "tls")
+	return dir, errors.Join(identity.EnsureLocal(tlsDir, time.Now()), os.Setenv("FARLOG_TLS_DIR", tlsDir))
 }
 
 // MemoryDir makes a directory on tmpfs, where the rings' level is visible and a sync costs nothing. It skips where there is none,

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// caOptions are the flags of the commands of the authority.
+type caOptions struct {
+	trustDomain string
+	hosts       []string
+	validity    time.Duration
+	out         string
+}
+
+func newCACommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "ca", Short: "Make and revoke the certificates by which the parts of farlog know each other", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newCAInitCommand(env), newCAIssueCommand(env), newCARenewCommand(env), newCARevokeCommand(env), newCAShowCommand(env))
+	return group
+}
+
+func (o *caOptions) declareOrder(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&o.hosts, "host", nil, "`names` and addresses for programs that check those, such as Prometheus and curl; farlog itself checks ids")
+	o.declareValidity(cmd)
+}
+
+func (o *caOptions) declareValidity(cmd *cobra.Command) {
+	o.validity = identity.ValidityDefault
+	cmd.Flags().Var((*config.DurationValue)(&o.validity), "validity", "how long a certificate is good for")
+}
+
+func newCAInitCommand(env *environment) *cobra.Command {
+	options := caOptions{}
+	cmd := &cobra.Command{
+		Use:   "init DIR",
+		Short: "Make an authority, and a certificate of each kind that is good for any host",
+		Long: `Makes an authority in DIR (ca.crt, ca.key, crl.pem), and beside it a certificate and key each for control, target, drain, host and admin.
+These are good on any host: copy ca.crt, crl.pem and the pair of what a host is to its ` + identity.SystemDir + `, or give --tls-dir.
+farlog ca issue makes certificates for one host. ca.key signs whatever it is asked to: keep it where the authority is.`,
+		Args: exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return caInit(env, args[0], options) },
+	}
+	cmd.Flags().StringVar(&options.trustDomain, "trust-domain", identity.TrustDomainDefault, "`name` in the ids: spiffe://NAME/farlog/KIND/HOST")
+	options.declareOrder(cmd)
+	return cmd
+}
+
+func caInit(env *environment, dir string, options caOptions) error {
+	authority, err := identity.InitAuthority(dir, options.trustDomain, time.Now())
+	if err != nil {
+		return err
+	}
+	var made []*x509.Certificate
+	for _, kind := range identity.Kinds {
+		cert, err := authority.Issue(dir, identity.Order{Kind: kind, Name: identity.NameAny, Hosts: options.hosts, Validity: options.validity}, time.Now())
+		if err != nil {
+			return err
+		}
+		made = append(made, cert)
+	}
+	return printCerts(env, made)
+}
+
+func newCAIssueCommand(env *environment) *cobra.Command {
+	options := caOptions{}
+	cmd := &cobra.Command{
+		Use:   "issue DIR KIND NAME",
+		Short: "Make a certificate for one host: control, target, drain, host or admin",
+		Long: `Signs a certificate with the authority in DIR. A target's or drain's is good only for agents with that host name (--host-name). All that the
+host needs is written to one directory: copy it to ` + identity.SystemDir + ` there.`,
+		Args: exactArgs(3),
+		RunE: func(_ *cobra.Command, args []string) error { return caIssue(env, args[0], args[1], args[2], options) },
+	}
+	cmd.Flags().StringVar(&options.out, "out", "", "`directory` to write to (default: DIR/KIND-NAME)")
+	options.declareOrder(cmd)
+	return cmd
+}
+
+func caIssue(env *environment, dir, kind, name string, options caOptions) error {
+	if !slices.Contains(identity.Kinds, identity.Kind(kind)) {
+		return usageErrorf("kind %q: expected one of %v", kind, identity.Kinds)
+	}
+	if err := identity.CheckName("name", name); err != nil {
+		return usageErrorf("%s", err)
+	}
+	authority, err := identity.OpenAuthority(dir)
+	if err != nil {
+		return err
+	}
+	if options.out == "" {
+		options.out = filepath.Join(dir, kind+"-"+name)
+	}
+	order := identity.Order{Kind: identity.Kind(kind), Name: name, Hosts: options.hosts, Validity: options.validity}
+	cert, err := authority.Issue(options.out, order, time.Now())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stderr, "wrote %s\n", options.out)
+	return printCerts(env, []*x509.Certificate{cert})
+}
+
+func newCARenewCommand(env *environment) *cobra.Command {
+	options := caOptions{}
+	cmd := &cobra.Command{
+		Use:   "renew DIR [CERTS-DIR]",
+		Short: "Make every certificate in a directory anew, with what it says now",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			authority, err := identity.OpenAuthority(args[0])
+			if err != nil {
+				return err
+			}
+			made, err := authority.Renew(args[len(args)-1], options.validity, time.Time{}, time.Now())
+			if err != nil {
+				return err
+			}
+			if len(made) == 0 {
+				return fmt.Errorf("no certificate of the authority in %s is in %s", args[0], args[len(args)-1])
+			}
+			return printCerts(env, made)
+		},
+	}
+	options.declareValidity(cmd)
+	return cmd
+}
+
+func newCARevokeCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke DIR CERTIFICATE...",
+		Short: "Add certificates to the list of those that are let in no more",
+		Long: `Adds certificates to DIR/crl.pem. A control plane that reads this list shuts out their holders within two seconds, also those that are
+connected; copy it to the others, which read it again when it changes.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			authority, err := identity.OpenAuthority(args[0])
+			if err != nil {
+				return err
+			}
+			revoked, err := authority.Revoke(args[1:], time.Now())
+			if err != nil {
+				return err
+			}
+			return printCerts(env, revoked)
+		},
+	}
+}
+
+func newCAShowCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show DIR",
+		Short: "List the certificates in a directory: who, until when, revoked or not",
+		Args:  exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if _, err := os.Stat(args[0]); err != nil {
+				return err
+			}
+			list, err := identity.List(args[0])
+			if err != nil {
+				return err
+			}
+			return printListed(env, list)
+		},
+	}
+}
+
+// printCerts shows certificates that were just made or revoked.
+func printCerts(env *environment, certs []*x509.Certificate) error {
+	list := make([]identity.Listed, len(certs))
+	for i, cert := range certs {
+		list[i] = identity.NewListed(cert)
+	}
+	return printListed(env, list)
+}
+
+func printListed(env *environment, list []identity.Listed) error {
+	if env.isJSON() {
+		return env.writeJSON(list)
+	}
+	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tEXPIRES\tSTATE")
+	for _, one := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", one.ID, one.Expires.Format(time.RFC3339), one.State(time.Now()))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,208 @@
+// Package access decides who may do what: a table of calls and the roles that each asks for, and rules that give an identity roles on streams. It is
+// pure, apart from reading its rules.
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// Role is a right on streams, or for a target on its rings.
+type Role string
+
+// The roles. None includes another one.
+const (
+	RoleAppend Role = "append" // write: get grants
+	RoleDrain  Role = "drain"  // take records out of rings into a store
+	RoleReplay Role = "replay" // read what was written: see where rings and store are
+	RoleAdmin  Role = "admin"  // create and change streams, see the agents
+	RoleAudit  Role = "audit"  // see everything, change nothing
+	RoleTarget Role = "target" // provide rings
+)
+
+// Roles lists them all.
+var Roles = []Role{RoleAppend, RoleDrain, RoleReplay, RoleAdmin, RoleAudit, RoleTarget}
+
+// defaults are the roles, on all streams, of a certificate of our own authority to which no rule applies.
+var defaults = map[identity.Kind][]Role{
+	identity.KindControl: {},
+	identity.KindTarget:  {RoleTarget},
+	identity.KindDrain:   {RoleDrain},
+	identity.KindHost:    {RoleAppend, RoleReplay},
+	identity.KindAdmin:   {RoleAdmin, RoleAppend, RoleReplay, RoleAudit},
+}
+
+// anyRole is for calls that everybody may make who has a role at all; what they answer is limited to the caller's streams.
+var anyRole = Roles
+
+// calls is the table: a method of the API and the roles any one of which is needed. A method that is not in it is refused.
+var calls = map[string][]Role{
+	"/farlog.v1.ControlService/CreateStream":   {RoleAdmin},
+	"/farlog.v1.ControlService/ListStreams":    anyRole,
+	"/farlog.v1.ControlService/GetStream":      anyRole,
+	"/farlog.v1.ControlService/AcquireWriter":  {RoleAppend},
+	"/farlog.v1.ControlService/ListAgents":     {RoleAdmin, RoleAudit},
+	"/farlog.v1.TargetService/WatchRings":      {RoleTarget},
+	"/farlog.v1.TargetService/ReportTarget":    {RoleTarget},
+	"/farlog.v1.DrainService/WatchAssignments": {RoleDrain},
+	"/farlog.v1.DrainService/ReportDrain":      {RoleDrain},
+	"/grpc.health.v1.Health/Check":             nil, // anybody with a good certificate
+	"/grpc.health.v1.Health/Watch":             nil,
+	"/grpc.health.v1.Health/List":              nil,
+	reflectionV1 + "ServerReflectionInfo":      nil,
+	reflectionV1Alpha + "ServerReflectionInfo": nil,
+}
+
+const (
+	reflectionV1      = "/grpc.reflection.v1.ServerReflection/"
+	reflectionV1Alpha = "/grpc.reflection.v1alpha.ServerReflection/"
+)
+
+// Caller is somebody with what the rules give.
+type Caller struct {
+	ID      identity.ID
+	IsLocal bool // of a connection without identity, on loopback: may do everything
+	grants  []Rule
+}
+
+// Local is whoever comes where no identity is asked for.
+func Local() Caller { return Caller{ID: "insecure", IsLocal: true} }
+
+// MayCall decides whether a caller may make a call at all; with which streams, May decides.
+func (c Caller) MayCall(method string) error {
+	needed, isKnown := calls[method]
+	if c.IsLocal || isKnown && needed == nil {
+		return nil
+	}
+	for _, role := range needed {
+		if slices.ContainsFunc(c.grants, func(rule Rule) bool { return slices.Contains(rule.Roles, role) }) {
+			return nil
+		}
+	}
+	return c.refusal(needed, "")
+}
+
+// May decides whether a caller may make a call for one stream.
+func (c Caller) May(method, stream string) error {
+	needed := calls[method]
+	if c.IsLocal {
+		return nil
+	}
+	for _, rule := range c.grants {
+		if rule.covers(stream) && slices.ContainsFunc(needed, func(role Role) bool { return slices.Contains(rule.Roles, role) }) {
+			return nil
+		}
+	}
+	return c.refusal(needed, stream)
+}
+
+// MaySpeakFor decides whether a caller is who an agent says that it is. Where the rules name hosts, the agent's must be one of them, and its id must
+// be one that an agent of this host has.
+func (c Caller) MaySpeakFor(role Role, host, agent string) error {
+	if c.IsLocal {
+		return nil
+	}
+	var hosts []string
+	for _, rule := range c.grants {
+		if !slices.Contains(rule.Roles, role) {
+			continue
+		}
+		if len(rule.Hosts) == 0 || slices.Contains(rule.Hosts, host) && isAgentOf(agent, host) {
+			return nil
+		}
+		hosts = append(hosts, rule.Hosts...)
+	}
+	return fmt.Errorf("%s may not speak for agent %q on host %q: expected host %s, as its certificate or the control plane's --access-file says", c.ID, agent, host,
+		strings.Join(hosts, " or "))
+}
+
+// isAgentOf tells an id as farlogd makes them: the host, a dash, eight digits.
+func isAgentOf(agent, host string) bool {
+	digits, ok := strings.CutPrefix(agent, host+"-")
+	return ok && len(digits) == 8 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// Streams are the patterns of the streams on which a caller has a role.
+func (c Caller) Streams(role Role) []string {
+	if c.IsLocal {
+		return []string{pattern.All}
+	}
+	var patterns []string
+	for _, rule := range c.grants {
+		if slices.Contains(rule.Roles, role) {
+			patterns = append(patterns, rule.patterns()...)
+		}
+	}
+	return patterns
+}
+
+func (c Caller) refusal(needed []Role, stream string) error {
+	words := make([]string, len(needed))
+	for i, role := range needed {
+		words[i] = string(role)
+	}
+	text := fmt.Sprintf("%s has not the role %s", c.ID, strings.Join(words, " or "))
+	if len(needed) == len(Roles) {
+		text = fmt.Sprintf("%s has no role", c.ID)
+	}
+	if stream != "" {
+		text += fmt.Sprintf(" on stream %q", stream)
+	}
+	return fmt.Errorf("%s: an administrator gives it in the control plane's --access-file", text)
+}
+
+// Rule gives whoever has one of the identities roles on streams.
+type Rule struct {
+	Identities []string `json:"identities"` // a "*" at the end stands for anything that follows
+	Roles      []Role   `json:"roles"`      // none: takes away what the kind of certificate would give
+	Streams    []string `json:"streams"`    // names or patterns: * within a part, ** at the end for anything below; none: all
+	Hosts      []string `json:"hosts"`      // for which an agent may speak; none: any
+}
+
+func (r Rule) names(id identity.ID) bool {
+	return slices.ContainsFunc(r.Identities, func(named string) bool {
+		if prefix, ok := strings.CutSuffix(named, "*"); ok {
+			return strings.HasPrefix(string(id), prefix)
+		}
+		return named == string(id)
+	})
+}
+
+func (r Rule) patterns() []string {
+	if len(r.Streams) == 0 {
+		return []string{pattern.All}
+	}
+	return r.Streams
+}
+
+func (r Rule) covers(stream string) bool { return pattern.Covers(r.patterns(), stream) }
+
+// Rules are applied in order: all that name an identity together say what it may do, and take the place of what its kind of certificate would give.
+type Rules []Rule
+
+// Caller finds out what an identity may do.
+func (r Rules) Caller(id identity.ID) Caller {
+	caller := Caller{ID: id}
+	isNamed := false
+	for _, rule := range r {
+		if rule.names(id) {
+			isNamed = true
+			caller.grants = append(caller.grants, rule)
+		}
+	}
+	if isNamed {
+		return caller
+	}
+	if kind, name, ok := id.Kind(); ok {
+		rule := Rule{Roles: defaults[kind]}
+		if name != identity.NameAny && (kind == identity.KindTarget || kind == identity.KindDrain) {
+			rule.Hosts = []string{name}
+		}
+		caller.grants = []Rule{rule}
+	}
+	return caller
+}

@@ -1,0 +1,133 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// guardInterval is how often somebody who watches is looked at again: a certificate may end or be revoked, a role be taken away.
+const guardInterval = time.Second
+
+type callerKey struct{}
+
+// callerOf gives who makes a call. Only the guard can have put one there.
+func callerOf(ctx context.Context) access.Caller {
+	caller, _ := ctx.Value(callerKey{}).(access.Caller)
+	return caller
+}
+
+// identify finds out who calls, by the certificate of the connection as it is now.
+func (s *Server) identify(ctx context.Context) (access.Caller, error) {
+	if s.config.Keeper == nil {
+		return access.Local(), nil
+	}
+	state, ok := identity.PeerState(ctx)
+	if !ok {
+		return access.Caller{}, status.Error(codes.Unauthenticated, "the connection has no TLS")
+	}
+	id, err := s.config.Keeper.Check(state)
+	if err != nil {
+		return access.Caller{}, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return s.config.Access.Caller(id), nil
+}
+
+func (s *Server) admit(ctx context.Context, method string) (access.Caller, error) {
+	caller, err := s.identify(ctx)
+	if err != nil {
+		return caller, err
+	}
+	if err := caller.MayCall(method); err != nil {
+		return caller, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return caller, nil
+}
+
+// guardUnary lets a call through when its caller has the role for it, on the stream that it names if it names one.
+func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	caller, err := s.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if stream, ok := streamNamed(request); ok {
+		if err := caller.May(info.FullMethod, stream); err != nil {
+			return nil, status.Error(codes.PermissionDenied, err.Error())
+		}
+	}
+	return handler(context.WithValue(ctx, callerKey{}, caller), request)
+}
+
+// streamNamed is the stream that a request is about.
+func streamNamed(request any) (string, bool) {
+	switch request := request.(type) {
+	case *api.CreateStreamRequest:
+		return request.GetSpec().GetName(), true
+	case *api.GetStreamRequest:
+		return request.Name, true
+	case *api.AcquireWriterRequest:
+		return request.Stream, true
+	}
+	return "", false
+}
+
+// guardedStream carries the caller, and ends when it loses the right to watch.
+type guardedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (g guardedStream) Context() context.Context { return g.ctx }
+
+// guardStream is guardUnary for calls that last: the caller is looked at again and again.
+func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	caller, err := s.admit(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
+	defer cancel(nil)
+	go s.lookAgain(ctx, cancel, info.FullMethod)
+	err = handler(server, guardedStream{ServerStream: stream, ctx: ctx})
+	if cause := context.Cause(ctx); err != nil && cause != nil && stream.Context().Err() == nil {
+		return cause
+	}
+	return err
+}
+
+func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, method string) {
+	tick := time.NewTicker(guardInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := s.admit(ctx, method); err != nil {
+			cancel(err)
+			return
+		}
+	}
+}
+
+// speaksFor checks that an agent is one whom the caller may speak for, and gives it with what the control plane says of it.
+func speaksFor(ctx context.Context, role access.Role, agent *api.Agent) error {
+	caller := callerOf(ctx)
+	if err := caller.MaySpeakFor(role, agent.GetHost(), agent.GetId()); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	agent.Streams = nil
+	if role == access.RoleDrain {
+		agent.Streams = caller.Streams(role)
+	}
+	return nil
+}
