@@ -36,6 +36,7 @@ struct region_far {
 	uint64_t watched_ns;
 	uint64_t miss_count;
 	uint64_t read_tag;
+	uint64_t fence_until_ns; /* until then a target that has fenced us is asked where our log ended; 0: it has not */
 	uint64_t opening_until_ns; /* until then a writer's cold calls are tried again */
 	uint32_t request_tag;
 	uint8_t role;

@@ -82,6 +82,7 @@ struct region {
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
 	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
 	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
+	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */

@@ -19,6 +19,7 @@
 #define CONNECT_NS 5000000000u   /* of an opening: the kernel lets no connection be made while it takes down those of a process that was killed */
 #define RECONNECT_NS 2000000000u /* of each attempt to come back: another follows */
 #define RETRY_LAST_NS 100000000u
+#define FENCE_NS 10000000000u /* of a fence that is not confirmed yet; longer takes one that needs somebody to look after it */
 #define OPENING_NS 10000000000u /* from its first connection on, a writer's opening outlasts connections that break */
 
 static const struct far_transport *const transports[] = {&far_verbs, &far_ofi};
@@ -38,17 +39,31 @@ static void futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 
 /* ---------------------------------------------------------------- coming back */
 
+/* take_fence -- final, but for where the log ended: a target refuses us from the moment in which a fence is ordered, and knows that when it is confirmed. */
+static enum far_state take_fence(struct region_far *far, const struct far_refusal *refusal)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	bool is_open;
+
+	if (far->fence_until_ns == 0)
+		far->fence_until_ns = now_ns + FENCE_NS;
+	is_open = refusal->tail_lsn == UINT64_MAX && now_ns < far->fence_until_ns;
+	if (!is_open) {
+		far->region.fence_lsn = refusal->tail_lsn;
+		far->region.is_fence_exact = refusal->is_tail_exact == 1;
+	}
+	atomic_store_release(&far->region.is_fence_open, is_open);
+	atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_FENCE_OFF), refusal->epoch_min);
+	return is_open ? FAR_BROKEN : FAR_REFUSED;
+}
+
 /* take_refusal -- what becomes of the region. A target that has just been started may not know our grant yet: that passes. */
 static enum far_state take_refusal(struct region_far *far, int result, const struct far_refusal *refusal)
 {
 	if (refusal->magic != FAR_REFUSAL_MAGIC)
 		return FAR_BROKEN;
-	if (result == FARLOG_FENCED && far->role == REGION_ROLE_WRITER) {
-		far->region.fence_lsn = refusal->tail_lsn;
-		far->region.is_fence_exact = refusal->is_tail_exact == 1;
-		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_FENCE_OFF), refusal->epoch_min);
-		return FAR_REFUSED;
-	}
+	if (result == FARLOG_FENCED && far->role == REGION_ROLE_WRITER)
+		return take_fence(far, refusal);
 	if (result == FARLOG_FENCED) {
 		far->verdict = FARLOG_HELD; /* another drain or reader has come with our token */
 		return FAR_FAILED;

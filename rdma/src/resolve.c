@@ -24,7 +24,7 @@ static bool is_decided(struct farlog_writer *writer, const struct farlog_positio
 {
 	const struct region *region = writer->region;
 
-	if (!region->is_far || !writer_is_fenced(writer))
+	if (!region->is_far || !writer_is_fenced(writer) || atomic_load_acquire(&region->is_fence_open))
 		return false;
 	*result = position->lsn >= region->fence_lsn ? FARLOG_FENCED : FARLOG_OK;
 	return position->lsn >= region->fence_lsn || region->is_fence_exact;

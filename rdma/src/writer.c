@@ -119,10 +119,10 @@ int writer_pump(struct farlog_writer *writer)
 }
 
 /* shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
- * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open. */
+ * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
 static int shut_out(struct farlog_writer *writer)
 {
-	if (!writer->region->is_far || !writer_is_fenced(writer))
+	if (!writer->region->is_far || !writer_is_fenced(writer) || atomic_load_acquire(&writer->region->is_fence_open))
 		return FARLOG_OK;
 	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }

@@ -297,8 +297,42 @@ static void unconfirmed(void)
 	}
 }
 
+/* The zombie comes back between the order of a fence and its confirmation: that it is fenced it hears at once, where its log ended when that is known, and so what
+ * became of what it had under way. */
+static void told_before_confirmed(void)
+{
+	struct farlog_entry entry = {.data = "late", .len = 4};
+	struct farlog_position acknowledged;
+	struct farlog_position late;
+	struct bed bed;
+	farlog_writer *zombie = open_with_records(&bed, 20, &acknowledged);
+	uint64_t until_ns = clock_after_ns(LONG_NS);
+	uint64_t durable_lsn;
+
+	snprintf(now_testing, sizeof(now_testing), "zombie: told before the fence is confirmed");
+	if (zombie == NULL || !CHECK_ASK(&bed.host, "fault 1"))
+		goto done;
+	CHECK(!host_ask(&bed.host, "fence ring 5") && strstr(bed.host.reply, "not confirmed") != NULL);
+	break_unseen(zombie);
+	CHECK(farlog_submit(zombie, &entry, &late) == FARLOG_OK);
+	while (farlog_poll(zombie, &durable_lsn) != FARLOG_FENCED && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(farlog_poll(zombie, &durable_lsn) == FARLOG_FENCED && durable_lsn == acknowledged.end_lsn);
+	CHECK(farlog_wait(zombie, late.end_lsn, DEADLINE_NS / 10) == FARLOG_UNKNOWN);
+	(void)CHECK_ASK(&bed.host, "fault 0");
+	if (!CHECK_ASK(&bed.host, "fence ring 5"))
+		goto done;
+	CHECK(farlog_resolve(zombie, late.lsn, DEADLINE_NS, &late) == FARLOG_FENCED);
+	CHECK(farlog_resolve(zombie, acknowledged.lsn, DEADLINE_NS, &acknowledged) == FARLOG_OK);
+	is_told(zombie, 5);
+done:
+	farlog_writer_close(zombie);
+	bed_free(&bed);
+}
+
 void test_zombie(void)
 {
+	told_before_confirmed();
 	expired();
 	unconfirmed();
 	resolved();
