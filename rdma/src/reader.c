@@ -169,8 +169,10 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 				return true; /* the ring's end: what was copied behind it is old */
 			continue;
 		}
-		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN || (reader->region->is_far && walked > 0))
+		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
 			return verdict == RECORD_CUT && walked > 0;
+		if (reader->region->is_far && walked > 0) /* from there on in the next piece, unless the buffer has no room for the record: that would be a READ for nothing */
+			return found.stored_len <= pass->buf_len - pass->used;
 		pass->need = found.stored_len;
 		if (pass->need > pass->buf_len - pass->used)
 			return false;
@@ -331,35 +333,63 @@ static void fill_batch(struct farlog_reader *reader, const struct pass *pass, st
 	reader->is_rewound = false;
 }
 
+/* is_header_spared -- may a drain take a batch of a far ring without a READ of the header before it? What was durable stays in the log, whoever opens the ring
+ * next, and is this drain's until it releases it: while a whole batch lies below, a look at the header would change nothing of what is read. Beyond, the log may
+ * have gone back, and the next look must tell that before the batch before is released. */
+static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
+{
+	return reader->is_drain && reader->region->is_far && reader->sure_lsn > reader->cursor.lsn && reader->sure_lsn - reader->cursor.lsn >= buf_len &&
+		!reader->is_resync_needed && !reader->is_release_open && reader->comeback_count == reader->region->comeback_count;
+}
+
+/* look_at_header -- fetch it, and take from it what a batch depends on. */
+static int look_at_header(struct farlog_reader *reader)
+{
+	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+	uint64_t durable_lsn;
+
+	reader->sure_lsn = 0;
+	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open && reader->comeback_count != reader->region->comeback_count)
+		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
+	if (result != FARLOG_OK)
+		return result;
+	durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
+	refresh_epoch(reader);
+	if (reader->is_resync_needed)
+		return resync(reader);
+	/* Foreign bytes are not believed: not more than the ring can hold. */
+	if (durable_lsn <= region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF) &&
+		durable_lsn - reader->released.head_lsn <= reader->identity.capacity)
+		reader->sure_lsn = durable_lsn;
+	return FARLOG_OK;
+}
+
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
+	bool is_spared = is_header_spared(reader, buf_len);
 	uint64_t durable_lsn;
 	uint64_t hint_lsn;
 	bool is_tentative = false;
 	bool is_more;
 	uint64_t len;
 	size_t before;
-	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+	int result;
 
 	memset(batch, 0, sizeof(*batch));
-	if (result == FARLOG_OK && reader->is_drain && !reader->is_release_open && reader->comeback_count != reader->region->comeback_count)
-		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
-	if (result != FARLOG_OK)
-		return result;
-	durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
-	hint_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	if (buf_len < RECORD_PAD_STORED_LEN) {
 		batch->len = RECORD_PAD_STORED_LEN; /* no record is shorter */
 		return FARLOG_TOO_LARGE;
 	}
-	refresh_epoch(reader);
-	if (reader->is_resync_needed)
-		result = resync(reader);
+	result = is_spared ? FARLOG_OK : look_at_header(reader);
 	if (result != FARLOG_OK)
 		return result;
+	durable_lsn = is_spared ? reader->sure_lsn : region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
+	hint_lsn = is_spared ? reader->sure_lsn : region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	batch->first_lsn = reader->cursor.lsn;
 	for (;;) {
+		if (is_spared && reader->cursor.lsn >= hint_lsn)
+			break;
 		if (!is_tentative && reader->cursor.lsn >= hint_lsn) {
 			is_tentative = true;
 			begin_tentative(reader, &pass);
@@ -374,8 +404,10 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	}
 	if (is_tentative && pass.used > pass.tentative_from)
 		confirm_tip(reader, &pass);
-	if (pass.used == 0)
+	if (pass.used == 0) {
+		reader->sure_lsn = 0;
 		return nothing_read(reader, &pass, durable_lsn, batch);
+	}
 	fill_batch(reader, &pass, batch);
 	return FARLOG_OK;
 }
