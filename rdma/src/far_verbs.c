@@ -18,7 +18,7 @@
 #define FLUSH_LEN_MAX (1u << 30) /* the length of a FLUSH is 32 bits on the wire */
 #define READ_BACK_LEN 8u         /* a READ of nothing would not touch the memory */
 #define IDLE_COUNT_LOOK 4096u    /* polls without an answer before events are looked at: a system call, off the usual path */
-#define ANSWER_NAP_NS 50000u     /* an answer is written into memory: no event announces it */
+#define ANSWER_NAP_NS 50000u     /* of a target whose device cannot announce an answer that it writes into memory, or has not yet */
 #define NAP_NS 1000000u
 
 int verbs_link_fail(struct verbs_link *link, const char *format, ...)
@@ -303,6 +303,16 @@ __attribute__((noinline, cold)) static int fail_by_completion(struct verbs_link 
 
 static int look_around(struct verbs_link *link);
 
+/* take_event -- the target has written an answer, which lies where answers do. */
+__attribute__((noinline)) static int take_event(struct verbs_link *link, const struct ibv_wc *wc)
+{
+	int failure = verbs_queue_receive(&link->queue, (uint32_t)(wc->wr_id >> 8));
+
+	VERBS_COUNT(&link->queue, event_count, 1);
+	link->is_announced = true;
+	return failure == 0 ? FARLOG_OK : verbs_link_fail(link, "posting a receive: %s", strerror(failure));
+}
+
 /* take_completions -- up to the one that ends a persist, which nearly always is the first and the last: others wait for the next look. */
 static int take_completions(struct verbs_link *link)
 {
@@ -313,6 +323,11 @@ static int take_completions(struct verbs_link *link)
 		link->idle_count = 0;
 		if (__builtin_expect(wc.status != IBV_WC_SUCCESS, 0))
 			return fail_by_completion(link, &wc);
+		if (__builtin_expect((wc.wr_id & VERBS_KIND_MASK) == VERBS_RECV, 0)) {
+			if (take_event(link, &wc) != FARLOG_OK)
+				return FARLOG_IO;
+			continue;
+		}
 		verbs_retire(&link->queue, &wc);
 		if (wc.wr_id & VERBS_PERSIST_ENDS) {
 			atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
@@ -417,7 +432,7 @@ static void take_completion_events(struct verbs_link *link)
 static void verbs_wait(struct far_link *far, uint64_t timeout_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
-	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER ? ANSWER_NAP_NS : NAP_NS;
+	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
 	struct far_done before = far->done;
 	struct timespec timeout;
 	struct pollfd fds[3];

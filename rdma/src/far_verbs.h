@@ -9,6 +9,7 @@
 
 #define VERBS_SPAN_COUNT_MAX 2
 #define VERBS_WORD_COUNT_MAX 8
+#define VERBS_EVENT_RECV_COUNT 8u /* answers of the target's that a client which sleeps may not have taken yet */
 
 /* What is to be done beside taking completions; almost always nothing. */
 enum verbs_left {
@@ -53,6 +54,7 @@ struct verbs_link {
 	bool is_connected;     /* the peer is to be told when we go */
 	bool is_broken;
 	bool is_blocking;
+	bool is_announced;     /* the target's answers make events: one has come */
 	bool is_writer;
 	struct sockaddr_storage address;
 	char text[URI_PATH_LEN_MAX];

@@ -145,11 +145,14 @@ static int make_queue(struct verbs_link *link, struct farlog_error *error)
 		if (link->completions == NULL || fcntl(link->completions->fd, F_SETFL, O_NONBLOCK) != 0)
 			return error_set(error, FARLOG_IO, errno, "uri \"%s\": create a completion channel", link->text);
 		ask.channel = link->completions;
+		ask.recv_len = VERBS_EVENT_RECV_COUNT;
 	}
 	result = verbs_queue_open(&link->device, link->pd, &ask, &link->queue, error);
 	if (result != FARLOG_OK)
 		return result;
 	failure = verbs_queue_init(&link->queue, link->id, IBV_ACCESS_REMOTE_WRITE); /* the target writes words; it reads nothing */
+	for (uint32_t i = 0; i < ask.recv_len && failure == 0; i++)
+		failure = verbs_queue_receive(&link->queue, i);
 	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "uri \"%s\": set up the queue pair", link->text);
 }
 
@@ -282,7 +285,7 @@ static int register_copy(struct verbs_link *link, struct farlog_error *error)
 /* tell_header -- and wait until the target's end has it. */
 static int tell_header(struct verbs_link *link, uint64_t until_ns, struct farlog_error *error)
 {
-	struct far_request request = {.operation = FAR_HEADER,
+	struct far_request request = {.operation = FAR_HEADER, .flags = link->is_blocking ? FAR_WANTS_EVENTS : 0,
 		.spans = {{(uint64_t)(uintptr_t)link->link.copy, link->header_mr->rkey}}};
 	int status;
 
@@ -334,6 +337,7 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	link->word_count = 0;
 	link->left = 0;
 	link->idle_count = 0;
+	link->is_announced = false;
 	result = establish(link, hello, refusal, clock_after_ns(timeout_ns), error);
 	if (result != FARLOG_OK)
 		verbs_link_disconnect(far);

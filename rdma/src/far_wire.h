@@ -83,11 +83,14 @@ enum far_operation {
 	FAR_EPOCH = 5,  /* a writer's superblock is at LAYOUT_PROPOSAL_OFF: make it the ring's, durably; answer as to FAR_FLUSH */
 };
 
+/* The client sleeps: answers make a completion there, where the transport can (a WRITE with immediate data, which takes a receive). */
+#define FAR_WANTS_EVENTS 1u
+
 struct far_request {
 	uint32_t operation;
 	uint32_t tag; /* comes back in the answer; never 0 */
 	uint32_t span_count;
-	uint32_t reserved;
+	uint32_t flags; /* FAR_WANTS_EVENTS, with FAR_HEADER */
 	struct {
 		uint64_t off;
 		uint64_t len;

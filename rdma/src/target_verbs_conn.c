@@ -161,7 +161,10 @@ static bool send_word(struct verbs_conn *conn, uint64_t off, uint64_t value)
 		return false;
 	memcpy(slot, &value, sizeof(value));
 	verbs_begin(queue);
-	verbs_post_write(queue, 0, slot, queue->scratch_mr->lkey, sizeof(value), conn->header_key, conn->header_addr + off);
+	if (conn->wants_events && queue->has_immediate && (off == FAR_FLUSHED_OFF || off == FAR_ANSWER_OFF))
+		verbs_post_announced(queue, slot, conn->header_key, conn->header_addr + off);
+	else
+		verbs_post_write(queue, 0, slot, queue->scratch_mr->lkey, sizeof(value), conn->header_key, conn->header_addr + off);
 	return verbs_ring(queue) == 0;
 }
 
@@ -233,6 +236,7 @@ static void take_request(struct verbs_conn *conn, uint32_t index, uint32_t len)
 		conn->header_addr = request.spans[0].off;
 		conn->header_key = (uint32_t)request.spans[0].len;
 		conn->has_header = true;
+		conn->wants_events = request.flags & FAR_WANTS_EVENTS;
 	} else if (request.operation == FAR_LEAVE) {
 		conn->is_goodbye = true;
 		verbs_conn_end(conn, false);
@@ -295,7 +299,7 @@ static const struct verbs_on_device *exposure_of(const struct verbs_conn *conn)
 /* make_queue -- in the ring's domain, with receives posted, ready. 0 or errno. */
 static int make_queue(struct verbs_conn *conn, bool is_window_wanted, struct farlog_error *error)
 {
-	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted, .tos = conn->listener->tos,
+	struct verbs_queue_ask ask = {.send_len = SEND_LEN, .recv_len = VERBS_RECV_COUNT, .is_window_wanted = is_window_wanted, .is_immediate_wanted = true, .tos = conn->listener->tos,
 		.channel = conn->host->completions, .context = conn};
 	int failure;
 

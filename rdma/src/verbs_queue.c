@@ -60,6 +60,7 @@ static bool create(struct verbs_queue *queue, struct ibv_pd *pd, const struct ve
 	queue->inline_max = attr.cap.max_inline_data;
 	queue->flush = operations & VERBS_QP_EX_WITH_FLUSH ? verbs_flush_of(queue->qpx) : NULL;
 	queue->has_window = operations & IBV_QP_EX_WITH_BIND_MW;
+	queue->has_immediate = operations & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 	return true;
 }
 
@@ -69,11 +70,13 @@ static bool create_best(struct verbs_queue *queue, struct ibv_pd *pd, const stru
 	uint64_t plain = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND;
 	uint64_t window = ask->is_window_wanted ? IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV : 0;
 	uint64_t flush = ask->is_flush_wanted ? VERBS_QP_EX_WITH_FLUSH : 0;
+	uint64_t immediate = ask->is_immediate_wanted ? IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM : 0;
+	const uint64_t extras[] = {window | flush | immediate, window | flush, immediate, 0}; /* iWARP has no immediate data */
 
 	for (unsigned i = 0; i < sizeof(inlines) / sizeof(inlines[0]); i++)
-		if (((window | flush) != 0 && create(queue, pd, ask, plain | window | flush, inlines[i])) ||
-			create(queue, pd, ask, plain, inlines[i]))
-			return true;
+		for (unsigned j = 0; j < sizeof(extras) / sizeof(extras[0]); j++)
+			if ((j == 0 || extras[j] != extras[j - 1]) && create(queue, pd, ask, plain | extras[j], inlines[i]))
+				return true;
 	return false;
 }
 

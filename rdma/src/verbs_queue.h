@@ -35,6 +35,7 @@ struct verbs_queue_ask {
 	uint32_t recv_len;
 	bool is_flush_wanted;
 	bool is_window_wanted;
+	bool is_immediate_wanted; /* WRITEs that make a completion at the peer */
 	uint16_t tos; /* 1 + the traffic class of its packets; 0 = what the host gives, or the other end asked for */
 	struct ibv_comp_channel *channel; /* NULL: completions are polled */
 	void *context;                    /* of the completion queue */
@@ -50,6 +51,7 @@ struct verbs_counts {
 	uint64_t signalled_count;
 	uint64_t doorbell_count;
 	uint64_t completion_count;
+	uint64_t event_count; /* receives that a WRITE of the peer's took */
 };
 
 #ifdef FARLOG_FAULT
@@ -66,6 +68,7 @@ struct verbs_queue {
 	struct ibv_qp_ex *qpx;
 	verbs_flush_fn flush; /* NULL: this queue pair has none */
 	bool has_window;
+	bool has_immediate;
 	uint32_t send_len;
 	uint32_t inline_max;
 	uint32_t read_depth; /* READs and FLUSHes that may be under way */
@@ -192,6 +195,17 @@ static inline void verbs_post_write(struct verbs_queue *queue, unsigned marks, v
 		ibv_wr_rdma_write(queue->qpx, rkey, addr);
 		ibv_wr_set_sge(queue->qpx, lkey, (uint64_t)(uintptr_t)bytes, len);
 	}
+}
+
+/* verbs_post_announced -- a WRITE of a word, which takes a receive of the peer's and makes a completion there. */
+static inline void verbs_post_announced(struct verbs_queue *queue, void *word, uint32_t rkey, uint64_t addr)
+{
+	verbs_next(queue, VERBS_WRITE);
+	VERBS_COUNT(queue, write_count, 1);
+	if (sizeof(uint64_t) <= queue->inline_max)
+		queue->qpx->wr_flags |= IBV_SEND_INLINE;
+	ibv_wr_rdma_write_imm(queue->qpx, rkey, addr, 0);
+	verbs_set_bytes(queue, word, queue->scratch_mr->lkey, sizeof(uint64_t));
 }
 
 static inline void verbs_post_read(struct verbs_queue *queue, unsigned marks, void *bytes, uint32_t lkey, uint32_t len, uint32_t rkey, uint64_t addr)

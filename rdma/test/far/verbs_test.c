@@ -163,7 +163,8 @@ static struct verbs_counts cost(struct far_link *link, const struct region_span 
 	after = *verbs_link_counts(link);
 	return (struct verbs_counts){after.write_count - before.write_count, after.inline_count - before.inline_count, after.read_count - before.read_count,
 		after.flush_count - before.flush_count, after.send_count - before.send_count, after.signalled_count - before.signalled_count,
-		after.doorbell_count - before.doorbell_count, after.completion_count - before.completion_count};
+		after.doorbell_count - before.doorbell_count, after.completion_count - before.completion_count,
+		after.event_count - before.event_count};
 }
 
 static void append_costs_one_doorbell(void)

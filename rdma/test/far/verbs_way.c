@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "clock.h"
 #include "verbs_pair.h"
 
 /* query -- what the device has for a queue pair. */
@@ -80,6 +81,31 @@ static void listener_takes_it(const char *address)
 	CHECK(farlog_target_open(uri, &target, &error) == FARLOG_INVALID && strstr(error.text, "tos=\"256\"") != NULL);
 }
 
+/* answers_come -- `laps` flushes by the target's processor to a client that sleeps: each is answered, with or without an event at the client. */
+static void answers_come(bool has_immediate, unsigned laps)
+{
+	struct verbs_listener *listener = pair_target->listener;
+	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	struct region_span span = {LINE, 64};
+	struct far_link *link = open_by("wait=block", &granted);
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	pair_condition = has_immediate ? "answers with an event" : "answers without an event";
+	link->method = FARLOG_FLUSH_TARGET_CPU;
+	CHECK(pair_persist(link, &span, 1, 1) == FARLOG_OK); /* the target has taken in by now what it was asked for */
+	CHECK(listener->conns->wants_events && listener->conns->queue.has_immediate);
+	listener->conns->queue.has_immediate = has_immediate; /* as of a device that has none */
+	for (unsigned i = 2; i <= laps; i++) {
+		CHECK(link->ops->persist(link, &span, 1, i) == FARLOG_OK);
+		while (link->done.persist_tag != i && clock_monotonic_ns() < until_ns)
+			link->ops->wait(link, 1000000000u);
+		CHECK(link->done.persist_tag == i);
+	}
+	CHECK(link->ops->poll(link) == FARLOG_OK);
+	CHECK(verbs_link_counts(link)->event_count == (has_immediate ? laps : 1));
+	pair_close_link(link);
+}
+
 void test_way(const char *address)
 {
 	ends_have("", 0, 0, 0, NULL);
@@ -87,4 +113,6 @@ void test_way(const char *address)
 	ends_have("tos=104", 0xb8 + 1, 0x68, 0xb8, "traffic class 104");
 	ends_have("wait=block", 0xb8 + 1, 0, 0xb8, NULL);
 	listener_takes_it(address);
+	answers_come(true, 40);
+	answers_come(false, 5);
 }
