@@ -7,7 +7,8 @@
  * How a persist is flushed:
  *   OFI_COMMIT    each write asks for FI_COMMIT_COMPLETE; all completions are waited for.
  *   OFI_DELIVERY  as that, with FI_DELIVERY_COMPLETE: the bytes are in the target's memory as its processor sees it.
- *   TARGET_CPU    writes, and a request behind them on the same endpoint (FI_ORDER_SAW); the answer is a word in the copy. */
+ *   TARGET_CPU    the answer to a request is a word in the copy. A few records go with the request, in one message: two would cost two system calls
+ *                 at each end, and the target's processor is at work in any case. More goes by writes before it on the same endpoint (FI_ORDER_SAW). */
 #include "far_ofi.h"
 
 #include <poll.h>
@@ -55,6 +56,20 @@ static ssize_t post_rma(struct ofi_link *ofi, const struct ofi_post *post, void 
 	return post->kind == OFI_POST_READ ? fi_readmsg(ofi->ep, &msg, post->flags) : fi_writemsg(ofi->ep, &msg, post->flags);
 }
 
+/* post_carrying -- a request, and behind it the bytes of its spans. The provider may look at them after this call: they lie in the copy, and so does the
+ * request, whose place the next one takes when this one has been answered. */
+static ssize_t post_carrying(struct ofi_link *ofi, const struct far_request *request)
+{
+	void *descs[3] = {ofi->copy_desc, ofi->copy_desc, ofi->copy_desc};
+	struct iovec parts[3] = {{ofi->link.copy + FAR_REQUEST_OFF, sizeof(*request)}};
+	struct fi_msg msg = {.msg_iov = parts, .desc = descs, .iov_count = 1 + request->span_count};
+
+	memcpy(ofi->link.copy + FAR_REQUEST_OFF, request, sizeof(*request));
+	for (unsigned i = 0; i < request->span_count; i++)
+		parts[i + 1] = (struct iovec){far_place(&ofi->link, request->spans[i].off), request->spans[i].len};
+	return fi_sendmsg(ofi->ep, &msg, 0);
+}
+
 static ssize_t post_one(struct ofi_link *ofi, const struct ofi_post *post)
 {
 	struct fi_rma_iov remote;
@@ -64,6 +79,7 @@ static ssize_t post_one(struct ofi_link *ofi, const struct ofi_post *post)
 		remote = aim(ofi, post);
 		return fi_inject_write(ofi->ep, ofi->link.copy + post->span.off, post->span.len, 0, remote.addr, remote.key);
 	case OFI_POST_REQUEST: return fi_inject(ofi->ep, &post->request, sizeof(post->request), 0);
+	case OFI_POST_PERSIST: return post_carrying(ofi, &post->request);
 	case OFI_POST_READ: return post_rma(ofi, post, &ofi->link.done.read_tag);
 	default: return post_rma(ofi, post, &ofi->link.done.persist_tag);
 	}
@@ -114,15 +130,39 @@ static int post(struct ofi_link *ofi, const struct ofi_post *post)
 	return FARLOG_OK;
 }
 
+#ifdef FARLOG_FAULT
+uint64_t ofi_carries_nothing;
+#define CARRIES_NOTHING (atomic_load_relaxed(&ofi_carries_nothing) != 0)
+#else
+#define CARRIES_NOTHING false
+#endif
+
+/* is_carried -- by the request itself: records only. What else a ring has is stored by who holds a key to it, and the key is what keeps it apart. */
+static bool is_carried(const struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
+{
+	uint64_t len = 0;
+
+	for (unsigned i = 0; i < span_count; i++) {
+		if (spans[i].off < LAYOUT_DATA_OFF)
+			return false;
+		len += spans[i].len;
+	}
+	return len <= FAR_CARRIED_LEN_MAX && ofi->link.welcome.flush_methods & FAR_CARRIES && ofi->info->tx_attr->iov_limit > span_count &&
+		ofi->info->ep_attr->max_msg_size >= sizeof(struct far_message) && !CARRIES_NOTHING;
+}
+
 static int persist_by_target(struct ofi_link *ofi, const struct region_span *spans, unsigned span_count)
 {
-	struct ofi_post flush = {.kind = OFI_POST_REQUEST, .request = {.operation = FAR_FLUSH, .span_count = span_count}};
+	bool is_one = is_carried(ofi, spans, span_count);
+	struct ofi_post flush = {.kind = is_one ? OFI_POST_PERSIST : OFI_POST_REQUEST,
+		.request = {.operation = is_one ? FAR_PERSIST : FAR_FLUSH, .span_count = span_count}};
 	int result = FARLOG_OK;
 
 	for (unsigned i = 0; i < span_count && result == FARLOG_OK; i++) {
 		flush.request.spans[i].off = spans[i].off;
 		flush.request.spans[i].len = spans[i].len;
-		result = post(ofi, &(struct ofi_post){.kind = OFI_POST_WRITE, .flags = FI_MORE, .span = spans[i]});
+		if (!is_one)
+			result = post(ofi, &(struct ofi_post){.kind = OFI_POST_WRITE, .flags = FI_MORE, .span = spans[i]});
 	}
 	if (result != FARLOG_OK)
 		return result;

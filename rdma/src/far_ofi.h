@@ -8,7 +8,7 @@
 #define OFI_POST_COUNT_MAX 32u   /* what the provider has no room for yet; two spans, a request and the few words of the header */
 #define OFI_NAP_LAST_NS 1000000u /* the longest that nothing wakes us from, where something might have to */
 
-enum ofi_post_kind { OFI_POST_WRITE, OFI_POST_WORD, OFI_POST_READ, OFI_POST_REQUEST };
+enum ofi_post_kind { OFI_POST_WRITE, OFI_POST_WORD, OFI_POST_READ, OFI_POST_REQUEST, OFI_POST_PERSIST };
 
 struct ofi_post {
 	enum ofi_post_kind kind;
@@ -54,5 +54,10 @@ static inline struct ofi_link *ofi_of(struct far_link *link)
 int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
 	struct farlog_error *error);
 void ofi_link_disconnect(struct far_link *link);
+
+#ifdef FARLOG_FAULT
+/* 1: no request carries bytes, as if the target took none. */
+extern uint64_t ofi_carries_nothing;
+#endif
 
 #endif

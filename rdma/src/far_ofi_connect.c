@@ -146,7 +146,7 @@ static int show_copy(struct ofi_link *ofi, struct farlog_error *error)
 		return error_set(error, result, 0, "connect to \"%s\": a copy of %lu bytes: %s", ofi->text, link->welcome.size_bytes,
 			farlog_result_text(result));
 	if (ofi->info->domain_attr->mr_mode & FI_MR_LOCAL) {
-		failure = ofi_register(ofi->domain, ofi->info, link->copy, link->copy_len, FI_READ | FI_WRITE, &ofi->copy_mr);
+		failure = ofi_register(ofi->domain, ofi->info, link->copy, link->copy_len, FI_READ | FI_WRITE | FI_SEND, &ofi->copy_mr);
 		if (failure == 0)
 			ofi->copy_desc = fi_mr_desc(ofi->copy_mr);
 	}

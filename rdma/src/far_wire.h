@@ -19,6 +19,7 @@
 #define FAR_HEADER_LEN 0x2140u
 #define FAR_ANSWER_OFF 0x2180u
 #define FAR_FLUSHED_OFF 0x2188u
+#define FAR_REQUEST_OFF 0x21C0u /* where a client keeps the request of a message that carries bytes, until it has been answered */
 #define FAR_ALIVE_OFF 0x2190u /* written now and then by a target whose transport would not notice otherwise that the client's host is gone */
 
 /* Tags with this bit are those of a link that flushes by the target's processor. Their answers have a word of their own: the answer to another
@@ -56,7 +57,7 @@ struct far_welcome {
 	uint64_t keys[FAR_PIECE_COUNT];
 	uint64_t size_bytes;
 	uint64_t flush_addr;    /* where a read flushes; 0 = the last bytes written. A writer that is told the credit word takes its credit by that read */
-	uint32_t flush_methods; /* bit n: enum farlog_flush_method n gives this level here */
+	uint32_t flush_methods; /* bit n: enum farlog_flush_method n gives this level here; FAR_CARRIES */
 	uint32_t granularity;
 	uint32_t atomic_unit;
 	uint32_t epoch_min; /* the ring's fence */
@@ -75,12 +76,21 @@ struct far_refusal {
 	char text[120];
 };
 
+/* In flush_methods: with FARLOG_FLUSH_TARGET_CPU, FAR_PERSIST is taken. */
+#define FAR_CARRIES 0x80000000u
+
+/* What one message carries at most, in bytes: a record or a few. More goes by WRITEs, which need no second copy at the target. */
+#define FAR_CARRIED_LEN_MAX 4032u
+
 enum far_operation {
 	FAR_FLUSH = 1,  /* these spans, by the target's processor; answer 0 or -enum farlog_result */
 	FAR_LOCKED = 2, /* whose locks are held; answer: bit n for enum region_role n */
 	FAR_HEADER = 3, /* the client's copy of the header is at address spans[0].off with key spans[0].len; the first request; no answer */
 	FAR_LEAVE = 4,  /* the client goes; the last request. The connection's end is the answer: the key is invalid by then and the role free */
 	FAR_EPOCH = 5,  /* a writer's superblock is at LAYOUT_PROPOSAL_OFF: make it the ring's, durably; answer as to FAR_FLUSH */
+	/* Of a writer: the bytes of these spans of the ring's data stand behind the request, those of the first one first. The target's processor puts them
+	 * there, and flushes and answers as FAR_FLUSH. Whole words; from 1 to FAR_CARRIED_LEN_MAX bytes in all. */
+	FAR_PERSIST = 6,
 };
 
 /* The client sleeps: answers make a completion there, where the transport can (a WRITE with immediate data, which takes a receive). */
@@ -95,6 +105,12 @@ struct far_request {
 		uint64_t off;
 		uint64_t len;
 	} spans[2];
+};
+
+/* What a target makes room for. */
+struct far_message {
+	struct far_request request;
+	uint8_t carried[FAR_CARRIED_LEN_MAX];
 };
 
 /* The answer is one word, so that it is never seen in halves. */
@@ -112,5 +128,7 @@ _Static_assert(sizeof(struct far_hello) == 40, "far_hello fits the private data 
 _Static_assert(sizeof(struct far_welcome) == 192, "far_welcome fits the private data of an acceptance");
 _Static_assert(sizeof(struct far_refusal) == 144, "far_refusal fits the private data of a rejection");
 _Static_assert(sizeof(struct far_request) == 48, "far_request");
+_Static_assert(sizeof(struct far_message) == sizeof(struct far_request) + FAR_CARRIED_LEN_MAX, "what a request carries stands right behind it");
+_Static_assert(FAR_REQUEST_OFF + sizeof(struct far_request) <= LAYOUT_PROPOSAL_OFF, "a request kept in the copy touches nothing of the ring");
 
 #endif

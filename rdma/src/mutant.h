@@ -19,6 +19,7 @@ enum farlog_mutant {
 	MUTANT_ANSWERED_EARLY = 10,    /* a target says that it has flushed, and has not */
 	MUTANT_NOT_SENT_AGAIN = 11,    /* a far region leaves out what a broken link had under way */
 	MUTANT_PIECE_IS_ALL = 12,      /* a far writer takes the end of the piece that it has fetched for the end of the log */
+	MUTANT_NOT_PUT = 13,           /* a target flushes the place of bytes that came with the request, and leaves them where they were */
 };
 
 #ifdef FARLOG_FAULT

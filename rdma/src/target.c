@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "far_piece.h"
 #include "mutant.h"
 #include "superblock.h"
 
@@ -390,6 +391,37 @@ static bool is_inside(const struct target_ring *ring, const struct far_request *
 	for (unsigned i = 0; i < request->span_count; i++)
 		if (request->spans[i].len > size || request->spans[i].off > size - request->spans[i].len)
 			return false;
+	return true;
+}
+
+/* may_put -- what the key of a writer's connection would let in, of the ring's data. */
+static bool may_put(const struct target_conn *conn, const struct far_request *request, size_t carried_len)
+{
+	uint64_t len = 0;
+
+	if (!(far_piece_rights(FAR_PIECE_WRITER, conn->role) & FAR_MAY_WRITE) || !is_inside(conn->ring, request))
+		return false;
+	for (unsigned i = 0; i < request->span_count; i++) {
+		if (request->spans[i].off < LAYOUT_DATA_OFF || request->spans[i].off % sizeof(uint64_t) != 0 || request->spans[i].len % sizeof(uint64_t) != 0)
+			return false;
+		len += request->spans[i].len;
+	}
+	return len > 0 && len == carried_len;
+}
+
+/* Word by word, as a drain on this host may be reading what lies there: it finds the words of one record or of the other, and its checksum tells. */
+bool target_put(const struct target_conn *conn, const struct far_message *message, size_t carried_len)
+{
+	const uint64_t *from = (const uint64_t *)message->carried;
+
+	if (!may_put(conn, &message->request, carried_len))
+		return false;
+	for (unsigned i = 0; i < message->request.span_count && !MUTANT(NOT_PUT); i++) {
+		uint64_t *to = (uint64_t *)(conn->ring->bytes + message->request.spans[i].off);
+
+		for (uint64_t word = 0; word < message->request.spans[i].len / sizeof(*to); word++)
+			atomic_store_relaxed(&to[word], *from++);
+	}
 	return true;
 }
 

@@ -160,6 +160,10 @@ void target_serve(struct farlog_target *target, struct target_conn *conn, const 
  * result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the transport's thread. */
 int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush);
 
+/* target_put -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a writer's, or not of whole words of the ring's data, and
+ * nothing is stored. By the transport's thread, and only while nobody has been told that the connection is over: what is stored here passes no key. */
+bool target_put(const struct target_conn *conn, const struct far_message *message, size_t carried_len);
+
 /* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's worker where it has one. */
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request);
 

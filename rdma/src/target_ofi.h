@@ -15,7 +15,7 @@ struct ofi_listener;
 
 struct ofi_slot {
 	struct ofi_conn *owner;
-	struct far_request request;
+	struct far_message message;
 };
 
 struct ofi_conn {

@@ -175,11 +175,11 @@ static int post_slot(struct ofi_slot *slot)
 	struct ofi_conn *conn = slot->owner;
 	void *desc = conn->slot_mr != NULL ? fi_mr_desc(conn->slot_mr) : NULL;
 
-	return (int)fi_recv(conn->ep, &slot->request, sizeof(slot->request), desc, 0, slot);
+	return (int)fi_recv(conn->ep, &slot->message, sizeof(slot->message), desc, 0, slot);
 }
 
 /* take_leave -- the endpoint's end is the client's answer, so the role is free before it. Nothing lands between the two, not even the rest of a write
- * that has begun: bytes come in only while this thread makes progress, which it does not here. */
+ * that has begun: bytes come in only while this thread makes progress, which it does not here, and requests that have come already are looked at by it, later. */
 static void take_leave(struct ofi_conn *conn)
 {
 	if (close_keys(conn) == 0)
@@ -190,11 +190,16 @@ static void take_leave(struct ofi_conn *conn)
 void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 {
 	struct ofi_conn *conn = slot->owner;
-	struct far_request request = slot->request;
+	struct far_request request = slot->message.request;
 
 	if (conn->is_closed)
 		return;
-	if (len != sizeof(request) || post_slot(slot) != 0) {
+	/* What is refused keeps its operation, which target_serve does not know. */
+	if (len >= sizeof(request) && request.operation == FAR_PERSIST && target_put(&conn->conn, &slot->message, len - sizeof(request)))
+		request.operation = FAR_FLUSH;
+	else if (len > sizeof(request) && request.operation != FAR_PERSIST)
+		len = 0;
+	if (len < sizeof(request) || post_slot(slot) != 0) {
 		(void)ofi_conn_end(conn, true, NULL);
 	} else if (request.operation == FAR_HEADER) {
 		conn->header_addr = request.spans[0].off;
@@ -285,7 +290,7 @@ static uint32_t methods_of(const struct ofi_listener *listener, const struct far
 		methods |= 1u << FARLOG_FLUSH_OFI_DELIVERY;
 		methods |= listener->info->caps & FI_RMA_PMEM ? 1u << FARLOG_FLUSH_OFI_COMMIT : 0;
 	}
-	return welcome->flush_methods & methods;
+	return (welcome->flush_methods & methods) | FAR_CARRIES;
 }
 
 /* admit -- OK: the connection belongs to its ring, and *welcome is complete. */

@@ -2,7 +2,7 @@
  *
  * usage: conformance            every kind that can exist on this machine
  *        conformance KIND       tmpfs, packed, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
- *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs, packed and file
+ *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs (also without records in requests), packed and file
  *        conformance verbs      over an RDMA device: tmpfs, packed, and devdax where there is one
  *
  * Kinds that need hardware take a path from FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR, and the device's address from
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "far_ofi.h"
 #include "persist.h"
 #include "region_fault.h"
 
@@ -202,6 +203,18 @@ static int run_ofi_tmpfs(void)
 	return run_ofi("ofi-tmpfs", "/dev/shm", options, 3);
 }
 
+/* The same where every record goes by a write, as to a target that takes none with a request. */
+static int run_ofi_writes(void)
+{
+	static const char *const options[] = {"flush=target-cpu", NULL};
+	int result;
+
+	ofi_carries_nothing = 1;
+	result = run_ofi("ofi-writes", "/dev/shm", options, 1);
+	ofi_carries_nothing = 0;
+	return result;
+}
+
 static int run_ofi_packed(void)
 {
 	static const char *const options[] = {"flush=target-cpu", "flush=ofi-delivery", NULL};
@@ -266,7 +279,7 @@ static const struct {
 	const char *kind;
 	int (*run)(void);
 } kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
-	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"verbs-tmpfs", run_verbs_tmpfs},
+	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"verbs-tmpfs", run_verbs_tmpfs},
 	{"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
 
 /* is_asked -- "ofi" asks for all of that transport. */

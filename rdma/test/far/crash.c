@@ -376,7 +376,7 @@ static int run_mutants(uint64_t seed)
 		const char *name;
 		int mutant;
 	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN},
-		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL}};
+		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL}, {"carried and not put in its place", MUTANT_NOT_PUT}};
 	unsigned caught = 0;
 	unsigned count = sizeof(mutants) / sizeof(mutants[0]);
 

@@ -49,8 +49,7 @@ void link_free(struct far_link_bed *made)
 		munmap(copy, copy_len);
 }
 
-/* settle -- poll until the tags have come (0: not waited for; OK) or the link is broken (IO). */
-static int settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
+int link_settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag)
 {
 	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
 
@@ -79,7 +78,7 @@ int link_persist(struct far_link *link, struct region_span span)
 {
 	int result = link->ops->persist(link, &span, 1, ++tried);
 
-	return result == FARLOG_OK ? settle(link, tried, 0) : FARLOG_IO;
+	return result == FARLOG_OK ? link_settle(link, tried, 0) : FARLOG_IO;
 }
 
 int try_write_by(struct far_link *link, enum far_piece piece, uint64_t off, uint64_t value)
@@ -105,22 +104,27 @@ int try_read(struct far_link *link)
 {
 	if (link->ops->read(link, (struct region_span){TRIED_OFF, 64}, ++tried) != FARLOG_OK)
 		return FARLOG_IO;
-	return settle(link, 0, tried);
+	return link_settle(link, 0, tried);
 }
 
-uint32_t link_ask(struct far_link *link, struct far_request request)
+uint32_t link_answer(struct far_link *link, uint32_t tag)
 {
 	uint64_t until_ns = clock_after_ns(IN_TIME_NS);
 
-	CHECK(link->ops->send(link, &request) == FARLOG_OK);
 	while (clock_monotonic_ns() < until_ns) {
 		uint64_t word;
 
 		CHECK(link->ops->poll(link) == FARLOG_OK);
-		word = *(volatile uint64_t *)(link->copy + FAR_ANSWER_OFF);
-		if (word >> 32 == request.tag)
+		word = *(volatile uint64_t *)(link->copy + far_answer_off(tag));
+		if (word >> 32 == tag)
 			return (uint32_t)word;
 	}
 	CHECK(!"an answer comes");
 	return 0;
+}
+
+uint32_t link_ask(struct far_link *link, struct far_request request)
+{
+	CHECK(link->ops->send(link, &request) == FARLOG_OK);
+	return link_answer(link, request.tag);
 }

@@ -31,6 +31,11 @@ int try_write_by(struct far_link *link, enum far_piece piece, uint64_t off, uint
 int try_write(struct far_link *link, uint64_t off, uint64_t value);
 int try_read(struct far_link *link);
 
+/* link_settle -- poll until the tags have come (0: not waited for; OK) or the link is broken (IO). */
+int link_settle(struct far_link *link, uint64_t persist_tag, uint64_t read_tag);
+
+/* link_answer -- poll until the request of this tag has been answered: with what. */
+uint32_t link_answer(struct far_link *link, uint32_t tag);
 /* link_ask -- a request of ours, or of nobody's. The answer. */
 uint32_t link_ask(struct far_link *link, struct far_request request);
 
