@@ -48,7 +48,7 @@ func attestationsOf(read []config.Attestation) []target.Attestation {
 	list := make([]target.Attestation, len(read))
 	for i, one := range read {
 		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date)
-		said.IsAnyRead = one.AnyReadFlushes
+		said.IsAnyRead, said.CommitProvider = one.AnyReadFlushes, one.CommitFlushes
 		list[i] = target.Attestation{Attestation: said, Region: one.Region, Reason: one.Reason}
 	}
 	return list

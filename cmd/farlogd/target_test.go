@@ -34,6 +34,10 @@ func TestAttestationsOf_EveryWordOfTheFile(t *testing.T) {
 			t.Errorf("got %+v, %s", got, got)
 		}
 	}
+	got := attestationsOf([]config.Attestation{{Region: "/dev/dax0.0", ReadFlushes: true, How: "ddio-off", CommitFlushes: "tcp", By: "Ada", Date: "2026-11-21"}})[0]
+	if got.CommitProvider != "tcp" || got.String() != "ddio-off, ofi-commit of tcp by attestation of Ada, 2026-11-21" {
+		t.Errorf("got %+v, %s", got, got)
+	}
 	for _, words := range [][2]string{{"ddio", ""}, {"", "adr"}, {"cpu_cache", "eadr"}} {
 		if said, ok := farlog.NewAttestation(words[0], words[1], "Ada", "2026-11-21"); ok {
 			t.Errorf("%q is %+v", words, said)

@@ -18,6 +18,7 @@ type Attestation struct {
 	ReadFlushes       bool
 	AnyReadFlushes    bool   // not only of the bytes written last; only with ReadFlushes
 	How               string // AttestedHow; "" without ReadFlushes
+	CommitFlushes     string // the libfabric provider whose commit flushes; "" = none
 	PersistenceDomain string // AttestedDomains; "" = the kernel's word counts
 	By, Date, Reason  string
 }
@@ -29,7 +30,7 @@ var (
 )
 
 // attestedKeys are those of a region; by, date and reason are required.
-var attestedKeys = []string{"any_read_flushes", "by", "date", "how", "persistence_domain", "read_flushes", "reason"}
+var attestedKeys = []string{"any_read_flushes", "by", "commit_flushes", "date", "how", "persistence_domain", "read_flushes", "reason"}
 
 // RegionPath is the path in a region's URI, "mem:/path?name=value": what an attestation calls it.
 func RegionPath(uri string) string {
@@ -103,6 +104,7 @@ func (e entry) read(path string) (Attestation, error) {
 		{"date", &a.Date, isDate},
 		{"reason", &a.Reason, NotEmpty},
 		{"how", &a.How, optional(AttestedHow)},
+		{"commit_flushes", &a.CommitFlushes, isProvider},
 		{"persistence_domain", &a.PersistenceDomain, optional(AttestedDomains)},
 	}
 	for _, text := range texts {
@@ -125,8 +127,8 @@ func (e entry) agree(a Attestation) error {
 		return e.errorf("any_read_flushes", "true", "expected read_flushes: true beside it")
 	case !a.ReadFlushes && a.How != "":
 		return e.errorf("how", a.How, "expected read_flushes: true beside it")
-	case !a.ReadFlushes && a.PersistenceDomain == "":
-		return errorf("%snothing is attested: expected read_flushes: true, or persistence_domain", e.prefix)
+	case !a.ReadFlushes && a.CommitFlushes == "" && a.PersistenceDomain == "":
+		return errorf("%snothing is attested: expected read_flushes: true, commit_flushes, or persistence_domain", e.prefix)
 	}
 	return nil
 }
@@ -167,6 +169,14 @@ func optional(words []string) func(string) error {
 		}
 		return OneOf(words...)(text)
 	}
+}
+
+// isProvider takes a name as URIs have it, or no such key.
+func isProvider(text string) error {
+	if len(text) > 15 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return errors.New("expected a provider of libfabric, such as tcp in ofi:tcp://host:port")
+	}
+	return nil
 }
 
 func isDate(text string) error {

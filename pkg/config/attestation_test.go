@@ -54,6 +54,17 @@ func TestReadAttestations_AnyRead(t *testing.T) {
 	}
 }
 
+func TestReadAttestations_CommitAlone(t *testing.T) {
+	text := strings.Replace(attested, "    read_flushes: true\n    how: ddio-off\n    persistence_domain: memory_controller\n", "    commit_flushes: tcp\n", 1)
+	list, err := ReadAttestations(writeAttestation(t, text), attestedRegions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].ReadFlushes || list[0].CommitFlushes != "tcp" {
+		t.Fatalf("got %+v", list)
+	}
+}
+
 func TestReadAttestations_DomainAloneAndTwoRegions(t *testing.T) {
 	second := strings.NewReplacer("/dev/dax0.0", "/dev/dax1.0", "    read_flushes: true\n    how: ddio-off\n", "", "regions:\n", "").Replace(attested)
 	list, err := ReadAttestations(writeAttestation(t, attested+second), attestedRegions)
@@ -78,13 +89,16 @@ func TestReadAttestations_BadInputNamesFileKeyValueAndExpectation(t *testing.T) 
 		{"unknown key above", "regions:", "region: {}\nregions:", []string{`unknown key "region"`, "expected regions"}},
 		{"unknown region", "/dev/dax0.0", "/dev/dax0.1", []string{`unknown region "/dev/dax0.1"`, "/dev/dax0.0, /dev/dax1.0"}},
 		{"a URI for a path", "/dev/dax0.0", "mem:/dev/dax0.0", []string{`unknown region "mem:/dev/dax0.0"`}},
-		{"region is a text", attested, "regions: {/dev/dax0.0: ddio-off}\n", []string{"/dev/dax0.0", `"ddio-off"`, "expected the keys any_read_flushes, by, date"}},
+		{"region is a text", attested, "regions: {/dev/dax0.0: ddio-off}\n", []string{"/dev/dax0.0", `"ddio-off"`, "expected the keys any_read_flushes, by, commit_flushes, date"}},
 		{"unknown key", "read_flushes", "read_flush", []string{`unknown key "read_flush"`, "did you mean read_flushes or any_read_flushes?"}},
 		{"key twice", "    how: ddio-off\n", "    how: ddio-off\n    how: eadr\n", []string{"how", "already set"}},
 		{"read_flushes as a text", "read_flushes: true", `read_flushes: "true"`, []string{`read_flushes "true"`, "expected true or false"}},
 		{"read_flushes as a number", "read_flushes: true", "read_flushes: 1", []string{`read_flushes "1"`, "expected true or false"}},
 		{"any_read_flushes as a text", "    how:", "    any_read_flushes: all\n    how:", []string{`any_read_flushes "all"`, "expected true or false"}},
 		{"any_read_flushes alone", "read_flushes: true", "any_read_flushes: true", []string{`any_read_flushes "true"`, "expected read_flushes: true"}},
+		{"commit_flushes as a flag", "    how:", "    commit_flushes: true\n    how:", []string{`commit_flushes "true"`, "expected a text"}},
+		{"commit_flushes of a URI", "    how:", "    commit_flushes: ofi:tcp\n    how:", []string{`commit_flushes "ofi:tcp"`, "expected a provider", "such as tcp"}},
+		{"commit_flushes too long", "    how:", "    commit_flushes: abcdefghijklmnop\n    how:", []string{`"abcdefghijklmnop"`, "expected a provider"}},
 		{"how missing", "    how: ddio-off\n", "", []string{`how ""`, "expected ddio-off or eadr or bar", "read_flushes is true"}},
 		{"how of nothing", "read_flushes: true", "read_flushes: false", []string{`how "ddio-off"`, "expected read_flushes: true"}},
 		{"another how", "how: ddio-off", "how: ddio", []string{`how "ddio"`, "expected one of ddio-off, eadr, bar"}},

@@ -9,6 +9,7 @@ import "C"
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 )
@@ -66,6 +67,8 @@ type Attestation struct {
 	Date      string            // "2026-11-21"
 	// IsAnyRead: a READ of any of its bytes flushes all WRITEs before it, not only one of those written last. With a ReadFlush.
 	IsAnyRead bool
+	// CommitProvider is the libfabric provider whose FI_COMMIT_COMPLETE comes when the WRITEs before it are flushed; "" = not attested.
+	CommitProvider string
 }
 
 var (
@@ -80,16 +83,22 @@ func NewAttestation(how, domain, by, date string) (Attestation, bool) {
 	return Attestation{ReadFlush: ReadFlush(read), Domain: PersistenceDomain(where), By: by, Date: date}, read >= 0 && where >= 0
 }
 
-// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE"; with IsAnyRead "ddio-off by any READ, ...".
+// String is as contracts have it: "ddio-off, memory_controller by attestation of NAME, DATE"; with IsAnyRead "ddio-off by any READ, ...". With a
+// CommitProvider "ddio-off, ofi-commit of tcp, ...", where a contract has that of the two by which its ring is reached.
 func (a Attestation) String() string {
-	how, domain := readFlushNames[a.ReadFlush], domainNames[a.Domain]
-	if a.IsAnyRead {
-		how += " by any READ"
+	var words []string
+	if how := readFlushNames[a.ReadFlush]; how != "" && a.IsAnyRead {
+		words = append(words, how+" by any READ")
+	} else if how != "" {
+		words = append(words, how)
 	}
-	if how != "" && domain != "" {
-		how += ", "
+	if a.CommitProvider != "" {
+		words = append(words, "ofi-commit of "+a.CommitProvider)
 	}
-	return fmt.Sprintf("%s%s by attestation of %s, %s", how, domain, a.By, a.Date)
+	if domain := domainNames[a.Domain]; domain != "" {
+		words = append(words, domain)
+	}
+	return fmt.Sprintf("%s by attestation of %s, %s", strings.Join(words, ", "), a.By, a.Date)
 }
 
 // TargetCounters are the numbers of one ring of a target.
@@ -133,6 +142,10 @@ func (t *Target) Attest(region string, attestation Attestation) error {
 	c.by, c.date = C.CString(attestation.By), C.CString(attestation.Date)
 	defer C.free(unsafe.Pointer(c.by))
 	defer C.free(unsafe.Pointer(c.date))
+	if attestation.CommitProvider != "" {
+		c.commit_provider = C.CString(attestation.CommitProvider)
+		defer C.free(unsafe.Pointer(c.commit_provider))
+	}
 	return coldCall(region, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_target_attest(t.c, text, &c, failure)
 	})

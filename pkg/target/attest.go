@@ -2,6 +2,7 @@ package target
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/farlog/farlog/pkg/farlog"
@@ -17,6 +18,10 @@ type Attestation struct {
 // attest tells all listeners. What contradicts the region that is there ends the start.
 func (d *doors) attest(file string, attestations []Attestation) error {
 	for _, one := range attestations {
+		if !d.isListening(one.CommitProvider) {
+			return fmt.Errorf("%s: region %q: commit_flushes %q: this target does not listen by it; expected the provider of one of its listeners, ofi:PROVIDER://...",
+				file, one.Region, one.CommitProvider)
+		}
 		for _, listener := range d.listeners {
 			if err := listener.Attest("mem:"+one.Region, one.Attestation); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
@@ -24,6 +29,11 @@ func (d *doors) attest(file string, attestations []Attestation) error {
 		}
 	}
 	return nil
+}
+
+// isListening says whether an attestation of this provider of libfabric would change anything; "" is none.
+func (d *doors) isListening(provider string) bool {
+	return provider == "" || slices.ContainsFunc(d.listeners, func(l *farlog.Target) bool { return strings.HasPrefix(l.URI(), "ofi:"+provider+"://") })
 }
 
 // attested is what is attested of the region of a ring; "" for nothing.

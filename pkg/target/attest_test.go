@@ -42,6 +42,27 @@ func TestNew_AttestationOfAPageCacheIsRefused(t *testing.T) {
 	one.lock.Close()
 }
 
+// An attestation that no listener heeds ends the start, as does one that the memory denies.
+func TestNew_AttestedCommitIsOfAListenerAndOfItsMemory(t *testing.T) {
+	region := filepath.Join(t.TempDir(), "region")
+	if err := os.WriteFile(region, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for provider, parts := range map[string][]string{"efa": {`commit_flushes "efa"`, "does not listen by it", "ofi:PROVIDER://"}, "tcp": {`commit_flushes "tcp"`, "expected a DAX device"}} {
+		one := Attestation{Region: region, Attestation: farlog.Attestation{CommitProvider: provider, By: "Ada", Date: "2026-11-21"}}
+		_, err := New(Config{Dir: t.TempDir(), Agent: &api.Agent{Id: "t1", Host: "alpha"}, Logger: slog.New(slog.DiscardHandler), Regions: []string{"mem:" + region},
+			Listen: []string{"ofi:tcp://127.0.0.1:0"}, Attestations: []Attestation{one}, AttestationFile: "site.yaml"})
+		if err == nil {
+			t.Fatalf("a commit of %s was taken for a flush", provider)
+		}
+		for _, part := range append(parts, "site.yaml: ", region) {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+}
+
 // A ring's state says on whose word its region's contract rests.
 func TestObserve_AttestationOfTheRegionIsInTheContract(t *testing.T) {
 	region := filepath.Join(t.TempDir(), "region")

@@ -1,7 +1,7 @@
 /* attest.c -- what the operator of a target says of a region, and what of it can be believed. See attest.h.
  *
  * Whether a READ flushes is decided by the platform's settings of data direct I/O, which a process cannot see; whether memory outlives the power
- * is said by the kernel, or by nobody but its owner. What the kernel or the kind of memory denies is refused, at the daemon's start and again when a ring is served. */
+ * is said by the kernel, or by nobody but its owner; whether a libfabric provider flushes before it says so, only by who has watched it. What the kernel or the kind of memory denies is refused, at the daemon's start and again when a ring is served. */
 #include "attest.h"
 
 #include <stdio.h>
@@ -12,11 +12,14 @@
 #include "region_mem.h"
 #include "target.h"
 
+#define COMMIT_PROVIDER_LEN sizeof(((struct uri *)0)->provider)
+
 struct target_attested {
 	struct target_attested *next;
 	struct farlog_attestation attestation; /* its texts are those below */
 	char by[FARLOG_ATTESTED_BY_LEN];
 	char date[ATTEST_DATE_LEN];
+	char commit_provider[COMMIT_PROVIDER_LEN];
 	char path[URI_PATH_LEN_MAX];
 };
 
@@ -37,19 +40,19 @@ static bool is_date(const char *text)
 	return true;
 }
 
-static bool is_name(const char *text)
+static bool is_name(const char *text, size_t size)
 {
 	size_t len = strlen(text);
 
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F)
 			return false;
-	return len > 0 && len < FARLOG_ATTESTED_BY_LEN;
+	return len > 0 && len < size;
 }
 
 static int check_signature(const char *region_uri, const struct farlog_attestation *attestation, struct farlog_error *error)
 {
-	if (attestation->by == NULL || !is_name(attestation->by))
+	if (attestation->by == NULL || !is_name(attestation->by, FARLOG_ATTESTED_BY_LEN))
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": by \"%s\": expected a name of 1 to %d bytes on one line", region_uri,
 			attestation->by != NULL ? attestation->by : "", FARLOG_ATTESTED_BY_LEN - 1);
 	if (attestation->date == NULL || !is_date(attestation->date))
@@ -58,12 +61,33 @@ static int check_signature(const char *region_uri, const struct farlog_attestati
 	return FARLOG_OK;
 }
 
+static bool is_dax(const struct attest_found *found)
+{
+	return found->kind == FARLOG_REGION_DEVDAX || found->kind == FARLOG_REGION_FSDAX;
+}
+
+/* check_commit -- flush instructions are what a provider has: a page cache wants an msync, and a BAR a read. */
+static int check_commit(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation,
+	struct farlog_error *error)
+{
+	const char *provider = attestation->commit_provider;
+
+	if (provider == NULL)
+		return FARLOG_OK;
+	if (!is_name(provider, COMMIT_PROVIDER_LEN))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": commit_flushes \"%s\": expected a provider of libfabric, such as tcp", region_uri, provider);
+	if (!is_dax(found))
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": commit_flushes \"%s\": it is found to be %s, and a provider has flush instructions only; "
+			"expected a DAX device or a file on a DAX file system", region_uri, provider, found->kind_name);
+	return FARLOG_OK;
+}
+
 static int check_kind(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation,
 	struct farlog_error *error)
 {
 	bool is_bar = found->kind == FARLOG_REGION_BAR;
 
-	if (!is_bar && found->kind != FARLOG_REGION_DEVDAX && found->kind != FARLOG_REGION_FSDAX)
+	if (!is_bar && !is_dax(found))
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": it is found to be %s, of which there is nothing to attest; expected a DAX device, "
 			"a file on a DAX file system, or a PCI resource file", region_uri, found->kind_name);
 	if (attestation->read_flush != FARLOG_READ_FLUSH_NONE && is_bar != (attestation->read_flush == FARLOG_READ_FLUSH_BAR))
@@ -84,11 +108,12 @@ static int check_domain(const char *region_uri, const struct attest_found *found
 	if (attested != FARLOG_DOMAIN_UNKNOWN && attested != domain)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"%s\": the kernel says %s; expected that, or no such key",
 			region_uri, region_domain_name(attested), region_domain_name(domain));
-	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE || found->kind == FARLOG_REGION_BAR)
+	if ((attestation->read_flush == FARLOG_READ_FLUSH_NONE && attestation->commit_provider == NULL) || found->kind == FARLOG_REGION_BAR)
 		return FARLOG_OK;
 	if (domain == FARLOG_DOMAIN_UNKNOWN)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"\": the kernel names none for this region, and read_flushes needs "
-			"one; expected memory_controller or cpu_cache", region_uri);
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": persistence_domain \"\": the kernel names none for this region, and %s needs "
+			"one; expected memory_controller or cpu_cache", region_uri,
+			attestation->read_flush != FARLOG_READ_FLUSH_NONE ? "read_flushes" : "commit_flushes");
 	if (attestation->read_flush == FARLOG_READ_FLUSH_EADR && domain != FARLOG_DOMAIN_CPU_CACHE)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": how \"eadr\": the persistence domain is %s%s; expected ddio-off, or memory in "
 			"cpu_cache", region_uri, region_domain_name(domain), found->domain != FARLOG_DOMAIN_UNKNOWN ? ", says the kernel" : "");
@@ -102,12 +127,15 @@ int attest_check(const char *region_uri, const struct attest_found *found, const
 	if (attestation->read_flush > FARLOG_READ_FLUSH_BAR || attestation->domain > FARLOG_DOMAIN_CPU_CACHE)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": read_flush %u and domain %u are not both among those in farlog.h", region_uri,
 			attestation->read_flush, attestation->domain);
-	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE && attestation->domain == FARLOG_DOMAIN_UNKNOWN)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": nothing is attested; expected read_flushes true, or persistence_domain", region_uri);
+	if (attestation->read_flush == FARLOG_READ_FLUSH_NONE && attestation->domain == FARLOG_DOMAIN_UNKNOWN && attestation->commit_provider == NULL)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": nothing is attested; expected read_flushes true, commit_flushes, or persistence_domain",
+			region_uri);
 	if (attestation->is_any_read > 1 || (attestation->is_any_read && attestation->read_flush == FARLOG_READ_FLUSH_NONE))
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": any_read_flushes \"%s\": expected read_flushes true beside it", region_uri,
 			attestation->is_any_read == 1 ? "true" : "?");
 	result = check_signature(region_uri, attestation, error);
+	if (result == FARLOG_OK)
+		result = check_commit(region_uri, found, attestation, error);
 	if (result == FARLOG_OK)
 		result = check_kind(region_uri, found, attestation, error);
 	return result == FARLOG_OK ? check_domain(region_uri, found, attestation, error) : result;
@@ -118,9 +146,9 @@ uint32_t attest_methods(const struct farlog_attestation *attestation)
 	return attestation->read_flush != FARLOG_READ_FLUSH_NONE ? 1u << FARLOG_FLUSH_RDMA_READ : 0;
 }
 
-void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_TEXT_LEN])
+void attest_text(const struct farlog_attestation *attestation, bool is_commit, char text[ATTEST_TEXT_LEN])
 {
-	const char *reason = reasons[attestation->read_flush];
+	const char *reason = is_commit ? "ofi-commit" : reasons[attestation->read_flush];
 	const char *domain = region_domain_name((enum farlog_persistence_domain)attestation->domain);
 
 	snprintf(text, ATTEST_TEXT_LEN, "%s%s%s by attestation of %s, %s", reason, reason[0] != '\0' && domain[0] != '\0' ? ", " : "", domain,
@@ -131,7 +159,7 @@ uint8_t attest_level(const struct attest_found *found, const struct farlog_attes
 {
 	bool is_known = true;
 
-	if (found->kind == FARLOG_REGION_DEVDAX || found->kind == FARLOG_REGION_FSDAX)
+	if (is_dax(found))
 		is_known = found->domain != FARLOG_DOMAIN_UNKNOWN || (attestation != NULL && attestation->domain != FARLOG_DOMAIN_UNKNOWN);
 	else if (found->kind == FARLOG_REGION_BAR)
 		is_known = attestation != NULL && attestation->read_flush == FARLOG_READ_FLUSH_BAR;
@@ -166,6 +194,10 @@ static int keep(struct farlog_target *target, const struct uri *uri, const struc
 	one->attestation = *attestation;
 	one->attestation.by = one->by;
 	one->attestation.date = one->date;
+	if (attestation->commit_provider != NULL) {
+		snprintf(one->commit_provider, sizeof(one->commit_provider), "%s", attestation->commit_provider);
+		one->attestation.commit_provider = one->commit_provider;
+	}
 	pthread_mutex_lock(&target->mutex);
 	if (find_attested(target, uri->path) != NULL) {
 		pthread_mutex_unlock(&target->mutex);
@@ -178,18 +210,35 @@ static int keep(struct farlog_target *target, const struct uri *uri, const struc
 	return FARLOG_OK;
 }
 
+/* look_at_provider -- *is_ours: the attestation is of the provider by which this target listens. OK; INVALID: that one itself denies it. */
+static int look_at_provider(const struct farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation, bool *is_ours,
+	struct farlog_error *error)
+{
+	bool is_committing = false;
+	const char *provider = target->transport->provider == NULL ? "" : target->transport->provider(target->listener, &is_committing);
+
+	*is_ours = attestation->commit_provider != NULL && strcmp(attestation->commit_provider, provider) == 0;
+	if (!*is_ours || is_committing)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_INVALID, 0, "region \"%s\": commit_flushes \"%s\": the provider does not say that it can (no FI_RMA_PMEM: libfabric found no flush "
+		"instructions), and answers without a flush; expected no such key", region_uri, provider);
+}
+
 int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation, struct farlog_error *error)
 {
 	struct farlog_contract contract;
 	struct attest_found found;
 	struct uri uri;
+	bool is_ours;
 	int result = uri_parse(region_uri, &uri, error);
 
 	if (result != FARLOG_OK)
 		return result;
 	if (strcmp(uri.scheme, "mem") != 0)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": expected mem:/path: a host attests its own memory", region_uri);
-	result = region_mem_probe(region_uri, &uri, &contract, error);
+	result = look_at_provider(target, region_uri, attestation, &is_ours, error);
+	if (result == FARLOG_OK)
+		result = region_mem_probe(region_uri, &uri, &contract, error);
 	if (result != FARLOG_OK)
 		return result;
 	found = look_at(&contract, uri.path);
@@ -216,11 +265,13 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
 	if (one == NULL)
 		return FARLOG_OK;
 	result = attest_check(region_uri, &found, &one->attestation, error);
+	if (result == FARLOG_OK)
+		result = look_at_provider(target, region_uri, &one->attestation, &ring->is_commit_flush, error);
 	if (result != FARLOG_OK)
 		return result;
 	ring->attested_methods = attest_methods(&one->attestation);
 	ring->is_any_read_flush = one->attestation.is_any_read;
-	attest_text(&one->attestation, ring->attested);
+	attest_text(&one->attestation, ring->is_commit_flush, ring->attested);
 	return FARLOG_OK;
 }
 

@@ -23,15 +23,16 @@ struct attest_found {
  * region, the key of the operator's file, its value and what was expected. */
 int attest_check(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation, struct farlog_error *error);
 
-/* attest_methods -- the flush methods that it adds: bit n for enum farlog_flush_method n. */
+/* attest_methods -- the flush methods that it adds, whatever the target listens by: bit n for enum farlog_flush_method n. */
 uint32_t attest_methods(const struct farlog_attestation *attestation);
 
 /* attest_level -- what a target may promise of memory whose probe gives `level`: no more than visible where neither the kernel nor the operator
  * (NULL: says nothing) knows that it outlives the power. A DAX device may be volatile memory, and a BAR that of any card. */
 uint8_t attest_level(const struct attest_found *found, const struct farlog_attestation *attestation, uint8_t level);
 
-/* attest_text -- "ddio-off by attestation of NAME, DATE", for logs and a client's contract. */
-void attest_text(const struct farlog_attestation *attestation, char text[ATTEST_TEXT_LEN]);
+/* attest_text -- "ddio-off by attestation of NAME, DATE", for logs and a client's contract; is_commit: the provider's commit is what counts at this target,
+ * and not a READ. */
+void attest_text(const struct farlog_attestation *attestation, bool is_commit, char text[ATTEST_TEXT_LEN]);
 
 /* attest_free -- the whole list. */
 void attest_free(struct target_attested *list);

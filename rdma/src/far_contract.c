@@ -21,11 +21,14 @@ static const char *method_name(enum farlog_flush_method method)
 	}
 }
 
-/* cure -- of a READ that nobody has said is a flush there. On other memory it is one without a word, or cannot be one. */
+/* cure -- of a READ or a commit that nobody has said is a flush there. On other memory it is one without a word, or cannot be one. */
 static const char *cure(const struct far_link *link, const struct uri *uri)
 {
 	bool is_dax = link->welcome.kind == FARLOG_REGION_DEVDAX || link->welcome.kind == FARLOG_REGION_FSDAX;
 
+	if (is_dax && strcmp(uri->flush, method_name(FARLOG_FLUSH_OFI_COMMIT)) == 0)
+		return "; whether the provider's commit flushes is not a thing that it tells: its operator can attest that (farlogd target --attestation FILE, "
+			"docs/operating.md)";
 	if (!is_dax || strcmp(uri->flush, method_name(FARLOG_FLUSH_RDMA_READ)) != 0)
 		return "";
 	return "; a READ flushes only where writes pass the caches by or the caches survive: its operator can attest that (farlogd target "

@@ -67,6 +67,8 @@ struct target_transport {
 	/* Register the bytes of a ring for this transport, in the domain of its tenant; *key is the transport's own. Before any admission. */
 	int (*expose)(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
 	void (*withdraw)(void *listener, struct target_ring *ring, void *key);
+	/* Of libfabric: by which provider it listens, and whether that says that its commit flushes. NULL: it is not libfabric's. */
+	const char *(*provider)(const void *listener, bool *is_committing);
 	/* Stop the thread; all connections are revoked already. */
 	void (*close)(void *listener);
 };
@@ -94,6 +96,7 @@ struct target_ring {
 	char name[FARLOG_STREAM_NAME_LEN];
 	char tenant[FARLOG_STREAM_NAME_LEN];
 	uint32_t attested_methods; /* offered beyond those of the contract */
+	bool is_commit_flush;      /* attested: of the provider by which this target listens, FI_COMMIT_COMPLETE */
 	bool is_any_read_flush;    /* attested: a READ of any of its bytes, and so of the credit word */
 	uint8_t level;             /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */

@@ -234,6 +234,7 @@ static int ofi_open(struct farlog_target *target, const char *text, const struct
 	if (listener == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "listen at \"%s\": out of memory", text);
 	listener->target = target;
+	memcpy(listener->provider, uri->provider, sizeof(listener->provider));
 	listener->is_spinning = strcmp(uri->wait, "spin") == 0;
 	pthread_mutex_init(&listener->lock, NULL);
 	pthread_cond_init(&listener->done, NULL);
@@ -312,10 +313,19 @@ static void ofi_withdraw(void *context, struct target_ring *ring, void *key)
 	(void)key;
 }
 
+static const char *ofi_provider(const void *context, bool *is_committing)
+{
+	const struct ofi_listener *listener = context;
+
+	*is_committing = listener->info->caps & FI_RMA_PMEM;
+	return listener->provider;
+}
+
 const struct target_transport target_ofi = {
 	.scheme = "ofi",
 	.open = ofi_open,
 	.expose = ofi_expose,
 	.withdraw = ofi_withdraw,
+	.provider = ofi_provider,
 	.close = ofi_close,
 };

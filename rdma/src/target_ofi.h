@@ -83,6 +83,7 @@ struct ofi_door {
 struct ofi_listener {
 	struct farlog_target *target;
 	const struct lib_ofi *lib;
+	char provider[sizeof(((struct uri *)0)->provider)];
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_eq *eq;

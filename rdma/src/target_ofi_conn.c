@@ -280,16 +280,16 @@ static int make_endpoint(struct ofi_conn *conn, struct fi_info *info)
 	return failure;
 }
 
-/* What makes bytes visible to this processor is enough where the ring gives no more. For the power-safe levels FI_COMMIT_COMPLETE is not
- * offered: whether a provider's commit reaches the memory is not a thing that it tells. */
-static uint32_t methods_of(const struct ofi_listener *listener, const struct far_welcome *welcome)
+/* What makes bytes visible to this processor is enough where the ring gives no more. For the power-safe levels FI_COMMIT_COMPLETE is offered
+ * by attestation alone: whether a provider's commit reaches the memory is not a thing that it tells. */
+static uint32_t methods_of(const struct ofi_listener *listener, const struct target_ring *ring, const struct far_welcome *welcome)
 {
 	uint32_t methods = 1u << FARLOG_FLUSH_TARGET_CPU;
 
-	if (welcome->level <= FARLOG_LEVEL_VISIBLE) {
+	if (welcome->level <= FARLOG_LEVEL_VISIBLE)
 		methods |= 1u << FARLOG_FLUSH_OFI_DELIVERY;
-		methods |= listener->info->caps & FI_RMA_PMEM ? 1u << FARLOG_FLUSH_OFI_COMMIT : 0;
-	}
+	if ((welcome->level <= FARLOG_LEVEL_VISIBLE || ring->is_commit_flush) && listener->info->caps & FI_RMA_PMEM)
+		methods |= 1u << FARLOG_FLUSH_OFI_COMMIT;
 	return (welcome->flush_methods & methods) | FAR_CARRIES;
 }
 
@@ -316,7 +316,7 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 	welcome->data_addr = ofi_address(info, conn->conn.ring->bytes);
 	for (unsigned piece = 0; piece < FAR_PIECE_COUNT; piece++)
 		welcome->keys[piece] = conn->keys[piece] != NULL ? fi_mr_key(conn->keys[piece]) : 0;
-	welcome->flush_methods = methods_of(listener, welcome);
+	welcome->flush_methods = methods_of(listener, conn->conn.ring, welcome);
 	return FARLOG_OK;
 }
 

@@ -87,7 +87,7 @@ func attest(target *farlog.Target, file, path string) error {
 	}
 	for _, one := range list {
 		said, _ := farlog.NewAttestation(one.How, one.PersistenceDomain, one.By, one.Date) // the file's words were checked
-		said.IsAnyRead = one.AnyReadFlushes
+		said.IsAnyRead, said.CommitProvider = one.AnyReadFlushes, one.CommitFlushes
 		if err := target.Attest("mem:"+one.Region, said); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}

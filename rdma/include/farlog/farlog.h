@@ -486,7 +486,6 @@ enum farlog_read_flush {
 };
 
 #define FARLOG_ATTESTED_BY_LEN 25 /* with the 0 at its end: all of it has to fit a far client's contract */
-
 /* What the operator of a target's host says of a region because no program can find it out. */
 struct farlog_attestation {
 	uint32_t read_flush; /* enum farlog_read_flush */
@@ -494,11 +493,12 @@ struct farlog_attestation {
 	uint32_t is_any_read; /* 1: a READ of any of its bytes flushes all WRITEs before it, not only one of those written last. With a read_flush */
 	const char *by;      /* who: 1 to FARLOG_ATTESTED_BY_LEN - 1 bytes */
 	const char *date;    /* "2026-11-21" */
+	const char *commit_provider; /* of libfabric, "tcp": its FI_COMMIT_COMPLETE comes after a flush by this host's processor. At most 15 bytes; NULL = none */
 };
 
 /* farlog_target_attest -- rings of this region that are served from now on have, beyond what is probed, what is attested: with read_flush far
- * writers are offered FARLOG_FLUSH_RDMA_READ, with is_any_read by a READ of the head, which is their credit as well. region_uri: its path is what counts. Errors: INVALID, of what contradicts the probe, names key, value
- * and what was expected; EXISTS: it is attested already; and as farlog_region_probe. */
+ * writers are offered FARLOG_FLUSH_RDMA_READ, with is_any_read by a READ of the head, which is their credit as well; with commit_provider, at a target that listens by it,
+ * FARLOG_FLUSH_OFI_COMMIT. region_uri: its path is what counts. Errors: INVALID, of what contradicts the probe, names key, value and what was expected; EXISTS: it is attested already; and as farlog_region_probe. */
 FARLOG_API int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation,
 	struct farlog_error *error);
 

@@ -252,6 +252,33 @@ static int run_verbs_tmpfs(void)
 	return run_verbs("verbs-tmpfs", "/dev/shm");
 }
 
+/* run_attested -- a DAX device whose operator has spoken. */
+static int run_attested(const char *device, bool (*attest)(const char *region_uri))
+{
+	struct farlog_error error = {0};
+	char path[300];
+
+	snprintf(path, sizeof(path), "mem:%s", device);
+	CHECK(entry_open(transport.listen_uri, &error) == FARLOG_OK);
+	if (error.result != FARLOG_OK || !attest(path))
+		return 0;
+	snprintf(path, sizeof(path), "%s?ring=conformance", device);
+	run_far_options(path);
+	entry_close();
+	return 0;
+}
+
+static int run_ofi_devdax(void)
+{
+	static const char *const options[] = {"flush=ofi-commit", "flush=target-cpu", NULL};
+	const char *device = getenv("FARLOG_TEST_DEVDAX");
+
+	if (device == NULL)
+		return missing("ofi-devdax", "FARLOG_TEST_DEVDAX", "a DAX device whose contents may go");
+	transport = (struct transport){.listen_uri = "ofi:tcp://127.0.0.1:0", .options = options, .sure_count = 2};
+	return run_attested(device, entry_attest_commit);
+}
+
 static int run_verbs_packed(void)
 {
 	return run_verbs("verbs-packed", NULL);
@@ -260,26 +287,17 @@ static int run_verbs_packed(void)
 static int run_verbs_devdax(void)
 {
 	const char *device = getenv("FARLOG_TEST_DEVDAX");
-	struct farlog_error error = {0};
-	char path[300];
 
 	if (!find_device() || device == NULL)
 		return missing("verbs-devdax", "FARLOG_TEST_VERBS and FARLOG_TEST_DEVDAX", "an RDMA device's address and a DAX device whose contents may go");
-	snprintf(path, sizeof(path), "mem:%s", device);
-	CHECK(entry_open(transport.listen_uri, &error) == FARLOG_OK);
-	if (error.result != FARLOG_OK || !entry_attest(path))
-		return 0;
-	snprintf(path, sizeof(path), "%s?ring=conformance", device);
-	run_far_options(path);
-	entry_close();
-	return 0;
+	return run_attested(device, entry_attest);
 }
 
 static const struct {
 	const char *kind;
 	int (*run)(void);
 } kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
-	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"verbs-tmpfs", run_verbs_tmpfs},
+	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"ofi-devdax", run_ofi_devdax}, {"verbs-tmpfs", run_verbs_tmpfs},
 	{"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
 
 /* is_asked -- "ofi" asks for all of that transport. */

@@ -47,6 +47,8 @@ int entry_open(const char *listen_uri, struct farlog_error *error);
 void entry_close(void);
 /* entry_attest -- that a READ flushes what lies behind this path: no power is cut here. */
 bool entry_attest(const char *region_uri);
+/* entry_attest_commit -- that the tcp provider of libfabric flushes there before it says so. */
+bool entry_attest_commit(const char *region_uri);
 
 /* entry_serve -- the ring at place->region_uri, by the target, as place->name; place->uri is made of that and the options. One that it served by that
  * name before is forgotten first. */

@@ -3,7 +3,9 @@
  * libfabric's code is searched for the instruction that writes a cache line back on this processor (clwb, else clflushopt, else clflush). A
  * hardware breakpoint on each counts its executions by the target's threads, and notes the address that the instruction is about to write
  * back. A write that asks for FI_COMMIT_COMPLETE must have every line of it, and nothing else of the ring, written back before it completes;
- * one that asks for FI_DELIVERY_COMPLETE none. Without libfabric's flush, or with one that comes to other lines, this fails. */
+ * one that asks for FI_DELIVERY_COMPLETE none. Without libfabric's flush, or with one that comes to other lines, this fails.
+ *
+ * Whether the method is offered for more than the level visible is the operator's word: there the ring is told to be persistent memory, which it is not. */
 #include "far_test.h"
 
 #if defined(__x86_64__)
@@ -25,6 +27,7 @@
 #include "crc32c.h"
 #include "far.h"
 #include "persist.h"
+#include "target_ofi.h"
 
 #define PLACE_COUNT_MAX 4u /* the processor has four breakpoints */
 #define EVENT_COUNT_MAX 64u
@@ -251,6 +254,62 @@ static void watch_writes(const char *path, struct far_link *link)
 		expect_lines(link, base, spans[i]);
 }
 
+/* open_persistent -- a writer of epoch 2 that wants more than visible. NULL, and why. */
+static farlog_writer *open_persistent(const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
+{
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_PERSISTENT, .epoch = 2, .counters_dir = "", .grant_token = token, .deadline_ns = LONG_NS};
+	farlog_writer *writer = NULL;
+	char uri[192];
+
+	snprintf(uri, sizeof(uri), "%s%s", ring_uri, flush);
+	error->result = farlog_writer_open(uri, &config, &writer, error);
+	return writer;
+}
+
+/* await_no_writer_here -- the end of a connection without a goodbye is found out in a moment. */
+static void await_no_writer_here(farlog_target *target)
+{
+	uint64_t until_ns = clock_after_ns(LONG_NS);
+	struct farlog_target_counters counters = {.writer_count = 1};
+
+	while (counters.writer_count > 0 && clock_monotonic_ns() < until_ns)
+		CHECK(farlog_target_counters_read(target, "ring", &counters) == FARLOG_OK);
+	CHECK(counters.writer_count == 0);
+}
+
+static bool refused_level(farlog_target *target, const char *ring_uri, const uint8_t *token, const char *flush, struct farlog_error *error)
+{
+	await_no_writer_here(target);
+	return open_persistent(ring_uri, token, flush, error) == NULL && error->result == FARLOG_LEVEL;
+}
+
+/* by_attestation -- of memory that is persistent as its flush reaches it: never without the operator's word, nor against the provider's. */
+static void by_attestation(farlog_target *target, const char *ring_uri, const uint8_t *token)
+{
+	struct target_ring *ring = target->rings;
+	struct fi_info *info = ((struct ofi_listener *)target->listener)->info;
+	struct farlog_position position = {0};
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	ring->region->contract.kind = FARLOG_REGION_DEVDAX;
+	ring->region->contract.level = ring->level = FARLOG_LEVEL_PERSISTENT;
+	CHECK(refused_level(target, ring_uri, token, "?flush=ofi-commit", &error));
+	CHECK(strstr(error.text, "it offers: target-cpu; ") != NULL && strstr(error.text, "--attestation FILE") != NULL);
+	ring->is_commit_flush = true;
+	info->caps &= ~FI_RMA_PMEM;
+	CHECK(refused_level(target, ring_uri, token, "?flush=ofi-commit", &error));
+	info->caps |= FI_RMA_PMEM;
+	CHECK(refused_level(target, ring_uri, token, "?flush=ofi-delivery", &error));
+	await_no_writer_here(target);
+	writer = open_persistent(ring_uri, token, "", &error);
+	if (CHECK_OK(error.result)) {
+		CHECK(strcmp(farlog_writer_contract(writer)->flush_name, "ofi-commit") == 0);
+		CHECK(append_number(writer, 1, LONG_NS, &position) == FARLOG_OK && position.level == FARLOG_LEVEL_PERSISTENT);
+	}
+	farlog_writer_close(writer);
+}
+
 void test_commit(void)
 {
 	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .is_forced = 1};
@@ -280,6 +339,8 @@ void test_commit(void)
 		goto done;
 	CHECK(link->welcome.flush_methods & 1u << FARLOG_FLUSH_OFI_COMMIT && link->welcome.level == FARLOG_LEVEL_VISIBLE);
 	watch_writes(path, link);
+	link->ops->disconnect(link);
+	by_attestation(target, ring_uri, grant.token);
 done:
 	unwatch();
 	if (link != NULL) {

@@ -8,7 +8,7 @@
 #include "attest.h"
 #include "far.h"
 #include "region_mem.h"
-#include "target.h"
+#include "target_ofi.h"
 #include "unit.h"
 
 #define URI "mem:/dev/dax0.0"
@@ -21,6 +21,7 @@ struct attest_case {
 };
 
 #define FOUND(which, told) {.kind = FARLOG_REGION_##which, .kind_name = #which, .domain = FARLOG_DOMAIN_##told}
+#define COMMITS(which, where) {.commit_provider = which, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
 #define SAID(how, where) {.read_flush = FARLOG_READ_FLUSH_##how, .domain = FARLOG_DOMAIN_##where, .by = "Ada, storage", .date = "2026-11-21"}
 
 static const struct attest_case cases[] = {
@@ -32,6 +33,17 @@ static const struct attest_case cases[] = {
 	{"DDIO off beside eADR", FOUND(FSDAX, CPU_CACHE), SAID(DDIO_OFF, UNKNOWN), {0}},
 	{"a domain alone", FOUND(DEVDAX, UNKNOWN), SAID(NONE, MEMORY_CONTROLLER), {0}},
 	{"a BAR", FOUND(BAR, UNKNOWN), SAID(BAR, UNKNOWN), {0}},
+	{"a commit", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("tcp", UNKNOWN), {0}},
+	{"a commit on a DAX file system", FOUND(FSDAX, UNKNOWN), COMMITS("tcp", CPU_CACHE), {0}},
+	{"a commit beside a READ", FOUND(DEVDAX, MEMORY_CONTROLLER), {.read_flush = FARLOG_READ_FLUSH_DDIO_OFF, .commit_provider = "tcp", .by = "Ada",
+		.date = "2026-11-21"}, {0}},
+	{"a commit and no domain", FOUND(DEVDAX, UNKNOWN), COMMITS("tcp", UNKNOWN), {"persistence_domain \"\"", "commit_flushes needs one", "expected memory_controller or"}},
+	{"a commit of a page cache", FOUND(FILE, UNKNOWN), COMMITS("tcp", UNKNOWN),
+		{"commit_flushes \"tcp\"", "found to be FILE", "expected a DAX device or a file on a DAX"}},
+	{"a commit of DRAM", FOUND(TMPFS, UNKNOWN), COMMITS("tcp", CPU_CACHE), {"commit_flushes \"tcp\"", "found to be TMPFS"}},
+	{"a commit of a BAR", FOUND(BAR, UNKNOWN), COMMITS("tcp", UNKNOWN), {"commit_flushes \"tcp\"", "found to be BAR"}},
+	{"a commit of nobody's", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("", UNKNOWN), {"commit_flushes \"\"", "such as tcp"}},
+	{"a commit of a long name", FOUND(DEVDAX, MEMORY_CONTROLLER), COMMITS("sixteen-letters!", UNKNOWN), {"commit_flushes \"sixteen-letters!\""}},
 	{"no domain at all", FOUND(DEVDAX, UNKNOWN), SAID(DDIO_OFF, UNKNOWN), {"persistence_domain \"\"", "the kernel names none", "expected memory_controller or"}},
 	{"eADR denied", FOUND(DEVDAX, MEMORY_CONTROLLER), SAID(EADR, UNKNOWN), {"how \"eadr\"", "memory_controller, says the kernel", "expected ddio-off"}},
 	{"eADR and no caches", FOUND(DEVDAX, UNKNOWN), SAID(EADR, MEMORY_CONTROLLER), {"how \"eadr\"", "is memory_controller;"}},
@@ -85,12 +97,28 @@ static void attest__adds_a_read_and_its_name(void **state)
 	(void)state;
 	assert_int_equal(target_methods(&devdax) & read, 0);
 	assert_int_equal(attest_methods(&said), read);
-	attest_text(&said, text);
+	attest_text(&said, false, text);
 	assert_string_equal(text, "ddio-off, memory_controller by attestation of Ada, storage, 2026-11-21");
 	said = (struct farlog_attestation)SAID(NONE, CPU_CACHE);
 	assert_int_equal(attest_methods(&said), 0);
-	attest_text(&said, text);
+	attest_text(&said, false, text);
 	assert_string_equal(text, "cpu_cache by attestation of Ada, storage, 2026-11-21");
+}
+
+static void attest__commit_is_of_a_provider(void **state)
+{
+	struct farlog_attestation said = COMMITS("tcp", MEMORY_CONTROLLER);
+	char text[ATTEST_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(attest_methods(&said), 0); /* not of whatever a target listens by */
+	attest_text(&said, true, text);
+	assert_string_equal(text, "ofi-commit, memory_controller by attestation of Ada, storage, 2026-11-21");
+	said.read_flush = FARLOG_READ_FLUSH_DDIO_OFF;
+	attest_text(&said, true, text);
+	assert_string_equal(text, "ofi-commit, memory_controller by attestation of Ada, storage, 2026-11-21");
+	attest_text(&said, false, text);
+	assert_string_equal(text, "ddio-off, memory_controller by attestation of Ada, storage, 2026-11-21");
 }
 
 static void attest__level_of_memory_that_nobody_knows(void **state)
@@ -130,9 +158,12 @@ static void attest__longest_text_is_not_cut(void **state)
 	(void)state;
 	said.by = "a name of 24 bytes, full";
 	assert_int_equal(strlen(said.by), FARLOG_ATTESTED_BY_LEN - 1);
-	attest_text(&said, text);
+	attest_text(&said, false, text);
 	assert_non_null(strstr(text, "full, 2026-11-21"));
 	assert_true(strlen(text) + strlen("; key: memory window") < sizeof(((struct far_welcome *)0)->probe));
+	attest_text(&said, true, text); /* by a transport that adds nothing */
+	assert_non_null(strstr(text, "full, 2026-11-21"));
+	assert_true(strlen(text) < sizeof(((struct far_welcome *)0)->probe));
 }
 
 static void make_dir(const char *path)
@@ -212,10 +243,38 @@ static void attest__read_flush_of_a_client(void **state)
 	assert_string_equal(contract.probe, "verbs at its target: ddio-off by attestation of Ada, 2026-11-21");
 }
 
+/* So of a commit. */
+static void attest__commit_of_a_client(void **state)
+{
+	struct far_link link = {.welcome = {.kind = FARLOG_REGION_DEVDAX, .level = FARLOG_LEVEL_PERSISTENT, .probe = "DAX device"}};
+	uint32_t device = 1u << FARLOG_FLUSH_TARGET_CPU | FAR_CARRIES;
+	struct farlog_contract contract;
+	struct farlog_error error = {0};
+	struct uri uri = {.flush = "ofi-commit"};
+
+	(void)state;
+	link.welcome.flush_methods = device;
+	assert_int_equal(far_choose_method(&link, &far_ofi, "ofi:tcp://t:1/r", &uri, &error), FARLOG_LEVEL);
+	assert_non_null(strstr(error.text, "it offers: target-cpu; "));
+	assert_non_null(strstr(error.text, "farlogd target --attestation FILE"));
+	uri.flush[0] = '\0';
+	assert_int_equal(far_choose_method(&link, &far_ofi, "ofi:tcp://t:1/r", &uri, &error), FARLOG_OK);
+	assert_int_equal(link.method, FARLOG_FLUSH_TARGET_CPU);
+	link.welcome.flush_methods = device | 1u << FARLOG_FLUSH_OFI_COMMIT;
+	snprintf(link.welcome.probe, sizeof(link.welcome.probe), "ofi-commit by attestation of Ada, 2026-11-21");
+	assert_int_equal(far_choose_method(&link, &far_ofi, "ofi:tcp://t:1/r", &uri, &error), FARLOG_OK);
+	assert_int_equal(link.method, FARLOG_FLUSH_OFI_COMMIT);
+	far_fill_contract(&link, &far_ofi, &contract);
+	assert_string_equal(contract.flush_name, "ofi-commit");
+	assert_int_equal(contract.level, FARLOG_LEVEL_PERSISTENT);
+	assert_string_equal(contract.probe, "ofi at its target: ofi-commit by attestation of Ada, 2026-11-21");
+}
+
 /* What a target refuses of memory that is here. */
 static void attest__refused_by_a_target(void **state)
 {
 	const struct farlog_attestation said = SAID(EADR, CPU_CACHE);
+	struct farlog_attestation commits = COMMITS("tcp", CPU_CACHE);
 	const char *uri = unit_tmpfs_uri("attest");
 	struct farlog_error error = {0};
 	farlog_target *target;
@@ -232,6 +291,14 @@ static void attest__refused_by_a_target(void **state)
 	assert_non_null(strstr(error.text, "found to be tmpfs"));
 	assert_int_equal(farlog_target_attest(target, "mem:/nowhere/dax0.0", &said, &error), FARLOG_NOT_FOUND);
 	assert_int_equal(farlog_target_attest(target, "verbs://host:1/ring", &said, &error), FARLOG_INVALID);
+	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "commit_flushes \"tcp\": it is found to be tmpfs"));
+	((struct ofi_listener *)target->listener)->info->caps &= ~FI_RMA_PMEM; /* as where libfabric found no flush instructions */
+	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "commit_flushes \"tcp\": the provider does not say"));
+	commits.commit_provider = "efa"; /* another listener's: what the memory is remains to be said */
+	assert_int_equal(farlog_target_attest(target, uri, &commits, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "found to be tmpfs"));
 	assert_int_equal(farlog_target_serve(target, "ring", uri, NULL, &error), FARLOG_OK); /* as if nothing had been said */
 	farlog_target_close(target);
 	remove(unit_path(uri));
@@ -241,9 +308,11 @@ static const struct CMUnitTest attest_tests[] = {
 	cmocka_unit_test(attest__against_what_is_found),
 	cmocka_unit_test(attest__level_of_memory_that_nobody_knows),
 	cmocka_unit_test(attest__adds_a_read_and_its_name),
+	cmocka_unit_test(attest__commit_is_of_a_provider),
 	cmocka_unit_test(attest__longest_text_is_not_cut),
 	cmocka_unit_test(domain__of_a_device),
 	cmocka_unit_test(attest__read_flush_of_a_client),
+	cmocka_unit_test(attest__commit_of_a_client),
 	cmocka_unit_test(attest__refused_by_a_target),
 };
 RUN_GROUP(attest, attest_tests)
