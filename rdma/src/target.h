@@ -175,6 +175,8 @@ uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *
 int target_worker_start(struct target_ring *ring, struct farlog_error *error);
 void target_worker_stop(struct target_ring *ring);
 
+#define WORKER_JOB_COUNT 64u /* that it can remember, of all its ring's connections together */
+
 /* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more than it can remember.
  * target_worker_answer -- send what is done. target_worker_part -- the connection ends: its jobs are done, and nobody is told. By the transport's thread. */
 bool target_worker_take(struct target_conn *conn, const struct far_request *request);

@@ -9,15 +9,13 @@
 #include "mutant.h"
 #include "target.h"
 
-#define JOB_COUNT 64u
-
 struct job {
 	struct target_conn *conn; /* NULL: it has ended */
 	struct far_request request;
 	uint32_t answer;
 };
 
-/* Three positions in one row of jobs: sent <= done <= asked <= sent + JOB_COUNT. */
+/* Three positions in one row of jobs: sent <= done <= asked <= sent + WORKER_JOB_COUNT. */
 struct target_worker {
 	struct target_ring *ring;
 	pthread_t thread;
@@ -27,7 +25,7 @@ struct target_worker {
 	uint64_t asked;
 	uint64_t done;
 	uint64_t sent;
-	struct job jobs[JOB_COUNT];
+	struct job jobs[WORKER_JOB_COUNT];
 };
 
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request)
@@ -46,7 +44,7 @@ static void *work_loop(void *context)
 
 	pthread_mutex_lock(&worker->lock);
 	while (!worker->is_stopping || worker->done != worker->asked) {
-		struct job *job = &worker->jobs[worker->done % JOB_COUNT];
+		struct job *job = &worker->jobs[worker->done % WORKER_JOB_COUNT];
 		uint32_t answer;
 
 		if (worker->done == worker->asked) {
@@ -113,9 +111,9 @@ bool target_worker_take(struct target_conn *conn, const struct far_request *requ
 	bool has_room;
 
 	pthread_mutex_lock(&worker->lock);
-	has_room = worker->asked - worker->sent < JOB_COUNT;
+	has_room = worker->asked - worker->sent < WORKER_JOB_COUNT;
 	if (has_room) {
-		worker->jobs[worker->asked % JOB_COUNT] = (struct job){.conn = conn, .request = *request};
+		worker->jobs[worker->asked % WORKER_JOB_COUNT] = (struct job){.conn = conn, .request = *request};
 		worker->asked++;
 		pthread_cond_broadcast(&worker->moved);
 	}
@@ -131,7 +129,7 @@ void target_worker_answer(struct target_ring *ring)
 		return;
 	pthread_mutex_lock(&worker->lock);
 	for (; worker->sent < worker->done; worker->sent++) {
-		const struct job *job = &worker->jobs[worker->sent % JOB_COUNT];
+		const struct job *job = &worker->jobs[worker->sent % WORKER_JOB_COUNT];
 
 		if (job->conn != NULL)
 			job->conn->ops->write_word(job->conn, far_answer_off(job->request.tag), far_answer(job->request.tag, job->answer));
@@ -147,8 +145,8 @@ void target_worker_part(struct target_conn *conn)
 		return;
 	pthread_mutex_lock(&worker->lock);
 	for (uint64_t i = worker->sent; i < worker->asked; i++)
-		if (worker->jobs[i % JOB_COUNT].conn == conn)
-			worker->jobs[i % JOB_COUNT].conn = NULL;
+		if (worker->jobs[i % WORKER_JOB_COUNT].conn == conn)
+			worker->jobs[i % WORKER_JOB_COUNT].conn = NULL;
 	pthread_mutex_unlock(&worker->lock);
 }
 

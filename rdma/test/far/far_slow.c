@@ -4,10 +4,11 @@
  * The disk is real; what makes it slow is a gate before the flush of records, which the test opens. */
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "far_test.h"
+#include "far_links.h"
 #include "target.h"
 #include "writer.h"
 
@@ -46,11 +47,17 @@ static void shut_gate(bool is_shut)
 	pthread_mutex_unlock(&gate.mutex);
 }
 
+/* await_flush -- that one of records has begun. A target that answers without one would have us wait for ever. */
 static void await_flush(void)
 {
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += (time_t)(LONG_NS / 1000000000u);
 	pthread_mutex_lock(&gate.mutex);
-	while (gate.waiting == 0)
-		pthread_cond_wait(&gate.moved, &gate.mutex);
+	while (gate.waiting == 0 && pthread_cond_timedwait(&gate.moved, &gate.mutex, &until) == 0)
+		;
+	CHECK(gate.waiting > 0);
 	pthread_mutex_unlock(&gate.mutex);
 }
 
@@ -279,8 +286,45 @@ static void forgotten_while_it_flushes(void)
 	pair_close(&pair);
 }
 
+static void ask_for_flush(struct far_link *link, uint32_t tag)
+{
+	struct far_request request = {.operation = FAR_FLUSH, .tag = tag, .span_count = 1, .spans = {{LAYOUT_DATA_OFF, 64}}};
+
+	CHECK(link->ops->send(link, &request) == FARLOG_OK);
+}
+
+/* More than a ring's thread can remember: who asks for one flush too many is told at once, those before are done, and there is room again. */
+static void more_than_it_remembers(void)
+{
+	struct farlog_grant grant = {.role = FARLOG_GRANT_READER};
+	struct far_link_bed reader;
+	struct farlog_error error = {0};
+	struct pair pair;
+	char uri[128];
+
+	snprintf(now_testing, sizeof(now_testing), "slow: more than it remembers");
+	if (pair_open(&pair)) {
+		host_token('f', grant.token);
+		CHECK_OK(farlog_target_grant(pair.target, "slow", &grant, &error));
+		snprintf(uri, sizeof(uri), "%s/slow", farlog_target_uri(pair.target));
+		link_connect(&reader, uri, "slow", 'f', REGION_ROLE_READER, 0);
+		shut_gate(true);
+		for (uint32_t tag = 1; tag <= WORKER_JOB_COUNT + 1; tag++)
+			ask_for_flush(reader.link, tag);
+		CHECK(link_answer(reader.link, WORKER_JOB_COUNT + 1) == (uint32_t)-FARLOG_FULL);
+		use_neighbour(&pair);
+		shut_gate(false);
+		CHECK(link_answer(reader.link, WORKER_JOB_COUNT) == 0); /* answers come in order: it is the last */
+		ask_for_flush(reader.link, WORKER_JOB_COUNT + 2);
+		CHECK(link_answer(reader.link, WORKER_JOB_COUNT + 2) == 0);
+		link_free(&reader);
+	}
+	pair_close(&pair);
+}
+
 void test_slow(void)
 {
+	more_than_it_remembers();
 	neighbour_goes_on();
 	fenced_while_it_flushes();
 	forgotten_while_it_flushes();
