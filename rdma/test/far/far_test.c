@@ -544,7 +544,7 @@ static const struct {
 	{"signals", test_signals}, {"append", test_append}, {"level", test_level}, {"fence", test_fence}, {"restart", test_restart},
 	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile}, {"header", test_header},
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
-	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried},
+	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub},
 	{"formatted_anew", test_formatted_anew},
 };
 

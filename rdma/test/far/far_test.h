@@ -65,6 +65,7 @@ void test_leave(void);    /* far_leave.c */
 void test_slow(void);     /* far_slow.c */
 void test_twins(void);    /* far_twins.c */
 void test_carried(void);  /* far_carried.c */
+void test_stub(void);     /* far_stub.c */
 void test_door(void);     /* far_door.c */
 void test_formatted_anew(void); /* far_zombie.c */
 void connect_and_read(const struct bed *bed, char token_letter); /* far_hostile.c: a reader's connection, one read, and its end */
