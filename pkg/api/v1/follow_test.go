@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -35,7 +36,7 @@ func TestFollow_ComesBackAfterEachBreakAndTellsItOnce(t *testing.T) {
 	RegisterDrainServiceServer(server, &brokenWatch{})
 	go server.Serve(listener)
 	defer server.Stop()
-	conn, err := Dial(listener.Addr().String())
+	conn, err := Dial(listener.Addr().String(), insecure.NewCredentials())
 	if err != nil {
 		t.Fatal(err)
 	}
