@@ -69,8 +69,10 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.AddCommand(
 		// One line a command, alphabetical.
 		newAppendCommand(env),
+		newApplyCommand(env),
 		newCACommand(env),
 		newDumpCommand(env),
+		newExportCommand(env),
 		newOrderCommand(env),
 		newReplayCommand(env),
 		newRingCommand(env),

@@ -190,11 +190,17 @@ func fetchStreams(ctx context.Context, env *environment) ([]*api.StreamStatus, e
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	response, err := client.ListStreams(ctx, &api.ListStreamsRequest{})
-	if err != nil {
-		return nil, client.explain(ctx, "", err)
+	var streams []*api.StreamStatus
+	for request := new(api.ListStreamsRequest); ; {
+		response, err := client.ListStreams(ctx, request)
+		if err != nil {
+			return nil, client.explain(ctx, "", err)
+		}
+		streams = append(streams, response.Streams...)
+		if request.PageToken = response.NextPageToken; request.PageToken == "" {
+			return streams, nil
+		}
 	}
-	return response.Streams, nil
 }
 
 func targetOf(status *api.StreamStatus) string {

@@ -40,6 +40,11 @@ func (v *view) status(name string) *api.StreamStatus {
 		}
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
+	if len(status.RingSpecs) == 0 {
+		if reason := reconcile.WhyNotPlaced(v.world(), name); reason != "" {
+			status.Reason = reason
+		}
+	}
 	return status
 }
 

@@ -62,6 +62,9 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 			return nil, status.Error(codes.PermissionDenied, err.Error())
 		}
 	}
+	if err := checkRequest(request); err != nil {
+		return nil, err
+	}
 	return handler(context.WithValue(ctx, callerKey{}, caller), request)
 }
 
@@ -69,6 +72,8 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 func streamNamed(request any) (string, bool) {
 	switch request := request.(type) {
 	case *api.CreateStreamRequest:
+		return request.GetSpec().GetName(), true
+	case *api.UpdateStreamRequest:
 		return request.GetSpec().GetName(), true
 	case *api.GetStreamRequest:
 		return request.Name, true

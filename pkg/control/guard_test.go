@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -122,11 +123,37 @@ func (g *guarded) dial(keeper *identity.Keeper) *grpc.ClientConn {
 type trial func(context.Context, *grpc.ClientConn) error
 
 func trials() map[string]trial {
-	agent := &api.Agent{Id: "alpha-00000000", Host: "alpha"}
+	all := agentTrials(&api.Agent{Id: "alpha-00000000", Host: "alpha"})
+	maps.Copy(all, operatorTrials())
+	return all
+}
+
+func operatorTrials() map[string]trial {
 	holder := &api.Holder{Host: "h", Name: "test"}
 	return map[string]trial{
 		"CreateStream": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
+			return err
+		},
+		"UpdateStream": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).UpdateStream(ctx, &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
+			return err
+		},
+		"WatchStreams": func(ctx context.Context, conn *grpc.ClientConn) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			watch, err := api.NewControlServiceClient(conn).WatchStreams(ctx, &api.WatchStreamsRequest{})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			return err
+		},
+		"ApplyFabric": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{{Name: "desk7/orders"}}}})
+			return err
+		},
+		"GetFabric": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).GetFabric(ctx, &api.GetFabricRequest{})
 			return err
 		},
 		"ListStreams": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -147,6 +174,15 @@ func trials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).ListAgents(ctx, &api.ListAgentsRequest{})
 			return err
 		},
+		"Health": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+			return err
+		},
+	}
+}
+
+func agentTrials(agent *api.Agent) map[string]trial {
+	return map[string]trial{
 		"WatchRings": func(ctx context.Context, conn *grpc.ClientConn) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -173,16 +209,16 @@ func trials() map[string]trial {
 			_, err := api.NewDrainServiceClient(conn).ReportDrain(ctx, &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
 			return err
 		},
-		"Health": func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
-			return err
-		},
 	}
 }
 
 // allowed is the table as documented: who may make which call. A column that is missing may make none but Health.
 var allowed = map[string]string{
 	"CreateStream":     "admin",
+	"UpdateStream":     "admin",
+	"ApplyFabric":      "admin",
+	"GetFabric":        "admin audit",
+	"WatchStreams":     "append drain replay admin audit target",
 	"ListStreams":      "append drain replay admin audit target",
 	"GetStream":        "append drain replay admin audit target",
 	"AcquireWriter":    "append",

@@ -12,6 +12,7 @@ import (
 // messages as JSON, so that etcdctl shows them, except the two counters, which are decimal numbers.
 //
 //	spec/streams/<name>                Stream
+//	spec/targets/<host>                TargetSpec
 //	spec/rings/<name>                  RingSpec
 //	spec/assignments/<name>            Assignment
 //	spec/admissions/<name>             Admission: who is let into the ring from other hosts; holds secrets
@@ -26,6 +27,7 @@ import (
 const (
 	keyRoot        = "/farlog/v1/"
 	keyStreams     = keyRoot + "spec/streams/"
+	keyTargetSpecs = keyRoot + "spec/targets/"
 	keyRings       = keyRoot + "spec/rings/"
 	keyAssignments = keyRoot + "spec/assignments/"
 	keyAdmissions  = keyRoot + "spec/admissions/"
@@ -54,7 +56,7 @@ func decode(key string, value []byte, message proto.Message) error {
 
 // cutKey splits a key into the prefix it lies under and the name that follows.
 func cutKey(key string) (prefix, name string) {
-	for _, prefix := range []string{keyStreams, keyRings, keyAssignments, keyAdmissions, keyEpochs, keyGrants, keyTargets,
+	for _, prefix := range []string{keyStreams, keyTargetSpecs, keyRings, keyAssignments, keyAdmissions, keyEpochs, keyGrants, keyTargets,
 		keyDrains, keyLiveTargets, keyLiveDrains} {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			return prefix, name

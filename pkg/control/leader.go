@@ -191,6 +191,6 @@ func admissionOf(action reconcile.Action) func(*api.Admission) error {
 func (v *view) world() reconcile.World {
 	return reconcile.World{
 		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
-		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets,
+		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets, TargetSpecs: v.targetSpecs,
 	}
 }

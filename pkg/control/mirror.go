@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,17 +23,19 @@ const mirrorRetryDelay = 200 * time.Millisecond
 // view is everything in etcd, decoded, at one revision. A view is never changed after it was published, so that
 // readers need no lock; its messages must not be changed either.
 type view struct {
-	revision    int64
-	streams     map[string]*api.Stream
-	rings       map[string]*api.RingSpec
-	assignments map[string]*api.Assignment
-	admissions  map[string]*api.Admission
-	epochs      map[string]uint32
-	grants      map[string]*api.Grant
-	targets     map[string]*api.TargetState
-	drains      map[string]*api.DrainState
-	liveTargets map[string]*api.Agent
-	liveDrains  map[string]*api.Agent
+	revision       int64
+	fabricRevision int64 // of the last change of what is declared: streams and targets
+	streams        map[string]*api.Stream
+	targetSpecs    map[string]*api.TargetSpec
+	rings          map[string]*api.RingSpec
+	assignments    map[string]*api.Assignment
+	admissions     map[string]*api.Admission
+	epochs         map[string]uint32
+	grants         map[string]*api.Grant
+	targets        map[string]*api.TargetState
+	drains         map[string]*api.DrainState
+	liveTargets    map[string]*api.Agent
+	liveDrains     map[string]*api.Agent
 }
 
 // mirror follows etcd by a watch and publishes a view after each change. One goroutine writes (run); any may read.
@@ -139,12 +142,21 @@ func (m *mirror) publish(next *view) {
 func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 	if err := v.put(string(kv.Key), kv.Value); err != nil {
 		m.logger.Error("skip unreadable state", "error", err)
+		return
+	}
+	name, isStream := strings.CutPrefix(string(kv.Key), keyStreams)
+	if isStream {
+		v.streams[name].Revision = kv.ModRevision
+	}
+	if isStream || strings.HasPrefix(string(kv.Key), keyTargetSpecs) {
+		v.fabricRevision = max(v.fabricRevision, kv.ModRevision)
 	}
 }
 
 func newView() *view {
 	return &view{
 		streams:     map[string]*api.Stream{},
+		targetSpecs: map[string]*api.TargetSpec{},
 		rings:       map[string]*api.RingSpec{},
 		assignments: map[string]*api.Assignment{},
 		admissions:  map[string]*api.Admission{},
@@ -159,17 +171,19 @@ func newView() *view {
 
 func (v *view) clone() *view {
 	return &view{
-		revision:    v.revision,
-		streams:     maps.Clone(v.streams),
-		rings:       maps.Clone(v.rings),
-		assignments: maps.Clone(v.assignments),
-		admissions:  maps.Clone(v.admissions),
-		epochs:      maps.Clone(v.epochs),
-		grants:      maps.Clone(v.grants),
-		targets:     maps.Clone(v.targets),
-		drains:      maps.Clone(v.drains),
-		liveTargets: maps.Clone(v.liveTargets),
-		liveDrains:  maps.Clone(v.liveDrains),
+		revision:       v.revision,
+		fabricRevision: v.fabricRevision,
+		streams:        maps.Clone(v.streams),
+		targetSpecs:    maps.Clone(v.targetSpecs),
+		rings:          maps.Clone(v.rings),
+		assignments:    maps.Clone(v.assignments),
+		admissions:     maps.Clone(v.admissions),
+		epochs:         maps.Clone(v.epochs),
+		grants:         maps.Clone(v.grants),
+		targets:        maps.Clone(v.targets),
+		drains:         maps.Clone(v.drains),
+		liveTargets:    maps.Clone(v.liveTargets),
+		liveDrains:     maps.Clone(v.liveDrains),
 	}
 }
 
@@ -178,6 +192,8 @@ func (v *view) put(key string, value []byte) error {
 	switch prefix {
 	case keyStreams:
 		return putMessage(v.streams, key, name, value, new(api.Stream))
+	case keyTargetSpecs:
+		return putMessage(v.targetSpecs, key, name, value, new(api.TargetSpec))
 	case keyRings:
 		return putMessage(v.rings, key, name, value, new(api.RingSpec))
 	case keyAssignments:
@@ -209,6 +225,8 @@ func (v *view) remove(key string) {
 	switch prefix {
 	case keyStreams:
 		delete(v.streams, name)
+	case keyTargetSpecs:
+		delete(v.targetSpecs, name)
 	case keyRings:
 		delete(v.rings, name)
 	case keyAssignments:

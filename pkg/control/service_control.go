@@ -27,55 +27,6 @@ const epochSeenMax = 1 << 16
 // namesToldMax bounds how many streams an error lists.
 const namesToldMax = 5
 
-// CreateStream implements farlog.v1.ControlService.
-func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
-	spec, err := completeSpec(request.Spec)
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	stream, isNew, revision, err := s.specs.createStream(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	if difference := specDifference(stream.Spec, spec); difference != "" {
-		return nil, status.Errorf(codes.AlreadyExists, "stream %q exists: its %s", spec.Name, difference)
-	}
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
-		return nil, err
-	}
-	if isNew {
-		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
-	}
-	return &api.CreateStreamResponse{Stream: stream, IsNew: isNew}, nil
-}
-
-// ListStreams implements farlog.v1.ControlService.
-func (s *Server) ListStreams(ctx context.Context, _ *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
-	caller, response := callerOf(ctx), new(api.ListStreamsResponse)
-	for _, name := range sortedKeys(now.streams) {
-		if caller.May(api.ControlService_ListStreams_FullMethodName, name) == nil {
-			response.Streams = append(response.Streams, now.status(name))
-		}
-	}
-	return response, nil
-}
-
-// GetStream implements farlog.v1.ControlService.
-func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
-	now, err := s.fresh()
-	if err != nil {
-		return nil, err
-	}
-	if now.streams[request.Name] == nil {
-		return nil, now.unknownStream(callerOf(ctx), request.Name)
-	}
-	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
-}
-
 // ListAgents implements farlog.v1.ControlService.
 func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListAgentsResponse, error) {
 	now, err := s.fresh()

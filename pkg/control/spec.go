@@ -2,54 +2,54 @@ package control
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// Limits of a stream; docs/format.md §2 and §3 say where they come from.
+// Defaults of a stream. Limits are rules in farlog.proto; docs/format.md §2 and §3 say where they come from.
 const (
-	nameLenMax          = 63 // the superblock has 64 bytes, zero terminated
 	ringHeaderBytes     = 0x3000
-	ringSizeUnit        = 4096
 	ringSizeDefault     = 64 << 20
-	ringSizeMax         = 1 << 44
 	recordLenMaxDefault = 1 << 20
-	recordLenMaxLeast   = 128
 	ringRecordsLeast    = 4 // a ring holds at least so many of its largest records
 	alignDefault        = 64
-	alignMax            = 4096
-	deadlineMax         = time.Hour
 )
 
 // completeSpec fills in the defaults and checks every field. It is pure: the same request always means the same
 // stream, which is what makes creation idempotent.
 func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	if asked == nil {
-		return nil, fmt.Errorf("stream: expected a spec with a name")
+		return nil, invalid("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
-	spec := proto.Clone(asked).(*api.StreamSpec)
-	if err := checkName(spec.Name); err != nil {
+	spec := withDefaults(asked)
+	problems, err := problemsOf(spec, "spec.")
+	if err != nil {
 		return nil, err
 	}
+	if len(problems) == 0 {
+		return spec, nil
+	}
+	if problems[0].Field == "spec.name" {
+		return nil, invalid("stream ", problems)
+	}
+	return nil, invalid(fmt.Sprintf("stream %q: ", spec.Name), problems)
+}
+
+// withDefaults leaves alone what was given, right or wrong.
+func withDefaults(asked *api.StreamSpec) *api.StreamSpec {
+	spec := proto.Clone(asked).(*api.StreamSpec)
 	setDefault(&spec.RingSizeBytes, ringSizeDefault)
 	setDefault(&spec.Align, alignDefault)
 	setDefault(&spec.Level, api.Level_LEVEL_PERSISTENT)
 	setDefault(&spec.Policy, api.Policy_POLICY_BLOCK)
-	if err := checkRing(spec); err != nil {
-		return nil, err
+	if spec.RingSizeBytes > ringHeaderBytes {
+		capacity := spec.RingSizeBytes - ringHeaderBytes
+		setDefault(&spec.RecordLenMax, uint32(min(capacity/ringRecordsLeast, recordLenMaxDefault))&^(spec.Align-1))
 	}
-	capacity := spec.RingSizeBytes - ringHeaderBytes
-	largest := uint32(min(capacity/ringRecordsLeast, recordLenMaxDefault)) &^ (spec.Align - 1)
-	setDefault(&spec.RecordLenMax, largest)
-	if err := checkRecordLen(spec, capacity); err != nil {
-		return nil, err
-	}
-	return spec, checkBehaviour(spec)
+	return spec
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -57,60 +57,6 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
-}
-
-func checkName(name string) error {
-	const want = "expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/orders"
-	if name == "" || len(name) > nameLenMax {
-		return fmt.Errorf("stream name %q: %s", name, want)
-	}
-	for _, part := range strings.Split(name, "/") {
-		if part == "" || part[0] == '.' || part[0] == '-' || strings.IndexFunc(part, isForeign) >= 0 {
-			return fmt.Errorf("stream name %q: %s", name, want)
-		}
-	}
-	return nil
-}
-
-func isForeign(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r))
-}
-
-func checkRing(spec *api.StreamSpec) error {
-	size := spec.RingSizeBytes
-	if size%ringSizeUnit != 0 || size > ringSizeMax || size < ringHeaderBytes+ringSizeUnit {
-		return fmt.Errorf("stream %q: ring size %d: expected a multiple of %d bytes from %d to 16TiB",
-			spec.Name, size, ringSizeUnit, ringHeaderBytes+ringSizeUnit)
-	}
-	if align := spec.Align; bits.OnesCount32(align) != 1 || align < alignDefault || align > alignMax {
-		return fmt.Errorf("stream %q: align %d: expected a power of two from %d to %d", spec.Name, align, alignDefault, alignMax)
-	}
-	return nil
-}
-
-func checkRecordLen(spec *api.StreamSpec, capacity uint64) error {
-	length := spec.RecordLenMax
-	if length < recordLenMaxLeast || length%spec.Align != 0 || uint64(length)*ringRecordsLeast > capacity {
-		return fmt.Errorf("stream %q: record_len_max %d: expected a multiple of align %d from %d to a quarter of the ring's %d bytes",
-			spec.Name, length, spec.Align, max(recordLenMaxLeast, spec.Align), capacity)
-	}
-	return nil
-}
-
-func checkBehaviour(spec *api.StreamSpec) error {
-	if spec.Level < api.Level_LEVEL_POSTED || spec.Level > api.Level_LEVEL_PERSISTENT {
-		return fmt.Errorf("stream %q: level %s: expected posted, visible or persistent", spec.Name, levelName(spec.Level))
-	}
-	if spec.Policy != api.Policy_POLICY_BLOCK && spec.Policy != api.Policy_POLICY_REJECT {
-		return fmt.Errorf("stream %q: policy %d: expected block or reject", spec.Name, spec.Policy)
-	}
-	if spec.Deadline == nil {
-		return nil
-	}
-	if deadline := spec.Deadline.AsDuration(); !spec.Deadline.IsValid() || deadline <= 0 || deadline > deadlineMax {
-		return fmt.Errorf("stream %q: deadline %s: expected more than 0 and at most %s", spec.Name, deadline, deadlineMax)
-	}
-	return nil
 }
 
 func levelName(level api.Level) string {
@@ -121,19 +67,47 @@ func policyName(policy api.Policy) string {
 	return strings.ToLower(strings.TrimPrefix(policy.String(), "POLICY_"))
 }
 
+// specField is one field of a spec, for comparisons.
+type specField struct {
+	name, path   string
+	text         func(*api.StreamSpec) string
+	isChangeable bool
+}
+
+var specFields = []specField{
+	{"ring size", "ring_size_bytes", func(s *api.StreamSpec) string { return fmt.Sprint(s.RingSizeBytes) }, false},
+	{"record_len_max", "record_len_max", func(s *api.StreamSpec) string { return fmt.Sprint(s.RecordLenMax) }, false},
+	{"align", "align", func(s *api.StreamSpec) string { return fmt.Sprint(s.Align) }, false},
+	{"level", "level", func(s *api.StreamSpec) string { return levelName(s.Level) }, true},
+	{"policy", "policy", func(s *api.StreamSpec) string { return policyName(s.Policy) }, true},
+	{"deadline", "deadline", func(s *api.StreamSpec) string { return s.Deadline.AsDuration().String() }, true},
+	{"target_host", "target_host", func(s *api.StreamSpec) string { return s.TargetHost }, false},
+	{"drain_host", "drain_host", func(s *api.StreamSpec) string { return s.DrainHost }, true},
+}
+
 // specDifference names the first field in which two complete specs differ; "" when they are the same.
 func specDifference(have, asked *api.StreamSpec) string {
-	for _, field := range []struct{ name, have, asked string }{
-		{"ring size", fmt.Sprint(have.RingSizeBytes), fmt.Sprint(asked.RingSizeBytes)},
-		{"record_len_max", fmt.Sprint(have.RecordLenMax), fmt.Sprint(asked.RecordLenMax)},
-		{"align", fmt.Sprint(have.Align), fmt.Sprint(asked.Align)},
-		{"level", levelName(have.Level), levelName(asked.Level)},
-		{"policy", policyName(have.Policy), policyName(asked.Policy)},
-		{"deadline", have.Deadline.AsDuration().String(), asked.Deadline.AsDuration().String()},
-	} {
-		if field.have != field.asked {
-			return fmt.Sprintf("%s is %s, asked for %s", field.name, field.have, field.asked)
+	for _, field := range specFields {
+		if before, after := field.text(have), field.text(asked); before != after {
+			return fmt.Sprintf("%s is %s, asked for %s", field.name, before, after)
 		}
 	}
 	return ""
+}
+
+// specChanges lists what an update would change, and what it may not.
+func specChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.FieldChange, problems []*api.Problem) {
+	for _, field := range specFields {
+		before, after := field.text(have), field.text(asked)
+		if before == after {
+			continue
+		}
+		if !field.isChangeable {
+			problems = append(problems, &api.Problem{Field: prefix + field.path, Value: after,
+				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", before)})
+			continue
+		}
+		changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})
+	}
+	return changes, problems
 }

@@ -34,7 +34,9 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 		}
 		if kvs := got.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			stream := new(api.Stream)
-			return stream, false, got.Header.Revision, decode(key, kvs[0].Value, stream)
+			err := decode(key, kvs[0].Value, stream)
+			stream.Revision = kvs[0].ModRevision
+			return stream, false, got.Header.Revision, err
 		}
 		last, guard, err := counter(keyStreamID, got.Responses[1].GetResponseRange().Kvs)
 		if err != nil {
@@ -52,6 +54,7 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 			return nil, false, 0, fmt.Errorf("create stream %q: %w", spec.Name, err)
 		}
 		if put.Succeeded {
+			stream.Revision = put.Header.Revision
 			return stream, true, put.Header.Revision, nil
 		}
 	}

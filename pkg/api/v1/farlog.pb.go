@@ -16,6 +16,8 @@
 package apiv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -259,17 +261,20 @@ func (Condition) EnumDescriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
-// StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every
-// default filled in, and a stream is never changed after its creation.
+// StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every default filled in. The rules are those of a
+// spec with its defaults. Level, policy, deadline and drain_host may be changed, and hold from the next grant or assignment on; the rest may not.
 type StreamSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	RingSizeBytes uint64                 `protobuf:"varint,2,opt,name=ring_size_bytes,json=ringSizeBytes,proto3" json:"ring_size_bytes,omitempty"` // of the region; a multiple of 4096
+	RingSizeBytes uint64                 `protobuf:"varint,2,opt,name=ring_size_bytes,json=ringSizeBytes,proto3" json:"ring_size_bytes,omitempty"` // of the region
 	RecordLenMax  uint32                 `protobuf:"varint,3,opt,name=record_len_max,json=recordLenMax,proto3" json:"record_len_max,omitempty"`    // largest extent of one record
-	Align         uint32                 `protobuf:"varint,4,opt,name=align,proto3" json:"align,omitempty"`                                        // 64 to 4096, a power of two
-	Level         Level                  `protobuf:"varint,5,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`                   // of acknowledgements
+	Align         uint32                 `protobuf:"varint,4,opt,name=align,proto3" json:"align,omitempty"`
+	Level         Level                  `protobuf:"varint,5,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"` // of acknowledgements
 	Policy        Policy                 `protobuf:"varint,6,opt,name=policy,proto3,enum=farlog.v1.Policy" json:"policy,omitempty"`
-	Deadline      *durationpb.Duration   `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"` // of an append; absent: the region's own default
+	// Of an append; absent: the region's own default.
+	Deadline      *durationpb.Duration `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	TargetHost    string               `protobuf:"bytes,8,opt,name=target_host,json=targetHost,proto3" json:"target_host,omitempty"` // the host whose target shall have the ring; empty: any
+	DrainHost     string               `protobuf:"bytes,9,opt,name=drain_host,json=drainHost,proto3" json:"drain_host,omitempty"`    // the host whose drain shall have the stream; empty: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +358,134 @@ func (x *StreamSpec) GetDeadline() *durationpb.Duration {
 	return nil
 }
 
+func (x *StreamSpec) GetTargetHost() string {
+	if x != nil {
+		return x.TargetHost
+	}
+	return ""
+}
+
+func (x *StreamSpec) GetDrainHost() string {
+	if x != nil {
+		return x.DrainHost
+	}
+	return ""
+}
+
+// TargetSpec is what the operator says of a host's targets. One of which nothing is said takes any ring.
+type TargetSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	CapacityBytes uint64                 `protobuf:"varint,2,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"` // of all rings on it; 0: any
+	IsClosed      bool                   `protobuf:"varint,3,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`                // takes no further ring; those that it has stay
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetSpec) Reset() {
+	*x = TargetSpec{}
+	mi := &file_farlog_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetSpec) ProtoMessage() {}
+
+func (x *TargetSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetSpec.ProtoReflect.Descriptor instead.
+func (*TargetSpec) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TargetSpec) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TargetSpec) GetCapacityBytes() uint64 {
+	if x != nil {
+		return x.CapacityBytes
+	}
+	return 0
+}
+
+func (x *TargetSpec) GetIsClosed() bool {
+	if x != nil {
+		return x.IsClosed
+	}
+	return false
+}
+
+// Fabric is all that an operator declares.
+type Fabric struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Targets       []*TargetSpec          `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
+	Streams       []*StreamSpec          `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fabric) Reset() {
+	*x = Fabric{}
+	mi := &file_farlog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fabric) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fabric) ProtoMessage() {}
+
+func (x *Fabric) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fabric.ProtoReflect.Descriptor instead.
+func (*Fabric) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Fabric) GetTargets() []*TargetSpec {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *Fabric) GetStreams() []*StreamSpec {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
 // Stream is a spec with what the control plane chose at creation.
 type Stream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -361,13 +494,14 @@ type Stream struct {
 	Salt          uint64                 `protobuf:"fixed64,3,opt,name=salt,proto3" json:"salt,omitempty"`                        // shared by all members
 	K             uint32                 `protobuf:"varint,4,opt,name=k,proto3" json:"k,omitempty"`                               // members needed for an acknowledgement
 	Created       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"`
+	Revision      int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"` // of its last change; what an update is based on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_farlog_proto_msgTypes[1]
+	mi := &file_farlog_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +513,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[1]
+	mi := &file_farlog_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +526,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{1}
+	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Stream) GetSpec() *StreamSpec {
@@ -430,6 +564,13 @@ func (x *Stream) GetCreated() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Stream) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // What a region's owner attests.
 type Contract struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -450,7 +591,7 @@ type Contract struct {
 
 func (x *Contract) Reset() {
 	*x = Contract{}
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +603,7 @@ func (x *Contract) String() string {
 func (*Contract) ProtoMessage() {}
 
 func (x *Contract) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +616,7 @@ func (x *Contract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contract.ProtoReflect.Descriptor instead.
 func (*Contract) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Contract) GetKind() string {
@@ -564,7 +705,7 @@ type RingSpec struct {
 
 func (x *RingSpec) Reset() {
 	*x = RingSpec{}
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +717,7 @@ func (x *RingSpec) String() string {
 func (*RingSpec) ProtoMessage() {}
 
 func (x *RingSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +730,7 @@ func (x *RingSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingSpec.ProtoReflect.Descriptor instead.
 func (*RingSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RingSpec) GetTarget() string {
@@ -636,7 +777,7 @@ type FarGrant struct {
 
 func (x *FarGrant) Reset() {
 	*x = FarGrant{}
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +789,7 @@ func (x *FarGrant) String() string {
 func (*FarGrant) ProtoMessage() {}
 
 func (x *FarGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +802,7 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
 func (*FarGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FarGrant) GetToken() []byte {
@@ -710,7 +851,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +863,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +876,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -794,7 +935,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +947,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +960,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{6}
+	return file_farlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RingState) GetStream() string {
@@ -1049,7 +1190,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1202,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1215,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -1209,7 +1350,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1362,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1375,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Agent) GetId() string {
@@ -1304,7 +1445,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1457,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1470,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -1365,7 +1506,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1518,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1531,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -1439,7 +1580,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1592,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1605,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -1549,7 +1690,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1702,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1715,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Assignment) GetStream() string {
@@ -1652,7 +1793,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1805,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1818,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Holder) GetHost() string {
@@ -1720,7 +1861,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1873,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1886,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Member) GetUri() string {
@@ -1796,7 +1937,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1949,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1962,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Grant) GetStream() string {
@@ -1922,7 +2063,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2075,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2088,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -2034,16 +2175,123 @@ func (x *StreamStatus) GetIsDrainRefused() bool {
 	return false
 }
 
+// Problem is one thing that is wrong with a request.
+type Problem struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // as spec.align or fabric.streams[2].name
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"` // what was expected
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problem) Reset() {
+	*x = Problem{}
+	mi := &file_farlog_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problem) ProtoMessage() {}
+
+func (x *Problem) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problem.ProtoReflect.Descriptor instead.
+func (*Problem) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Problem) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Problem) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Problem) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+// Problems is in the details of an error: all that is wrong.
+type Problems struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problems      []*Problem             `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problems) Reset() {
+	*x = Problems{}
+	mi := &file_farlog_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problems) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problems) ProtoMessage() {}
+
+func (x *Problems) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problems.ProtoReflect.Descriptor instead.
+func (*Problems) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Problems) GetProblems() []*Problem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
 type CreateStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *StreamSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // say what would come of it; nothing is changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2303,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2316,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -2076,6 +2324,13 @@ func (x *CreateStreamRequest) GetSpec() *StreamSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *CreateStreamRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
 }
 
 type CreateStreamResponse struct {
@@ -2088,7 +2343,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2355,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2368,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -2130,15 +2385,133 @@ func (x *CreateStreamResponse) GetIsNew() bool {
 	return false
 }
 
+type UpdateStreamRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *StreamSpec            `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`          // all of it; zero means the default, not what it was
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of the stream that the caller has seen; 0: whichever
+	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateStreamRequest) Reset() {
+	*x = UpdateStreamRequest{}
+	mi := &file_farlog_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateStreamRequest) ProtoMessage() {}
+
+func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
+func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *UpdateStreamRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *UpdateStreamRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type UpdateStreamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        *Stream                `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Fields        []*FieldChange         `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"` // none: it was so already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateStreamResponse) Reset() {
+	*x = UpdateStreamResponse{}
+	mi := &file_farlog_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateStreamResponse) ProtoMessage() {}
+
+func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
+func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpdateStreamResponse) GetStream() *Stream {
+	if x != nil {
+		return x.Stream
+	}
+	return nil
+}
+
+func (x *UpdateStreamResponse) GetFields() []*FieldChange {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 type ListStreamsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`                     // 0: 1000
+	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`                   // of the page before; empty: the first page
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                              // a name or a pattern: * within a part, ** at the end for all below; empty: all
+	Conditions    []Condition            `protobuf:"varint,4,rep,packed,name=conditions,proto3,enum=farlog.v1.Condition" json:"conditions,omitempty"` // any of these; none: all
+	Target        string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                                          // id of the target that has the ring
+	Drain         string                 `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`                                            // id of the drain that it is assigned to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2523,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,19 +2536,63 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListStreamsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListStreamsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListStreamsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListStreamsRequest) GetConditions() []Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *ListStreamsRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *ListStreamsRequest) GetDrain() string {
+	if x != nil {
+		return x.Drain
+	}
+	return ""
 }
 
 type ListStreamsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Streams       []*StreamStatus        `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
+	Streams       []*StreamStatus        `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`                                    // by name
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which the streams were so; WatchStreams goes on from there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2604,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2617,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -2208,6 +2625,460 @@ func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
 		return x.Streams
 	}
 	return nil
+}
+
+func (x *ListStreamsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListStreamsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type WatchStreamsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // changes after that one; 0: first all streams there are
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`          // as in ListStreamsRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStreamsRequest) Reset() {
+	*x = WatchStreamsRequest{}
+	mi := &file_farlog_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStreamsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStreamsRequest) ProtoMessage() {}
+
+func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
+func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *WatchStreamsRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchStreamsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type WatchStreamsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // to go on from after a break
+	Streams       []*Stream              `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`    // that were created or changed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStreamsResponse) Reset() {
+	*x = WatchStreamsResponse{}
+	mi := &file_farlog_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStreamsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStreamsResponse) ProtoMessage() {}
+
+func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
+func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WatchStreamsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchStreamsResponse) GetStreams() []*Stream {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+type FieldChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Before        string                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldChange) Reset() {
+	*x = FieldChange{}
+	mi := &file_farlog_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldChange) ProtoMessage() {}
+
+func (x *FieldChange) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
+func (*FieldChange) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *FieldChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FieldChange) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *FieldChange) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target or stream
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`
+	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_farlog_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Change) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Change) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Change) GetIsNew() bool {
+	if x != nil {
+		return x.IsNew
+	}
+	return false
+}
+
+func (x *Change) GetFields() []*FieldChange {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+type ApplyFabricRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fabric        *Fabric                `protobuf:"bytes,1,opt,name=fabric,proto3" json:"fabric,omitempty"`
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of the fabric that the caller has seen; 0: whichever
+	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyFabricRequest) Reset() {
+	*x = ApplyFabricRequest{}
+	mi := &file_farlog_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyFabricRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyFabricRequest) ProtoMessage() {}
+
+func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
+func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ApplyFabricRequest) GetFabric() *Fabric {
+	if x != nil {
+		return x.Fabric
+	}
+	return nil
+}
+
+func (x *ApplyFabricRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ApplyFabricRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type ApplyFabricResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
+	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "stream NAME": there, and not in what was declared; they stay
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyFabricResponse) Reset() {
+	*x = ApplyFabricResponse{}
+	mi := &file_farlog_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyFabricResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyFabricResponse) ProtoMessage() {}
+
+func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
+func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ApplyFabricResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ApplyFabricResponse) GetUndeclared() []string {
+	if x != nil {
+		return x.Undeclared
+	}
+	return nil
+}
+
+func (x *ApplyFabricResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type GetFabricRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFabricRequest) Reset() {
+	*x = GetFabricRequest{}
+	mi := &file_farlog_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFabricRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFabricRequest) ProtoMessage() {}
+
+func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
+func (*GetFabricRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{33}
+}
+
+type GetFabricResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fabric        *Fabric                `protobuf:"bytes,1,opt,name=fabric,proto3" json:"fabric,omitempty"`
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFabricResponse) Reset() {
+	*x = GetFabricResponse{}
+	mi := &file_farlog_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFabricResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFabricResponse) ProtoMessage() {}
+
+func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
+func (*GetFabricResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GetFabricResponse) GetFabric() *Fabric {
+	if x != nil {
+		return x.Fabric
+	}
+	return nil
+}
+
+func (x *GetFabricResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type GetStreamRequest struct {
@@ -2219,7 +3090,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +3102,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +3115,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -2263,7 +3134,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +3146,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +3159,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -2312,7 +3183,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +3195,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +3208,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -2377,7 +3248,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +3260,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +3273,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -2420,7 +3291,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +3303,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +3316,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 type ListAgentsResponse struct {
@@ -2460,7 +3331,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +3343,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +3356,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -2525,7 +3396,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +3408,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +3421,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -2569,7 +3440,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +3452,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +3465,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -2613,7 +3484,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +3496,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +3509,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -2657,7 +3528,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +3540,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +3553,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -2702,7 +3573,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +3585,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +3598,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -2753,7 +3624,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +3636,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +3649,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -2797,7 +3668,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3680,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3693,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -2841,7 +3712,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3724,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3737,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -2880,22 +3751,43 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\f\n" +
 	"\n" +
-	"StreamSpec\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
-	"\x0fring_size_bytes\x18\x02 \x01(\x04R\rringSizeBytes\x12$\n" +
-	"\x0erecord_len_max\x18\x03 \x01(\rR\frecordLenMax\x12\x14\n" +
-	"\x05align\x18\x04 \x01(\rR\x05align\x12&\n" +
-	"\x05level\x18\x05 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12)\n" +
-	"\x06policy\x18\x06 \x01(\x0e2\x11.farlog.v1.PolicyR\x06policy\x125\n" +
-	"\bdeadline\x18\a \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"\xa8\x01\n" +
+	"StreamSpec\x12\xe7\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
+	"\x04name\x12_expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/orders\x1aathis.size() <= 63 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$')R\x04name\x12\xba\x01\n" +
+	"\x0fring_size_bytes\x18\x02 \x01(\x04B\x91\x01\xbaH\x8d\x01\xba\x01\x89\x01\n" +
+	"\x0fring_size_bytes\x125expected a multiple of 4096 bytes from 16384 to 16TiB\x1a?this % 4096u == 0u && this >= 16384u && this <= 17592186044416uR\rringSizeBytes\x12$\n" +
+	"\x0erecord_len_max\x18\x03 \x01(\rR\frecordLenMax\x12\x82\x01\n" +
+	"\x05align\x18\x04 \x01(\rBl\xbaHi\xba\x01f\n" +
+	"\x05align\x12'expected a power of two from 64 to 4096\x1a4this in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]R\x05align\x12u\n" +
+	"\x05level\x18\x05 \x01(\x0e2\x10.farlog.v1.LevelBM\xbaHJ\xba\x01G\n" +
+	"\x05level\x12&expected posted, visible or persistent\x1a\x16this >= 1 && this <= 3R\x05level\x12k\n" +
+	"\x06policy\x18\x06 \x01(\x0e2\x11.farlog.v1.PolicyB@\xbaH=\xba\x01:\n" +
+	"\x06policy\x12\x18expected block or reject\x1a\x16this >= 1 && this <= 2R\x06policy\x12\x9d\x01\n" +
+	"\bdeadline\x18\a \x01(\v2\x19.google.protobuf.DurationBf\xbaHc\xba\x01`\n" +
+	"\bdeadline\x12#expected more than 0 and at most 1h\x1a/this > duration('0s') && this <= duration('1h')R\bdeadline\x12)\n" +
+	"\vtarget_host\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\n" +
+	"targetHost\x12'\n" +
+	"\n" +
+	"drain_host\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tdrainHost:\xd2\x03\xbaH\xce\x03\x1a\xcb\x03\n" +
+	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\"\xe0\x01\n" +
+	"\n" +
+	"TargetSpec\x12\x8d\x01\n" +
+	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
+	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12%\n" +
+	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x1b\n" +
+	"\tis_closed\x18\x03 \x01(\bR\bisClosed\"j\n" +
+	"\x06Fabric\x12/\n" +
+	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
+	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\"\xc4\x01\n" +
 	"\x06Stream\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
 	"\x04salt\x18\x03 \x01(\x06R\x04salt\x12\f\n" +
 	"\x01k\x18\x04 \x01(\rR\x01k\x124\n" +
-	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\"\x81\x03\n" +
+	"\acreated\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
+	"\brevision\x18\x06 \x01(\x03R\brevision\"\x81\x03\n" +
 	"\bContract\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12!\n" +
 	"\fflush_method\x18\x02 \x01(\tR\vflushMethod\x12\x14\n" +
@@ -3071,15 +3963,72 @@ const file_farlog_proto_rawDesc = "" +
 	"\tcondition\x18\n" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
-	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\"@\n" +
+	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\"I\n" +
+	"\aProblem\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\":\n" +
+	"\bProblems\x12.\n" +
+	"\bproblems\x18\x01 \x03(\v2\x12.farlog.v1.ProblemR\bproblems\"^\n" +
 	"\x13CreateStreamRequest\x12)\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\"X\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"X\n" +
 	"\x14CreateStreamResponse\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x15\n" +
-	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"\x14\n" +
-	"\x12ListStreamsRequest\"H\n" +
+	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"z\n" +
+	"\x13UpdateStreamRequest\x12)\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"q\n" +
+	"\x14UpdateStreamResponse\x12)\n" +
+	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12.\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"\xdc\x01\n" +
+	"\x12ListStreamsRequest\x12%\n" +
+	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\x124\n" +
+	"\n" +
+	"conditions\x18\x04 \x03(\x0e2\x14.farlog.v1.ConditionR\n" +
+	"conditions\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x14\n" +
+	"\x05drain\x18\x06 \x01(\tR\x05drain\"\x8c\x01\n" +
 	"\x13ListStreamsResponse\x121\n" +
-	"\astreams\x18\x01 \x03(\v2\x17.farlog.v1.StreamStatusR\astreams\"&\n" +
+	"\astreams\x18\x01 \x03(\v2\x17.farlog.v1.StreamStatusR\astreams\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"O\n" +
+	"\x13WatchStreamsRequest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"_\n" +
+	"\x14WatchStreamsResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
+	"\astreams\x18\x02 \x03(\v2\x11.farlog.v1.StreamR\astreams\"O\n" +
+	"\vFieldChange\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"w\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
+	"\x06is_new\x18\x03 \x01(\bR\x05isNew\x12.\n" +
+	"\x06fields\x18\x04 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"y\n" +
+	"\x12ApplyFabricRequest\x12)\n" +
+	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"~\n" +
+	"\x13ApplyFabricResponse\x12+\n" +
+	"\achanges\x18\x01 \x03(\v2\x11.farlog.v1.ChangeR\achanges\x12\x1e\n" +
+	"\n" +
+	"undeclared\x18\x02 \x03(\tR\n" +
+	"undeclared\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x12\n" +
+	"\x10GetFabricRequest\"Z\n" +
+	"\x11GetFabricResponse\x12)\n" +
+	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"&\n" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
@@ -3139,14 +4088,21 @@ const file_farlog_proto_rawDesc = "" +
 	"\x14CONDITION_DRAIN_GONE\x10\x05\x12\x19\n" +
 	"\x15CONDITION_TARGET_GONE\x10\x06\x12\x13\n" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
-	"\x0fCONDITION_ERROR\x10\b2\x96\x03\n" +
-	"\x0eControlService\x12O\n" +
-	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\x12L\n" +
-	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\x12F\n" +
-	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\x12R\n" +
-	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\x12I\n" +
+	"\x0fCONDITION_ERROR\x10\b2\xa6\a\n" +
+	"\x0eControlService\x12g\n" +
+	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
+	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12a\n" +
+	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/streams\x12e\n" +
+	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
+	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
+	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12]\n" +
 	"\n" +
-	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse2\xad\x01\n" +
+	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/agents\x12c\n" +
+	"\vApplyFabric\x12\x1d.farlog.v1.ApplyFabricRequest\x1a\x1e.farlog.v1.ApplyFabricResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
+	"/v1/fabric\x12Z\n" +
+	"\tGetFabric\x12\x1b.farlog.v1.GetFabricRequest\x1a\x1c.farlog.v1.GetFabricResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/fabric2\xad\x01\n" +
 	"\rTargetService\x12K\n" +
 	"\n" +
 	"WatchRings\x12\x1c.farlog.v1.WatchRingsRequest\x1a\x1d.farlog.v1.WatchRingsResponse0\x01\x12O\n" +
@@ -3168,132 +4124,166 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
 	(GrantRole)(0),                   // 2: farlog.v1.GrantRole
 	(Condition)(0),                   // 3: farlog.v1.Condition
 	(*StreamSpec)(nil),               // 4: farlog.v1.StreamSpec
-	(*Stream)(nil),                   // 5: farlog.v1.Stream
-	(*Contract)(nil),                 // 6: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 7: farlog.v1.RingSpec
-	(*FarGrant)(nil),                 // 8: farlog.v1.FarGrant
-	(*Admission)(nil),                // 9: farlog.v1.Admission
-	(*RingState)(nil),                // 10: farlog.v1.RingState
-	(*WriterCounters)(nil),           // 11: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 12: farlog.v1.Agent
-	(*TargetState)(nil),              // 13: farlog.v1.TargetState
-	(*DrainState)(nil),               // 14: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 15: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 16: farlog.v1.Assignment
-	(*Holder)(nil),                   // 17: farlog.v1.Holder
-	(*Member)(nil),                   // 18: farlog.v1.Member
-	(*Grant)(nil),                    // 19: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 20: farlog.v1.StreamStatus
-	(*CreateStreamRequest)(nil),      // 21: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 22: farlog.v1.CreateStreamResponse
-	(*ListStreamsRequest)(nil),       // 23: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 24: farlog.v1.ListStreamsResponse
-	(*GetStreamRequest)(nil),         // 25: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 26: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 27: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 28: farlog.v1.AcquireWriterResponse
-	(*ListAgentsRequest)(nil),        // 29: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 30: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 31: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 32: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 33: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 34: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 35: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 36: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 37: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 38: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
+	(*TargetSpec)(nil),               // 5: farlog.v1.TargetSpec
+	(*Fabric)(nil),                   // 6: farlog.v1.Fabric
+	(*Stream)(nil),                   // 7: farlog.v1.Stream
+	(*Contract)(nil),                 // 8: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 9: farlog.v1.RingSpec
+	(*FarGrant)(nil),                 // 10: farlog.v1.FarGrant
+	(*Admission)(nil),                // 11: farlog.v1.Admission
+	(*RingState)(nil),                // 12: farlog.v1.RingState
+	(*WriterCounters)(nil),           // 13: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 14: farlog.v1.Agent
+	(*TargetState)(nil),              // 15: farlog.v1.TargetState
+	(*DrainState)(nil),               // 16: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 17: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 18: farlog.v1.Assignment
+	(*Holder)(nil),                   // 19: farlog.v1.Holder
+	(*Member)(nil),                   // 20: farlog.v1.Member
+	(*Grant)(nil),                    // 21: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 22: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 23: farlog.v1.Problem
+	(*Problems)(nil),                 // 24: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 25: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 26: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 27: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 28: farlog.v1.UpdateStreamResponse
+	(*ListStreamsRequest)(nil),       // 29: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 30: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 31: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 32: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 33: farlog.v1.FieldChange
+	(*Change)(nil),                   // 34: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 35: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 36: farlog.v1.ApplyFabricResponse
+	(*GetFabricRequest)(nil),         // 37: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 38: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 39: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 40: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 41: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 42: farlog.v1.AcquireWriterResponse
+	(*ListAgentsRequest)(nil),        // 43: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 44: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 45: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 46: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 47: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 48: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 49: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 50: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 51: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 52: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	39, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	4,  // 3: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	40, // 4: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	0,  // 5: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	39, // 6: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	5,  // 7: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	9,  // 8: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	2,  // 9: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	40, // 10: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	8,  // 11: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	6,  // 12: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	40, // 13: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	40, // 14: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	39, // 15: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	39, // 16: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	11, // 17: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	0,  // 18: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	39, // 19: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	39, // 20: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	39, // 21: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	39, // 22: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	12, // 23: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	10, // 24: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	40, // 25: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	12, // 26: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	15, // 27: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	40, // 28: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	18, // 29: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,  // 30: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,  // 31: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	39, // 32: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	17, // 33: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	40, // 34: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	5,  // 35: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	19, // 36: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	7,  // 37: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	10, // 38: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	16, // 39: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	15, // 40: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	3,  // 41: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	4,  // 42: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	5,  // 43: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	20, // 44: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	20, // 45: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	17, // 46: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	19, // 47: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	13, // 48: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	14, // 49: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	12, // 50: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	7,  // 51: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	13, // 52: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	39, // 53: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	12, // 54: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	16, // 55: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	14, // 56: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	39, // 57: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	21, // 58: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	23, // 59: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	25, // 60: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	27, // 61: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	29, // 62: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	31, // 63: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	33, // 64: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	35, // 65: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	37, // 66: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	22, // 67: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	24, // 68: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	26, // 69: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	28, // 70: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	30, // 71: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	32, // 72: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	34, // 73: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	36, // 74: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	38, // 75: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	67, // [67:76] is the sub-list for method output_type
-	58, // [58:67] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	53, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	5,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	4,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	4,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	54, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	0,  // 7: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	53, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	7,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	11, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	2,  // 11: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	54, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	10, // 13: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	8,  // 14: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	54, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	54, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	53, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	53, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	13, // 19: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	0,  // 20: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	53, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	53, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	53, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	53, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	14, // 25: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	12, // 26: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	54, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	14, // 28: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	17, // 29: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	54, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	20, // 31: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,  // 32: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,  // 33: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	53, // 34: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	19, // 35: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	54, // 36: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	7,  // 37: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	21, // 38: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	9,  // 39: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	12, // 40: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	18, // 41: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	17, // 42: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	3,  // 43: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	23, // 44: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	4,  // 45: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	7,  // 46: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	4,  // 47: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	7,  // 48: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	33, // 49: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	3,  // 50: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	22, // 51: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	7,  // 52: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	33, // 53: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	6,  // 54: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	34, // 55: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	6,  // 56: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	22, // 57: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	19, // 58: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	21, // 59: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	15, // 60: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	16, // 61: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	14, // 62: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	9,  // 63: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	15, // 64: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	53, // 65: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	14, // 66: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	18, // 67: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	16, // 68: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	53, // 69: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	25, // 70: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	27, // 71: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	29, // 72: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	39, // 73: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	31, // 74: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	41, // 75: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	43, // 76: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	35, // 77: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	37, // 78: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	45, // 79: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	47, // 80: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	49, // 81: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	51, // 82: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	26, // 83: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	28, // 84: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	30, // 85: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	40, // 86: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	32, // 87: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	42, // 88: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	44, // 89: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	36, // 90: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	38, // 91: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	46, // 92: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	48, // 93: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	50, // 94: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	52, // 95: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	83, // [83:96] is the sub-list for method output_type
+	70, // [70:83] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -3307,7 +4297,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   35,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

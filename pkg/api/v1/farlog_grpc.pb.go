@@ -29,29 +29,46 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ControlService_CreateStream_FullMethodName  = "/farlog.v1.ControlService/CreateStream"
+	ControlService_UpdateStream_FullMethodName  = "/farlog.v1.ControlService/UpdateStream"
 	ControlService_ListStreams_FullMethodName   = "/farlog.v1.ControlService/ListStreams"
 	ControlService_GetStream_FullMethodName     = "/farlog.v1.ControlService/GetStream"
+	ControlService_WatchStreams_FullMethodName  = "/farlog.v1.ControlService/WatchStreams"
 	ControlService_AcquireWriter_FullMethodName = "/farlog.v1.ControlService/AcquireWriter"
 	ControlService_ListAgents_FullMethodName    = "/farlog.v1.ControlService/ListAgents"
+	ControlService_ApplyFabric_FullMethodName   = "/farlog.v1.ControlService/ApplyFabric"
+	ControlService_GetFabric_FullMethodName     = "/farlog.v1.ControlService/GetFabric"
 )
 
 // ControlServiceClient is the client API for ControlService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ControlService is for operators and writers.
+// ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
+//
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details.
 type ControlServiceClient interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(ctx context.Context, in *CreateStreamRequest, opts ...grpc.CallOption) (*CreateStreamResponse, error)
+	// UpdateStream changes what may be changed. ABORTED: somebody else has changed it since that revision.
+	UpdateStream(ctx context.Context, in *UpdateStreamRequest, opts ...grpc.CallOption) (*UpdateStreamResponse, error)
+	// ListStreams gives the streams on which the caller has a role, page by page.
 	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
 	// GetStream: NOT_FOUND when no stream has that name.
 	GetStream(ctx context.Context, in *GetStreamRequest, opts ...grpc.CallOption) (*GetStreamResponse, error)
+	// WatchStreams tells of every stream that is created or changed, in order, until the caller ends it. After a break, however long, it goes on
+	// from the last revision.
+	WatchStreams(ctx context.Context, in *WatchStreamsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchStreamsResponse], error)
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
+	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
+	// removes nothing. ABORTED: the fabric has changed since that revision.
+	ApplyFabric(ctx context.Context, in *ApplyFabricRequest, opts ...grpc.CallOption) (*ApplyFabricResponse, error)
+	// GetFabric gives what is declared, with every default filled in.
+	GetFabric(ctx context.Context, in *GetFabricRequest, opts ...grpc.CallOption) (*GetFabricResponse, error)
 }
 
 type controlServiceClient struct {
@@ -66,6 +83,16 @@ func (c *controlServiceClient) CreateStream(ctx context.Context, in *CreateStrea
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateStreamResponse)
 	err := c.cc.Invoke(ctx, ControlService_CreateStream_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) UpdateStream(ctx context.Context, in *UpdateStreamRequest, opts ...grpc.CallOption) (*UpdateStreamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateStreamResponse)
+	err := c.cc.Invoke(ctx, ControlService_UpdateStream_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +119,25 @@ func (c *controlServiceClient) GetStream(ctx context.Context, in *GetStreamReque
 	return out, nil
 }
 
+func (c *controlServiceClient) WatchStreams(ctx context.Context, in *WatchStreamsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchStreamsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[0], ControlService_WatchStreams_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchStreamsRequest, WatchStreamsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchStreamsClient = grpc.ServerStreamingClient[WatchStreamsResponse]
+
 func (c *controlServiceClient) AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireWriterResponse)
@@ -112,23 +158,56 @@ func (c *controlServiceClient) ListAgents(ctx context.Context, in *ListAgentsReq
 	return out, nil
 }
 
+func (c *controlServiceClient) ApplyFabric(ctx context.Context, in *ApplyFabricRequest, opts ...grpc.CallOption) (*ApplyFabricResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplyFabricResponse)
+	err := c.cc.Invoke(ctx, ControlService_ApplyFabric_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetFabric(ctx context.Context, in *GetFabricRequest, opts ...grpc.CallOption) (*GetFabricResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetFabricResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetFabric_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ControlServiceServer is the server API for ControlService service.
 // All implementations must embed UnimplementedControlServiceServer
 // for forward compatibility.
 //
-// ControlService is for operators and writers.
+// ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
+//
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details.
 type ControlServiceServer interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error)
+	// UpdateStream changes what may be changed. ABORTED: somebody else has changed it since that revision.
+	UpdateStream(context.Context, *UpdateStreamRequest) (*UpdateStreamResponse, error)
+	// ListStreams gives the streams on which the caller has a role, page by page.
 	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
 	// GetStream: NOT_FOUND when no stream has that name.
 	GetStream(context.Context, *GetStreamRequest) (*GetStreamResponse, error)
+	// WatchStreams tells of every stream that is created or changed, in order, until the caller ends it. After a break, however long, it goes on
+	// from the last revision.
+	WatchStreams(*WatchStreamsRequest, grpc.ServerStreamingServer[WatchStreamsResponse]) error
 	// AcquireWriter hands out a new, higher epoch each time and persists it first. It never refuses because an earlier
 	// holder looks alive: the ring's lock decides that. It waits within the call's deadline for a ring that is being made;
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
+	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
+	// removes nothing. ABORTED: the fabric has changed since that revision.
+	ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error)
+	// GetFabric gives what is declared, with every default filled in.
+	GetFabric(context.Context, *GetFabricRequest) (*GetFabricResponse, error)
 	mustEmbedUnimplementedControlServiceServer()
 }
 
@@ -142,17 +221,29 @@ type UnimplementedControlServiceServer struct{}
 func (UnimplementedControlServiceServer) CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateStream not implemented")
 }
+func (UnimplementedControlServiceServer) UpdateStream(context.Context, *UpdateStreamRequest) (*UpdateStreamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateStream not implemented")
+}
 func (UnimplementedControlServiceServer) ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListStreams not implemented")
 }
 func (UnimplementedControlServiceServer) GetStream(context.Context, *GetStreamRequest) (*GetStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStream not implemented")
 }
+func (UnimplementedControlServiceServer) WatchStreams(*WatchStreamsRequest, grpc.ServerStreamingServer[WatchStreamsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchStreams not implemented")
+}
 func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireWriter not implemented")
 }
 func (UnimplementedControlServiceServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
+}
+func (UnimplementedControlServiceServer) ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyFabric not implemented")
+}
+func (UnimplementedControlServiceServer) GetFabric(context.Context, *GetFabricRequest) (*GetFabricResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFabric not implemented")
 }
 func (UnimplementedControlServiceServer) mustEmbedUnimplementedControlServiceServer() {}
 func (UnimplementedControlServiceServer) testEmbeddedByValue()                        {}
@@ -193,6 +284,24 @@ func _ControlService_CreateStream_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_UpdateStream_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateStreamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).UpdateStream(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_UpdateStream_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).UpdateStream(ctx, req.(*UpdateStreamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_ListStreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListStreamsRequest)
 	if err := dec(in); err != nil {
@@ -228,6 +337,17 @@ func _ControlService_GetStream_Handler(srv interface{}, ctx context.Context, dec
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ControlService_WatchStreams_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchStreamsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).WatchStreams(m, &grpc.GenericServerStream[WatchStreamsRequest, WatchStreamsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchStreamsServer = grpc.ServerStreamingServer[WatchStreamsResponse]
 
 func _ControlService_AcquireWriter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AcquireWriterRequest)
@@ -265,6 +385,42 @@ func _ControlService_ListAgents_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_ApplyFabric_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyFabricRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ApplyFabric(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ApplyFabric_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ApplyFabric(ctx, req.(*ApplyFabricRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetFabric_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFabricRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetFabric(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetFabric_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetFabric(ctx, req.(*GetFabricRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ControlService_ServiceDesc is the grpc.ServiceDesc for ControlService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -275,6 +431,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateStream",
 			Handler:    _ControlService_CreateStream_Handler,
+		},
+		{
+			MethodName: "UpdateStream",
+			Handler:    _ControlService_UpdateStream_Handler,
 		},
 		{
 			MethodName: "ListStreams",
@@ -292,8 +452,22 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListAgents",
 			Handler:    _ControlService_ListAgents_Handler,
 		},
+		{
+			MethodName: "ApplyFabric",
+			Handler:    _ControlService_ApplyFabric_Handler,
+		},
+		{
+			MethodName: "GetFabric",
+			Handler:    _ControlService_GetFabric_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchStreams",
+			Handler:       _ControlService_WatchStreams_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "farlog.proto",
 }
 

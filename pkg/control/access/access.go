@@ -42,6 +42,10 @@ var anyRole = Roles
 // calls is the table: a method of the API and the roles any one of which is needed. A method that is not in it is refused.
 var calls = map[string][]Role{
 	"/farlog.v1.ControlService/CreateStream":   {RoleAdmin},
+	"/farlog.v1.ControlService/UpdateStream":   {RoleAdmin},
+	"/farlog.v1.ControlService/ApplyFabric":    {RoleAdmin},
+	"/farlog.v1.ControlService/GetFabric":      {RoleAdmin, RoleAudit},
+	"/farlog.v1.ControlService/WatchStreams":   anyRole,
 	"/farlog.v1.ControlService/ListStreams":    anyRole,
 	"/farlog.v1.ControlService/GetStream":      anyRole,
 	"/farlog.v1.ControlService/AcquireWriter":  {RoleAppend},

@@ -21,6 +21,7 @@ type World struct {
 	LiveTargets map[string]*api.Agent       // under a lease
 	LiveDrains  map[string]*api.Agent       // under a lease
 	Targets     map[string]*api.TargetState // as last reported, living or not
+	TargetSpecs map[string]*api.TargetSpec  // by host: what the operator says of it
 }
 
 // Action is one change of the wanted state: exactly one field is set.
@@ -44,11 +45,12 @@ type Writer struct {
 func Plan(world World) []Action {
 	var actions []Action
 	placed := countPlaced(world)
+	room := measureRoom(world)
 	loads := countAssigned(world)
 	for _, name := range sortedNames(world.Streams) {
 		ring, ok := world.Rings[name]
 		if !ok {
-			if action, ok := place(world, name, placed); ok {
+			if action, ok := place(world, name, placed, room); ok {
 				actions = append(actions, action)
 			}
 			continue
@@ -75,16 +77,6 @@ func SeenRing(targets map[string]*api.TargetState, ring *api.RingSpec) *api.Ring
 		}
 	}
 	return nil
-}
-
-// place chooses the living target with the fewest rings.
-func place(world World, name string, placed map[string]int) (Action, bool) {
-	target, ok := leastLoaded(sortedNames(world.LiveTargets), placed)
-	if !ok {
-		return Action{}, false
-	}
-	placed[target]++
-	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
 }
 
 // bind takes the first ring that is reported of a stream for good.
@@ -135,7 +127,7 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 	current := world.Assignments[name]
 	if current != nil {
 		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
-		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) && MayDrain(drain, name) {
+		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
 			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
 			wanted.Uri = way(world, ring.Target, seen, drain)
 			return Action{Assign: wanted}, wanted.Uri != "" && !isSameRing(current, wanted)
@@ -172,7 +164,8 @@ func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *a
 	var near, far []string
 	for _, name := range sortedNames(world.LiveDrains) {
 		drain := world.LiveDrains[name]
-		if isBound && !WritesStore(drain, current) || !MayDrain(drain, ring.Stream.Spec.Name) {
+		if isBound && !WritesStore(drain, current) || !MayDrain(drain, ring.Stream.Spec.Name) ||
+			!isOnHost(drain, world.Streams[ring.Stream.Spec.Name].GetSpec().GetDrainHost()) {
 			continue
 		}
 		switch uri := way(world, ring.Target, seen, drain); {
@@ -191,22 +184,6 @@ func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *a
 
 func isSameRing(a, b *api.Assignment) bool {
 	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid)
-}
-
-// leastLoaded takes the first of the names that has the smallest load.
-func leastLoaded(names []string, loads map[string]int) (string, bool) {
-	if len(names) == 0 {
-		return "", false
-	}
-	return slices.MinFunc(names, func(a, b string) int { return loads[a] - loads[b] }), true
-}
-
-func countPlaced(world World) map[string]int {
-	counts := map[string]int{}
-	for _, ring := range world.Rings {
-		counts[ring.Target]++
-	}
-	return counts
 }
 
 func countAssigned(world World) map[string]int {

@@ -218,9 +218,20 @@ func drawWorld(rt *rapid.T) World {
 		world.reachingBy(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"", "ofi", "verbs"}).Draw(rt, "drain transport"))
 		world.storing(fmt.Sprintf("d%d", i), rapid.SampledFrom([]string{"one", "other"}).Draw(rt, "drain store"))
 	}
+	world.TargetSpecs = map[string]*api.TargetSpec{}
+	for _, host := range hosts {
+		if rapid.Bool().Draw(rt, "declared") {
+			world.TargetSpecs[host] = &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1, 100, 250}).Draw(rt, "capacity"),
+				IsClosed: rapid.Bool().Draw(rt, "closed")}
+		}
+	}
 	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
 		name := fmt.Sprintf("s%d", i)
 		world.withStream(name)
+		spec := world.Streams[name].Spec
+		spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
+		spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
+		spec.DrainHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "drain host wanted")
 		if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
 			continue
 		}
@@ -279,13 +290,35 @@ func TestPlan_Properties(t *testing.T) {
 		for _, action := range actions {
 			checkAction(rt, world, action, seen)
 		}
+		checkCapacity(rt, world, apply(world, actions))
 	})
+}
+
+// checkCapacity finds a host that was given a ring for which it has no room.
+func checkCapacity(rt *rapid.T, before, after World) {
+	taken := func(world World, host string) (bytes uint64) {
+		for _, ring := range world.Rings {
+			if hostOf(world, ring.Target) == host {
+				bytes += ring.Stream.Spec.RingSizeBytes
+			}
+		}
+		return bytes
+	}
+	for host, spec := range after.TargetSpecs {
+		if now := taken(after, host); spec.CapacityBytes > 0 && now > spec.CapacityBytes && now > taken(before, host) {
+			rt.Fatalf("host %s has a capacity of %d bytes and was given %d", host, spec.CapacityBytes, now)
+		}
+	}
 }
 
 func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) {
 	if ring := action.Place; ring != nil {
 		if world.LiveTargets[ring.Target] == nil || world.Rings[ring.Stream.Spec.Name] != nil {
 			rt.Fatalf("bad placement: %s", describe([]Action{action}))
+		}
+		host, wanted := world.LiveTargets[ring.Target].Host, ring.Stream.Spec.TargetHost
+		if wanted != "" && host != wanted || world.TargetSpecs[host].GetIsClosed() {
+			rt.Fatalf("placed where it is not wanted: %s", describe([]Action{action}))
 		}
 		return
 	}
@@ -307,6 +340,9 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		rt.Fatalf("assigned to the dead, or twice: %s", describe([]Action{action}))
 	}
 	seen[to.Stream] = true
+	if wanted := world.Streams[to.Stream].Spec.DrainHost; wanted != "" && drain.Host != wanted {
+		rt.Fatalf("drained from another host than wanted: %s", describe([]Action{action}))
+	}
 	if current == nil || !WritesStore(world.LiveDrains[current.Drain], current) {
 		if IsFar(to.Uri) == (drain.Host == world.Targets[to.Target].Agent.Host) || IsFar(to.Uri) && !strings.HasPrefix(to.Uri, drain.Transport) {
 			rt.Fatalf("drain does not reach the ring: %s", describe([]Action{action}))
@@ -322,7 +358,8 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		if given := string(current.StoreUuid); world.Epochs[to.Stream] > 0 && given != "" && string(drain.StoreUuid) != given {
 			rt.Fatalf("stream is split over two stores: %s", describe([]Action{action}))
 		}
-		if WritesStore(world.LiveDrains[current.Drain], current) && (current.Drain != to.Drain || isSameRing(current, to)) {
+		isWhereWanted := isOnHost(world.LiveDrains[current.Drain], world.Streams[to.Stream].Spec.DrainHost)
+		if isWhereWanted && WritesStore(world.LiveDrains[current.Drain], current) && (current.Drain != to.Drain || isSameRing(current, to)) {
 			rt.Fatalf("moved away from a living drain: %s", describe([]Action{action}))
 		}
 	}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+func newApplyCommand(env *environment) *cobra.Command {
+	path, isDryRun := "", false
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Create and change targets and streams until they are as a file declares them",
+		Long: `Reads a file of targets and streams (docs/operating.md has its keys), shows what differs, and makes it so. The same again changes nothing.
+What the file does not declare stays as it is: nothing is ever removed. A file with mistakes changes nothing; all of them are told, each with
+its line and column.
+
+Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
+		Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if path == "" {
+				return usageErrorf("apply: expected -f FILE (- for standard input)")
+			}
+			return applyFabric(cmd.Context(), env, path, isDryRun)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets and streams; - for standard input")
+	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
+	return cmd
+}
+
+func applyFabric(ctx context.Context, env *environment, path string, isDryRun bool) error {
+	raw, err := readWhole(env, path)
+	if err != nil {
+		return err
+	}
+	file := readFabric(raw)
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
+	answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true})
+	if err != nil {
+		problems := problemsIn(err)
+		if len(problems) == 0 && len(file.problems) == 0 {
+			return client.explain(ctx, "", err)
+		}
+		if len(problems) == 0 {
+			fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(ctx, "", err)))
+		}
+		file.take(problems)
+	}
+	if len(file.problems) > 0 {
+		return tellProblems(env, path, file.problems)
+	}
+	isSo := len(answer.Changes) == 0
+	if !isDryRun && !isSo {
+		answer, err = client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision})
+		if err != nil {
+			return client.explain(ctx, "", err)
+		}
+	}
+	if err := showChanges(env, answer, isDryRun); err != nil {
+		return err
+	}
+	if isDryRun && !isSo {
+		return &exitError{code: exitFailure}
+	}
+	return nil
+}
+
+func readWhole(env *environment, path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(env.stdin)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usageErrorf("file %q: %s", path, errors.Unwrap(err))
+	}
+	return raw, nil
+}
+
+// problemsIn takes the details out of an error.
+func problemsIn(err error) []*api.Problem {
+	for _, detail := range status.Convert(err).Details() {
+		if list, ok := detail.(*api.Problems); ok {
+			return list.Problems
+		}
+	}
+	return nil
+}
+
+func tellProblems(env *environment, path string, problems []fileProblem) error {
+	if env.isJSON() {
+		if err := env.writeJSON(map[string]any{"file": path, "problems": problems}); err != nil {
+			return err
+		}
+	}
+	for _, one := range problems {
+		fmt.Fprintf(env.stderr, "%s:%d:%d: %s\n", path, one.Line, one.Column, one.text())
+	}
+	things := fmt.Sprintf("%d problems", len(problems))
+	if len(problems) == 1 {
+		things = "1 problem"
+	}
+	return usageErrorf("%s: %s, nothing is changed", path, things)
+}
+
+func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun bool) error {
+	if env.isJSON() {
+		return env.writeProto(answer)
+	}
+	created, changed := 0, 0
+	for _, change := range answer.Changes {
+		sign := "~"
+		if change.IsNew {
+			sign = "+"
+			created++
+		} else {
+			changed++
+		}
+		fmt.Fprintf(env.stdout, "%s %s %s  %s\n", sign, change.Kind, change.Name, fieldsText(change))
+	}
+	if len(answer.Undeclared) > 0 {
+		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(answer.Undeclared, ", "))
+	}
+	switch {
+	case created+changed == 0:
+		fmt.Fprintln(env.stderr, "it is as declared already")
+	case isDryRun:
+		fmt.Fprintf(env.stderr, "%d to create, %d to change; nothing is changed\n", created, changed)
+	default:
+		fmt.Fprintf(env.stderr, "%d created, %d changed\n", created, changed)
+	}
+	return nil
+}
+
+func fieldsText(change *api.Change) string {
+	texts := make([]string, 0, len(change.Fields))
+	for _, field := range change.Fields {
+		if change.IsNew {
+			texts = append(texts, field.Name+" "+field.After)
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%s %s -> %s", field.Name, dashed(field.Before), dashed(field.After)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func newExportCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export",
+		Short: "Print the targets and streams that are declared, as a file for farlog apply",
+		Args:  exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := env.dialControl()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			answer, err := client.GetFabric(ctx, &api.GetFabricRequest{})
+			if err != nil {
+				return client.explain(ctx, "", err)
+			}
+			if env.isJSON() {
+				return env.writeProto(answer)
+			}
+			raw, err := writeFabric(answer.Fabric)
+			if err != nil {
+				return err
+			}
+			_, err = env.stdout.Write(raw)
+			return err
+		},
+	}
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+// fabricFile is a fabric.yaml: what it declares, where each field of that stands, and what is wrong with it.
+type fabricFile struct {
+	fabric   *api.Fabric
+	places   map[string]place // by the field's path in the API, as fabric.streams[2].align
+	keys     map[string]string
+	problems []fileProblem
+}
+
+// place is where something stands in a file, from 1.
+type place struct{ line, column int }
+
+// fileProblem is one thing that is wrong with a fabric.yaml.
+type fileProblem struct {
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Field  string `json:"field,omitempty"`
+	Value  string `json:"value,omitempty"`
+	Rule   string `json:"rule"`
+}
+
+// text is the problem for people.
+func (p fileProblem) text() string {
+	if what := strings.TrimSpace(p.Field + " " + p.Value); what != "" {
+		return what + ": " + p.Rule
+	}
+	return p.Rule
+}
+
+// fileField is a key of an item: the name of the field in the API, and how its value is read and written.
+type fileField[M any] struct {
+	key, field string
+	read       func(M, string) error
+	write      func(M) string // "" = leave it out
+}
+
+var targetFields = []fileField[*api.TargetSpec]{
+	{"host", "host", func(t *api.TargetSpec, text string) error { t.Host = text; return nil }, func(t *api.TargetSpec) string { return t.Host }},
+	{"capacity", "capacity_bytes", func(t *api.TargetSpec, text string) (err error) {
+		t.CapacityBytes, err = config.ParseSize(text)
+		return err
+	},
+		func(t *api.TargetSpec) string { return sizeOrNothing(t.CapacityBytes) }},
+	{"closed", "is_closed", func(t *api.TargetSpec, text string) (err error) { t.IsClosed, err = readBool(text); return err },
+		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] }},
+}
+
+var streamFields = []fileField[*api.StreamSpec]{
+	{"name", "name", func(s *api.StreamSpec, text string) error { s.Name = text; return nil }, func(s *api.StreamSpec) string { return s.Name }},
+	{"size", "ring_size_bytes", func(s *api.StreamSpec, text string) (err error) {
+		s.RingSizeBytes, err = config.ParseSize(text)
+		return err
+	},
+		func(s *api.StreamSpec) string { return sizeOrNothing(s.RingSizeBytes) }},
+	{"record_len_max", "record_len_max", func(s *api.StreamSpec, text string) (err error) { s.RecordLenMax, err = readSize32(text); return err },
+		func(s *api.StreamSpec) string { return sizeOrNothing(uint64(s.RecordLenMax)) }},
+	{"align", "align", func(s *api.StreamSpec, text string) (err error) { s.Align, err = readSize32(text); return err },
+		func(s *api.StreamSpec) string { return strconv.FormatUint(uint64(s.Align), 10) }},
+	{"level", "level", func(s *api.StreamSpec, text string) (err error) {
+		var level int32
+		level, err = readEnum(text, "LEVEL_", api.Level_value, "posted, visible or persistent")
+		s.Level = api.Level(level)
+		return err
+	}, func(s *api.StreamSpec) string { return shortName(s.Level.String()) }},
+	{"policy", "policy", func(s *api.StreamSpec, text string) (err error) {
+		var policy int32
+		policy, err = readEnum(text, "POLICY_", api.Policy_value, "block or reject")
+		s.Policy = api.Policy(policy)
+		return err
+	}, func(s *api.StreamSpec) string { return shortName(s.Policy.String()) }},
+	{"deadline", "deadline", func(s *api.StreamSpec, text string) error {
+		deadline, err := config.ParseDuration(text)
+		s.Deadline = durationpb.New(deadline)
+		return err
+	}, func(s *api.StreamSpec) string { return durationOrNothing(s.Deadline.AsDuration()) }},
+	{"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil }, func(s *api.StreamSpec) string { return s.TargetHost }},
+	{"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil }, func(s *api.StreamSpec) string { return s.DrainHost }},
+}
+
+func sizeOrNothing(bytes uint64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return config.FormatSize(bytes)
+}
+
+func durationOrNothing(duration time.Duration) string {
+	if duration == 0 {
+		return ""
+	}
+	return duration.String()
+}
+
+func readBool(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, fmt.Errorf("expected true or false")
+	}
+	return text == "true", nil
+}
+
+func readSize32(text string) (uint32, error) {
+	size, err := config.ParseSize(text)
+	if err == nil && size > 1<<31 {
+		err = fmt.Errorf("expected at most 2GiB")
+	}
+	return uint32(size), err
+}
+
+func readEnum(text, prefix string, values map[string]int32, expected string) (int32, error) {
+	value, ok := values[prefix+strings.ToUpper(text)]
+	if !ok || value == 0 {
+		return 0, fmt.Errorf("expected %s", expected)
+	}
+	return value, nil
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+
+// readFabric reads a fabric.yaml and goes on behind what is wrong, so that all of it is told.
+func readFabric(raw []byte) *fabricFile {
+	f := &fabricFile{fabric: new(api.Fabric), places: map[string]place{}, keys: map[string]string{}}
+	var document yaml.Node
+	if err := yaml.Unmarshal(raw, &document); err != nil {
+		problem := fileProblem{Line: 1, Column: 1, Rule: strings.TrimPrefix(oneLine(err), "yaml: ")}
+		if match := yamlLine.FindStringSubmatch(oneLine(err)); match != nil {
+			problem.Line, _ = strconv.Atoi(match[1])
+			problem.Rule = match[2]
+		}
+		f.problems = append(f.problems, problem)
+		return f
+	}
+	if len(document.Content) == 0 {
+		return f // an empty file declares nothing
+	}
+	for key, value := range f.members(document.Content[0], "", []string{"targets", "streams"}) {
+		switch key {
+		case "targets":
+			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
+		case "streams":
+			f.fabric.Streams = readItems(f, key, value, streamFields, func() *api.StreamSpec { return new(api.StreamSpec) })
+		}
+	}
+	return f
+}
+
+func (f *fabricFile) fail(at *yaml.Node, field, value, rule string) {
+	f.problems = append(f.problems, fileProblem{Line: at.Line, Column: at.Column, Field: field, Value: value, Rule: rule})
+}
+
+// members goes through a mapping; a key that is unknown or comes twice is a problem.
+func (f *fabricFile) members(node *yaml.Node, path string, known []string) func(func(string, *yaml.Node) bool) {
+	return func(yield func(string, *yaml.Node) bool) {
+		if node.Kind != yaml.MappingNode {
+			f.fail(node, path, "", "expected keys: "+strings.Join(known, ", "))
+			return
+		}
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			switch {
+			case !slices.Contains(known, key.Value):
+				f.fail(key, path, key.Value, "unknown key, expected one of "+strings.Join(known, ", "))
+			case seen[key.Value]:
+				f.fail(key, path, key.Value, "the key is there twice")
+			default:
+				if !yield(key.Value, value) {
+					return
+				}
+			}
+			seen[key.Value] = true
+		}
+	}
+}
+
+// readItems reads a list of targets or streams.
+func readItems[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], make func() M) (items []M) {
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return nil
+	}
+	if node.Kind != yaml.SequenceNode {
+		f.fail(node, list, "", "expected a list")
+		return nil
+	}
+	known := []string{}
+	for _, field := range fields {
+		known = append(known, field.key)
+	}
+	for i, element := range node.Content {
+		path := fmt.Sprintf("%s[%d]", list, i)
+		f.places["fabric."+path] = place{element.Line, element.Column}
+		item := make()
+		for key, value := range f.members(element, path, known) {
+			field := fields[slices.Index(known, key)]
+			full := path + "." + key
+			f.places["fabric."+path+"."+field.field], f.keys["fabric."+path+"."+field.field] = place{value.Line, value.Column}, full
+			if value.Kind != yaml.ScalarNode {
+				f.fail(value, full, "", "expected one value")
+			} else if err := field.read(item, value.Value); err != nil {
+				f.fail(value, full, value.Value, ruleOf(err))
+			}
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// ruleOf is what was expected, of an error that also says of what.
+func ruleOf(err error) string {
+	if _, rule, ok := strings.Cut(err.Error(), ": expected"); ok {
+		return "expected" + rule
+	}
+	return err.Error()
+}
+
+// take adds what the control plane found, each at its place. What stands where something is wrong already follows from that.
+func (f *fabricFile) take(problems []*api.Problem) {
+	own := map[place]bool{}
+	for _, one := range f.problems {
+		own[place{one.Line, one.Column}] = true
+	}
+	for _, one := range problems {
+		at, key := f.find(one.Field)
+		if !own[at] {
+			f.problems = append(f.problems, fileProblem{Line: at.line, Column: at.column, Field: key, Value: one.Value, Rule: one.Rule})
+		}
+	}
+	slices.SortStableFunc(f.problems, func(a, b fileProblem) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+}
+
+// find gives the place of a field, or of the item that lacks it, and its name in the file.
+func (f *fabricFile) find(field string) (place, string) {
+	key := f.keys[field]
+	if key == "" {
+		key = strings.TrimPrefix(field, "fabric.")
+	}
+	for path := field; path != ""; path = path[:max(strings.LastIndexByte(path, '.'), 0)] {
+		if at, ok := f.places[path]; ok {
+			return at, key
+		}
+	}
+	return place{1, 1}, key
+}
+
+// writeFabric is readFabric the other way.
+func writeFabric(fabric *api.Fabric) ([]byte, error) {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields), scalar("streams"), writeItems(fabric.Streams, streamFields))
+	return yaml.Marshal(root)
+}
+
+func writeItems[M any](items []M, fields []fileField[M]) *yaml.Node {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	if len(items) == 0 {
+		list.Style = yaml.FlowStyle
+	}
+	for _, item := range items {
+		mapping := &yaml.Node{Kind: yaml.MappingNode}
+		for _, field := range fields {
+			if text := field.write(item); text != "" {
+				mapping.Content = append(mapping.Content, scalar(field.key), scalar(text))
+			}
+		}
+		list.Content = append(list.Content, mapping)
+	}
+	return list
+}
+
+// scalar is a text; one that YAML would take for something else, such as a host named 1, is quoted.
+func scalar(text string) *yaml.Node {
+	node := new(yaml.Node)
+	node.SetString(text)
+	var read any
+	if err := yaml.Unmarshal([]byte(text), &read); err == nil {
+		if _, isText := read.(string); !isText && text != "true" && !isNumber(text) {
+			node.Style = yaml.DoubleQuotedStyle
+		} else if !isText {
+			node.Tag = ""
+		}
+	}
+	return node
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 64)
+	return err == nil
+}

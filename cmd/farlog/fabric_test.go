@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+func TestReadFabric_EachProblemAtItsPlace(t *testing.T) {
+	file := readFabric([]byte(`targets:
+- host: storage1
+  capacity: 1TB
+  closed: maybe
+  rack: 7
+streams:
+- name: desk7/orders
+  size: 64MiB
+  size: 1MiB
+  deadline: 5
+- size: [1, 2]
+  level: eternal
+- just text
+router: x
+`))
+	file.take([]*api.Problem{
+		{Field: "fabric.streams[0].ring_size_bytes", Value: "67108864", Rule: "expected less"},
+		{Field: "fabric.streams[1].name", Value: `""`, Rule: "expected 1 to 63 letters"},
+		{Field: "fabric.streams[1].level", Value: "0", Rule: "follows from what was not read"},
+	})
+	var got []string
+	for _, one := range file.problems {
+		got = append(got, fmt.Sprintf("%d:%d: %s", one.Line, one.Column, one.text()))
+	}
+	want := []string{
+		`3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as 64MiB`,
+		`4:11: targets[0].closed maybe: expected true or false`,
+		`5:3: targets[0] rack: unknown key, expected one of host, capacity, closed`,
+		`8:9: streams[0].size 67108864: expected less`,
+		`9:3: streams[0] size: the key is there twice`,
+		`10:13: streams[0].deadline 5: expected a number with a unit, such as 250us, 5s or 1m30s`,
+		`11:3: streams[1].name "": expected 1 to 63 letters`,
+		`11:9: streams[1].size: expected one value`,
+		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
+		`13:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, target, drain`,
+		`14:1: router: unknown key, expected one of targets, streams`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestReadFabric_WhatIsNoYAML(t *testing.T) {
+	for text, want := range map[string]string{
+		"streams: [":              "1:1: did not find expected node content",
+		"a: b\n c: d\n":           "2:1: mapping values are not allowed in this context",
+		"streams: 7":              "1:10: streams: expected a list",
+		"- a":                     "1:1: expected keys: targets, streams",
+		"streams: &x [*x]":        "",
+		"streams: [{name: *x}]":   "1:1: unknown anchor 'x' referenced",
+		"targets: &t\n- host: *t": "2:9: targets[0].host: expected one value",
+	} {
+		file := readFabric([]byte(text))
+		var got string
+		for _, one := range file.problems {
+			got += fmt.Sprintf("%d:%d: %s", one.Line, one.Column, one.text())
+		}
+		if want == "" && got == "" || !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if file := readFabric(nil); len(file.problems) != 0 || len(file.fabric.Streams) != 0 {
+		t.Errorf("an empty file: %+v", file)
+	}
+}
+
+// What is exported is read as what it was, whatever the names look like.
+func TestWriteFabric_ReadsAsItself(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		name := rapid.OneOf(rapid.SampledFrom([]string{"1", "yes", "null", "1e3", "0x1f", "true", "~", "2026-11-21", "1_000", "a/b", ".5", "no", "-"}),
+			rapid.StringMatching(`[A-Za-z0-9._-]{1,20}`))
+		fabric := new(api.Fabric)
+		for range rapid.IntRange(0, 3).Draw(rt, "targets") {
+			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: name.Draw(rt, "host"), CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
+				IsClosed: rapid.Bool().Draw(rt, "closed")})
+		}
+		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
+			spec := &api.StreamSpec{Name: name.Draw(rt, "name"), RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
+				RecordLenMax: rapid.Uint32Range(1, 1<<30).Draw(rt, "record"), Align: rapid.Uint32Range(1, 4096).Draw(rt, "align"),
+				Level: api.Level(rapid.IntRange(1, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy"))}
+			if rapid.Bool().Draw(rt, "has deadline") {
+				spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
+			}
+			if rapid.Bool().Draw(rt, "placed") {
+				spec.TargetHost, spec.DrainHost = name.Draw(rt, "target"), name.Draw(rt, "drain")
+			}
+			fabric.Streams = append(fabric.Streams, spec)
+		}
+		raw, err := writeFabric(fabric)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if file := readFabric(raw); len(file.problems) > 0 || !proto.Equal(file.fabric, fabric) {
+			rt.Fatalf("%s\nwas read as %v, %v", raw, file.fabric, file.problems)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// fabricPlan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
+type fabricPlan struct {
+	targets    []*api.TargetSpec // new or changed
+	created    []*api.StreamSpec
+	updated    []*api.StreamSpec
+	changes    []*api.Change
+	undeclared []string
+	problems   []*api.Problem
+}
+
+// planFabric compares. All that is wrong is in problems; then nothing of the rest may be done.
+func planFabric(v *view, asked *api.Fabric) (*fabricPlan, error) {
+	fabric := completeFabric(asked)
+	problems, err := problemsOf(fabric, "fabric.")
+	if err != nil {
+		return nil, err
+	}
+	plan := &fabricPlan{problems: problems}
+	plan.findDoubles(fabric)
+	plan.compareTargets(v, fabric.Targets)
+	plan.compareStreams(v, fabric.Streams)
+	plan.checkPlaces(v, fabric)
+	plan.findUndeclared(v, fabric)
+	return plan, nil
+}
+
+func completeFabric(asked *api.Fabric) *api.Fabric {
+	fabric := new(api.Fabric)
+	for _, target := range asked.GetTargets() {
+		fabric.Targets = append(fabric.Targets, target)
+	}
+	for _, stream := range asked.GetStreams() {
+		fabric.Streams = append(fabric.Streams, withDefaults(stream))
+	}
+	return fabric
+}
+
+func (p *fabricPlan) fail(field, value, rule string, args ...any) {
+	p.problems = append(p.problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
+}
+
+func (p *fabricPlan) findDoubles(fabric *api.Fabric) {
+	hosts, names := map[string]int{}, map[string]int{}
+	for i, target := range fabric.Targets {
+		if first, isThere := hosts[target.Host]; isThere {
+			p.fail(fmt.Sprintf("targets[%d].host", i), fmt.Sprintf("%q", target.Host), "expected each host once: targets[%d] is the same", first)
+			continue
+		}
+		hosts[target.Host] = i
+	}
+	for i, stream := range fabric.Streams {
+		if first, isThere := names[stream.Name]; isThere {
+			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", stream.Name), "expected each name once: streams[%d] is the same", first)
+			continue
+		}
+		names[stream.Name] = i
+	}
+}
+
+func (p *fabricPlan) compareTargets(v *view, asked []*api.TargetSpec) {
+	for _, target := range asked {
+		have := v.targetSpecs[target.Host]
+		fields := targetChanges(have, target)
+		if have != nil && len(fields) == 0 {
+			continue
+		}
+		p.targets = append(p.targets, target)
+		p.changes = append(p.changes, &api.Change{Kind: "target", Name: target.Host, IsNew: have == nil, Fields: fields})
+	}
+}
+
+func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
+	if have.GetCapacityBytes() != asked.CapacityBytes {
+		changes = append(changes, &api.FieldChange{Name: "capacity_bytes", Before: fmt.Sprint(have.GetCapacityBytes()), After: fmt.Sprint(asked.CapacityBytes)})
+	}
+	if have.GetIsClosed() != asked.IsClosed {
+		changes = append(changes, &api.FieldChange{Name: "is_closed", Before: fmt.Sprint(have.GetIsClosed()), After: fmt.Sprint(asked.IsClosed)})
+	}
+	return changes
+}
+
+func (p *fabricPlan) compareStreams(v *view, asked []*api.StreamSpec) {
+	for i, spec := range asked {
+		have := v.streams[spec.Name]
+		if have == nil {
+			p.created = append(p.created, spec)
+			p.changes = append(p.changes, &api.Change{Kind: "stream", Name: spec.Name, IsNew: true, Fields: newFields(spec)})
+			continue
+		}
+		fields, problems := specChanges(have.Spec, spec, fmt.Sprintf("fabric.streams[%d].", i))
+		p.problems = append(p.problems, problems...)
+		if len(fields) > 0 {
+			p.updated = append(p.updated, spec)
+			p.changes = append(p.changes, &api.Change{Kind: "stream", Name: spec.Name, Fields: fields})
+		}
+	}
+}
+
+// newFields is what a stream will be.
+func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
+	for _, field := range specFields {
+		if text := field.text(spec); text != "" && text != "0s" {
+			fields = append(fields, &api.FieldChange{Name: field.path, After: text})
+		}
+	}
+	return fields
+}
+
+// checkPlaces finds rings that are wanted where nobody knows of a target, and those that do not fit there.
+func (p *fabricPlan) checkPlaces(v *view, fabric *api.Fabric) {
+	world := v.world()
+	specs := make(map[string]*api.TargetSpec, len(world.TargetSpecs))
+	for host, spec := range world.TargetSpecs {
+		specs[host] = spec
+	}
+	for _, target := range slices.Backward(fabric.Targets) { // of two the first counts
+		specs[target.Host] = target
+	}
+	room := reconcile.Room(world, specs)
+	for name, stream := range v.streams {
+		if v.rings[name] == nil { // on its way
+			reserve(room, stream.Spec)
+		}
+	}
+	for i, spec := range fabric.Streams {
+		host := spec.TargetHost
+		if host == "" || v.streams[spec.Name] != nil {
+			continue // anywhere, or declared before
+		}
+		if specs[host] == nil && !v.hasTargetOn(host) {
+			p.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a host under targets, or one whose target is registered")
+			continue
+		}
+		if specs[host].GetIsClosed() {
+			p.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that is not closed to new rings")
+			continue
+		}
+		free, isLimited := room[host]
+		if isLimited && spec.RingSizeBytes > free {
+			p.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(spec.RingSizeBytes), "expected at most %d bytes: so much is left of the %d of target host %s",
+				free, specs[host].CapacityBytes, host)
+			continue
+		}
+		reserve(room, spec)
+	}
+}
+
+func reserve(room map[string]uint64, spec *api.StreamSpec) {
+	if free, isLimited := room[spec.TargetHost]; isLimited {
+		room[spec.TargetHost] = free - min(free, spec.RingSizeBytes)
+	}
+}
+
+func (v *view) hasTargetOn(host string) bool {
+	for _, agent := range v.liveTargets {
+		if agent.Host == host {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
+	for _, host := range sortedKeys(v.targetSpecs) {
+		if !slices.ContainsFunc(fabric.Targets, func(spec *api.TargetSpec) bool { return spec.Host == host }) {
+			p.undeclared = append(p.undeclared, "target "+host)
+		}
+	}
+	declared := make(map[string]bool, len(fabric.Streams))
+	for _, spec := range fabric.Streams {
+		declared[spec.Name] = true
+	}
+	for _, name := range sortedKeys(v.streams) {
+		if !declared[name] {
+			p.undeclared = append(p.undeclared, "stream "+name)
+		}
+	}
+}
+
+// fabric is what is declared now.
+func (v *view) fabric() *api.Fabric {
+	fabric := new(api.Fabric)
+	for _, host := range sortedKeys(v.targetSpecs) {
+		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
+	}
+	for _, name := range sortedKeys(v.streams) {
+		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
+	}
+	return fabric
+}

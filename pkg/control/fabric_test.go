@@ -1,0 +1,282 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// problemsIn takes the details out of an error.
+func problemsIn(err error) (texts []string) {
+	for _, detail := range status.Convert(err).Details() {
+		if list, ok := detail.(*api.Problems); ok {
+			for _, one := range list.Problems {
+				texts = append(texts, one.Field+"="+one.Value+": "+one.Rule)
+			}
+		}
+	}
+	return texts
+}
+
+func (i *instance) apply(request *api.ApplyFabricRequest) (*api.ApplyFabricResponse, error) {
+	return i.control.ApplyFabric(i.context(), request)
+}
+
+func changesText(changes []*api.Change) string {
+	var texts []string
+	for _, change := range changes {
+		text := change.Kind + " " + change.Name
+		if change.IsNew {
+			text += " new"
+		} else {
+			for _, field := range change.Fields {
+				text += fmt.Sprintf(" %s %s->%s", field.Name, field.Before, field.After)
+			}
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func TestApplyFabric_UntilItIsSo(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("there")
+	fabric := &api.Fabric{
+		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 1 << 30}},
+		Streams: []*api.StreamSpec{{Name: "a", TargetHost: "alpha"}, {Name: "b", Policy: api.Policy_POLICY_REJECT}},
+	}
+	dry, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
+	if got := changesText(dry.GetChanges()); err != nil || got != "target alpha new; stream a new; stream b new" {
+		t.Fatalf("dry run: %q, %v", got, err)
+	}
+	if list, _ := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); len(list.GetStreams()) != 1 {
+		t.Fatalf("a dry run made streams: %v", list)
+	}
+	done, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
+	if err != nil || !proto.Equal(&api.ApplyFabricResponse{Changes: done.Changes}, &api.ApplyFabricResponse{Changes: dry.Changes}) || !slices.Equal(done.Undeclared, []string{"stream there"}) {
+		t.Fatalf("got %v, %v", done, err)
+	}
+	again, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, Revision: done.Revision})
+	if err != nil || len(again.Changes) != 0 || again.Revision != done.Revision {
+		t.Fatalf("again: %v, %v", again, err)
+	}
+	// What is exported and applied is so already, with every default written out.
+	exported, err := one.control.GetFabric(one.context(), &api.GetFabricRequest{})
+	if err != nil || len(exported.Fabric.Streams) != 3 || exported.Fabric.Streams[0].RingSizeBytes != ringSizeDefault {
+		t.Fatalf("export: %v, %v", exported, err)
+	}
+	if again, err = one.apply(&api.ApplyFabricRequest{Fabric: exported.Fabric}); err != nil || len(again.Changes)+len(again.Undeclared) != 0 {
+		t.Fatalf("exported and applied: %v, %v", again, err)
+	}
+	fabric.Targets[0].IsClosed, fabric.Streams[1].Policy, fabric.Streams[0].Deadline = true, 0, durationpb.New(time.Second)
+	changed, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
+	want := "target alpha is_closed false->true; stream a deadline 0s->1s; stream b policy reject->block"
+	if got := changesText(changed.GetChanges()); err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric, Revision: done.Revision}); status.Code(err) != codes.Aborted {
+		t.Errorf("an old revision: %v", err)
+	}
+}
+
+// All that is wrong is told in one answer, field by field, and nothing is done.
+func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("there")
+	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
+		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 100 << 20}, {Host: "alpha"}, {Host: "no host"}},
+		Streams: []*api.StreamSpec{
+			{Name: "good"}, {Name: "../etc"}, {Name: "good"}, {Name: "x", Align: 96}, {Name: "y", TargetHost: "nowhere"}, {Name: "there", RingSizeBytes: 1 << 20},
+			{Name: "one", TargetHost: "alpha"}, {Name: "two", TargetHost: "alpha"}, {Name: "z", RingSizeBytes: 5, Level: api.Level_LEVEL_ARCHIVED},
+		},
+	}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Fatalf("got %v", err)
+	}
+	got := problemsIn(err)
+	for _, want := range []string{
+		`fabric.targets[2].host="no host": expected 1 to 128 letters`,
+		`fabric.targets[1].host="alpha": expected each host once: targets[0] is the same`,
+		`fabric.streams[1].name="../etc": expected 1 to 63 letters`,
+		`fabric.streams[2].name="good": expected each name once: streams[0] is the same`,
+		`fabric.streams[3].align=96: expected a power of two from 64 to 4096`,
+		`fabric.streams[4].target_host="nowhere": expected a host under targets`,
+		`fabric.streams[5].ring_size_bytes=1048576: expected 67108864 as it is`,
+		`fabric.streams[7].ring_size_bytes=67108864: expected at most 37748736 bytes: so much is left of the 104857600 of target host alpha`,
+		`fabric.streams[8].ring_size_bytes=5: expected a multiple of 4096 bytes`,
+		`fabric.streams[8].level=archived: expected posted, visible or persistent`,
+	} {
+		if !slices.ContainsFunc(got, func(text string) bool { return strings.HasPrefix(text, want) }) {
+			t.Errorf("not told: %s", want)
+		}
+	}
+	if len(got) > 13 { // the record_len_max of "there" follows from its ring
+		t.Errorf("told %d problems:\n%s", len(got), strings.Join(got, "\n"))
+	}
+	if list, _ := one.control.ListStreams(one.context(), &api.ListStreamsRequest{}); len(list.GetStreams()) != 1 {
+		t.Errorf("something was applied: %v", list)
+	}
+}
+
+func TestUpdateStream_ByRevision(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	stream := one.create("a")
+	spec := proto.Clone(stream.Spec).(*api.StreamSpec)
+	spec.Policy = api.Policy_POLICY_REJECT
+	dry, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision, IsDryRun: true})
+	if err != nil || len(dry.Fields) != 1 {
+		t.Fatalf("dry run: %v, %v", dry, err)
+	}
+	updated, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision})
+	if err != nil || updated.Stream.Spec.Policy != spec.Policy || updated.Stream.Revision <= stream.Revision || updated.Stream.Salt != stream.Salt {
+		t.Fatalf("got %v, %v", updated, err)
+	}
+	if _, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec, Revision: stream.Revision}); status.Code(err) != codes.Aborted {
+		t.Errorf("the same revision twice: %v", err)
+	}
+	spec.RingSizeBytes = 1 << 20
+	_, err = one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: spec})
+	if got := problemsIn(err); status.Code(err) != codes.FailedPrecondition && status.Code(err) != codes.InvalidArgument || len(got) == 0 {
+		t.Errorf("another size: %v", err)
+	}
+	if _, err := one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "none"}}); status.Code(err) != codes.NotFound {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListStreams_PagesAndFilters(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	var streams []*api.StreamSpec
+	for i := range 25 {
+		streams = append(streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/s%02d", i%2, i)})
+	}
+	if _, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: streams}}); err != nil {
+		t.Fatal(err)
+	}
+	list := func(request *api.ListStreamsRequest) (names []string, pages int) {
+		t.Helper()
+		for {
+			response, err := one.control.ListStreams(one.context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages++
+			for _, stream := range response.Streams {
+				names = append(names, stream.Stream.Spec.Name)
+			}
+			if request.PageToken = response.NextPageToken; request.PageToken == "" {
+				return names, pages
+			}
+		}
+	}
+	names, pages := list(&api.ListStreamsRequest{PageSize: 10})
+	if len(names) != 25 || pages != 3 || !slices.IsSorted(names) {
+		t.Errorf("%d names on %d pages: %v", len(names), pages, names)
+	}
+	if names, pages = list(&api.ListStreamsRequest{PageSize: 6, Name: "desk1/*"}); len(names) != 12 || pages != 2 {
+		t.Errorf("desk1: %d names on %d pages", len(names), pages)
+	}
+	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_OK}}); len(names) != 0 {
+		t.Errorf("ok: %v", names)
+	}
+	if names, _ = list(&api.ListStreamsRequest{Conditions: []api.Condition{api.Condition_CONDITION_PENDING}}); len(names) != 25 {
+		t.Errorf("pending: %d", len(names))
+	}
+	for _, request := range []*api.ListStreamsRequest{{PageSize: 10001}, {PageToken: "%"}, {Name: "["}} {
+		if _, err := one.control.ListStreams(one.context(), request); status.Code(err) != codes.InvalidArgument || len(problemsIn(err)) != 1 {
+			t.Errorf("%v: %v", request, err)
+		}
+	}
+}
+
+// A watch that breaks goes on from the revision it has heard of: nothing is told twice, nothing is left out.
+func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	revision, heard := int64(0), []string{}
+	hear := func(until string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+		defer cancel()
+		watch, err := one.control.WatchStreams(ctx, &api.WatchStreamsRequest{Revision: revision})
+		for err == nil {
+			var message *api.WatchStreamsResponse
+			if message, err = watch.Recv(); err != nil {
+				break
+			}
+			revision = message.Revision
+			for _, stream := range message.Streams {
+				heard = append(heard, stream.Spec.Name)
+			}
+			if slices.Contains(heard, until) {
+				return
+			}
+		}
+		t.Fatalf("heard %v, then %v", heard, err)
+	}
+	hear("a")
+	one.create("b")
+	one.create("c")
+	hear("c")
+	one.create("d")
+	hear("d")
+	if got := strings.Join(heard, ""); got != "abcd" {
+		t.Errorf("heard %q", got)
+	}
+}
+
+// Whatever is declared: what was planned and written leaves nothing to plan, and a plan with problems changes nothing.
+func TestPlanFabric_Settles(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		v := newView()
+		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
+			fabric := drawFabric(rt)
+			plan, err := planFabric(v, fabric)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(plan.problems) > 0 {
+				continue
+			}
+			for _, target := range plan.targets {
+				v.targetSpecs[target.Host] = target
+			}
+			for _, spec := range append(plan.created, plan.updated...) {
+				v.streams[spec.Name] = &api.Stream{Spec: spec}
+			}
+			again, err := planFabric(v, fabric)
+			if err != nil || len(again.changes) != 0 || len(again.problems) != 0 {
+				rt.Fatalf("%v: does not settle: %v, %v, %v", fabric, again.changes, again.problems, err)
+			}
+		}
+	})
+}
+
+func drawFabric(rt *rapid.T) *api.Fabric {
+	fabric := new(api.Fabric)
+	hosts := []string{"", "alpha", "beta"}
+	for _, host := range hosts[1:] {
+		if rapid.Bool().Draw(rt, "target") {
+			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1 << 26, 1 << 28}).Draw(rt, "capacity")})
+		}
+	}
+	for i := range rapid.IntRange(0, 5).Draw(rt, "streams") {
+		fabric.Streams = append(fabric.Streams, &api.StreamSpec{
+			Name: fmt.Sprintf("s%d", i), RingSizeBytes: rapid.SampledFrom([]uint64{0, 1 << 20}).Draw(rt, "size"),
+			Level: api.Level(rapid.IntRange(0, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(0, 2).Draw(rt, "policy")),
+			TargetHost: rapid.SampledFrom(hosts).Draw(rt, "target host"), DrainHost: rapid.SampledFrom(hosts).Draw(rt, "drain host"),
+		})
+	}
+	return fabric
+}

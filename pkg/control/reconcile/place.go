@@ -1,0 +1,104 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// place chooses the living target with the fewest rings, of those that the stream asks for and that have room.
+func place(world World, name string, placed map[string]int, room map[string]uint64) (Action, bool) {
+	fitting, _ := fittingTargets(world, world.Streams[name].GetSpec(), room)
+	target, ok := leastLoaded(fitting, placed)
+	if !ok {
+		return Action{}, false
+	}
+	placed[target]++
+	take(room, world.LiveTargets[target].Host, world.Streams[name].GetSpec().GetRingSizeBytes())
+	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
+}
+
+// WhyNotPlaced says why no target takes a stream; "" when one does.
+func WhyNotPlaced(world World, name string) string {
+	fitting, reason := fittingTargets(world, world.Streams[name].GetSpec(), measureRoom(world))
+	if len(fitting) > 0 {
+		return ""
+	}
+	return reason
+}
+
+// fittingTargets lists the living targets that may take a stream; where there is none, the reason is the last one's.
+func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (fitting []string, reason string) {
+	reason = "no target is registered: start farlogd target"
+	if spec.GetTargetHost() != "" {
+		reason = fmt.Sprintf("no target on host %s is registered: start farlogd target there", spec.TargetHost)
+	}
+	for _, name := range sortedNames(world.LiveTargets) {
+		host := world.LiveTargets[name].GetHost()
+		if !isOnHost(world.LiveTargets[name], spec.GetTargetHost()) {
+			continue
+		}
+		free, isLimited := room[host]
+		switch {
+		case world.TargetSpecs[host].GetIsClosed():
+			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
+		case isLimited && free < spec.GetRingSizeBytes():
+			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
+		default:
+			fitting = append(fitting, name)
+		}
+	}
+	return fitting, reason
+}
+
+// isOnHost tells whether an agent is where it is wanted; "" is anywhere.
+func isOnHost(agent *api.Agent, host string) bool {
+	return host == "" || agent.GetHost() == host
+}
+
+func measureRoom(world World) map[string]uint64 { return Room(world, world.TargetSpecs) }
+
+// Room is what hosts with a capacity have left of it, if they had these specs.
+func Room(world World, specs map[string]*api.TargetSpec) map[string]uint64 {
+	room := map[string]uint64{}
+	for host, spec := range specs {
+		if spec.GetCapacityBytes() > 0 {
+			room[host] = spec.CapacityBytes
+		}
+	}
+	for _, ring := range world.Rings {
+		take(room, hostOf(world, ring.Target), ring.GetStream().GetSpec().GetRingSizeBytes())
+	}
+	return room
+}
+
+func take(room map[string]uint64, host string, size uint64) {
+	if free, isLimited := room[host]; isLimited {
+		room[host] = free - min(free, size)
+	}
+}
+
+// hostOf is where a target is, or last was.
+func hostOf(world World, target string) string {
+	if agent := world.LiveTargets[target]; agent != nil {
+		return agent.Host
+	}
+	return world.Targets[target].GetAgent().GetHost()
+}
+
+func countPlaced(world World) map[string]int {
+	counts := map[string]int{}
+	for _, ring := range world.Rings {
+		counts[ring.Target]++
+	}
+	return counts
+}
+
+// leastLoaded takes the first of the names that has the smallest load.
+func leastLoaded(names []string, loads map[string]int) (string, bool) {
+	if len(names) == 0 {
+		return "", false
+	}
+	return slices.MinFunc(names, func(a, b string) int { return loads[a] - loads[b] }), true
+}

@@ -1,0 +1,279 @@
+package control
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/pattern"
+)
+
+// pageSizeDefault is the length of a page of which nothing was said.
+const pageSizeDefault = 1000
+
+// CreateStream implements farlog.v1.ControlService.
+func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
+	spec, err := completeSpec(request.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if request.IsDryRun {
+		return s.wouldCreate(spec)
+	}
+	stream, isNew, revision, err := s.specs.createStream(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := isSameSpec(stream.Spec, spec); err != nil {
+		return nil, err
+	}
+	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+		return nil, err
+	}
+	if isNew {
+		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
+	}
+	return &api.CreateStreamResponse{Stream: stream, IsNew: isNew}, nil
+}
+
+// wouldCreate says what a creation would come to. Id and salt are chosen when it is made.
+func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if have := now.streams[spec.Name]; have != nil {
+		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
+	}
+	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: kNeeded}, IsNew: true}, nil
+}
+
+func isSameSpec(have, asked *api.StreamSpec) error {
+	if difference := specDifference(have, asked); difference != "" {
+		return status.Errorf(codes.AlreadyExists, "stream %q exists: its %s", asked.Name, difference)
+	}
+	return nil
+}
+
+// UpdateStream implements farlog.v1.ControlService.
+func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequest) (*api.UpdateStreamResponse, error) {
+	spec, err := completeSpec(request.Spec)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	have := now.streams[spec.Name]
+	if have == nil {
+		return nil, now.unknownStream(callerOf(ctx), spec.Name)
+	}
+	if request.Revision != 0 && request.Revision != have.Revision {
+		return nil, status.Errorf(codes.Aborted, "stream %q has been changed: it is at revision %d, the update is of %d: look at it again", spec.Name, have.Revision, request.Revision)
+	}
+	fields, problems := specChanges(have.Spec, spec, "spec.")
+	if len(problems) > 0 {
+		return nil, withProblems(codes.FailedPrecondition, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problems[0])), problems)
+	}
+	if len(fields) == 0 || request.IsDryRun {
+		return &api.UpdateStreamResponse{Stream: streamWith(have, spec), Fields: fields}, nil
+	}
+	revision, err := s.specs.updateStream(ctx, have, spec)
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("changed", "stream", spec.Name, "by", callerOf(ctx).ID)
+	stream := streamWith(have, spec)
+	stream.Revision = revision
+	return &api.UpdateStreamResponse{Stream: stream, Fields: fields}, s.mirror.waitRevision(ctx, revision)
+}
+
+// ListStreams implements farlog.v1.ControlService.
+func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsRequest) (*api.ListStreamsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	after, err := base64.RawURLEncoding.DecodeString(request.PageToken)
+	if err != nil {
+		return nil, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.PageToken), Rule: "expected next_page_token of the page before"}})
+	}
+	names, err := now.streamsNamed(callerOf(ctx), api.ControlService_ListStreams_FullMethodName, request.Name)
+	if err != nil {
+		return nil, err
+	}
+	size := int(request.PageSize)
+	if size == 0 {
+		size = pageSizeDefault
+	}
+	response := &api.ListStreamsResponse{Revision: now.fabricRevision}
+	for _, name := range names {
+		if name <= string(after) {
+			continue
+		}
+		one := now.status(name)
+		if !isListed(one, request) {
+			continue
+		}
+		if len(response.Streams) == size {
+			response.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(response.Streams[size-1].Stream.Spec.Name))
+			break
+		}
+		response.Streams = append(response.Streams, one)
+	}
+	return response, nil
+}
+
+// streamsNamed lists the names of the streams that the caller may see, in order.
+func (v *view) streamsNamed(caller access.Caller, method, named string) ([]string, error) {
+	if named == "" {
+		named = pattern.All
+	}
+	if err := pattern.Check(named); err != nil {
+		return nil, invalid("", []*api.Problem{{Field: "name", Value: fmt.Sprintf("%q", named), Rule: "expected a name or a pattern such as desk7/* or desk7/**"}})
+	}
+	var names []string
+	for name := range v.streams {
+		if pattern.Covers([]string{named}, name) && caller.May(method, name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func isListed(one *api.StreamStatus, request *api.ListStreamsRequest) bool {
+	return (len(request.Conditions) == 0 || slices.Contains(request.Conditions, one.Condition)) &&
+		(request.Drain == "" || one.Assignment.GetDrain() == request.Drain) &&
+		(request.Target == "" || len(one.RingSpecs) > 0 && one.RingSpecs[0].Target == request.Target)
+}
+
+// GetStream implements farlog.v1.ControlService.
+func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (*api.GetStreamResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if now.streams[request.Name] == nil {
+		return nil, now.unknownStream(callerOf(ctx), request.Name)
+	}
+	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
+}
+
+// WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change and is never removed, so that whoever tells the last
+// revision it has heard of is told the rest, however long ago that was.
+func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
+	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
+	for {
+		now, changed := s.mirror.load()
+		if now.fabricRevision > last || isFirst {
+			response, err := now.changedSince(callerOf(ctx), request.Name, last)
+			if err != nil {
+				return err
+			}
+			if len(response.Streams) > 0 || isFirst {
+				if err := stream.Send(response); err != nil {
+					return err
+				}
+			}
+			last, isFirst = response.Revision, false
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.stopping:
+			return status.Error(codes.Unavailable, "the control plane is stopping")
+		}
+	}
+}
+
+// changedSince lists the streams that were created or changed after a revision, the oldest change first.
+func (v *view) changedSince(caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse, error) {
+	names, err := v.streamsNamed(caller, api.ControlService_WatchStreams_FullMethodName, named)
+	if err != nil {
+		return nil, err
+	}
+	response := &api.WatchStreamsResponse{Revision: v.fabricRevision}
+	for _, name := range names {
+		if v.streams[name].Revision > revision {
+			response.Streams = append(response.Streams, v.streams[name])
+		}
+	}
+	slices.SortStableFunc(response.Streams, func(a, b *api.Stream) int { return int(a.Revision - b.Revision) })
+	return response, nil
+}
+
+// ApplyFabric implements farlog.v1.ControlService.
+func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricRequest) (*api.ApplyFabricResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if request.Revision != 0 && request.Revision != now.fabricRevision {
+		return nil, status.Errorf(codes.Aborted, "the fabric has been changed: it is at revision %d, what is declared is of %d: export it again", now.fabricRevision, request.Revision)
+	}
+	plan, err := planFabric(now, request.Fabric)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayApply(callerOf(ctx), plan); err != nil {
+		return nil, err
+	}
+	if len(plan.problems) > 0 {
+		return nil, invalid(fmt.Sprintf("the fabric has %d problems, nothing is changed: ", len(plan.problems)), plan.problems)
+	}
+	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision}
+	if request.IsDryRun || len(plan.changes) == 0 {
+		return response, nil
+	}
+	if response.Revision, err = s.specs.apply(ctx, now, plan); err != nil {
+		return nil, err
+	}
+	for _, change := range plan.changes {
+		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "by", callerOf(ctx).ID)
+	}
+	return response, s.mirror.waitRevision(ctx, response.Revision)
+}
+
+// mayApply asks for the role on every stream that would change; a target is every stream's.
+func mayApply(caller access.Caller, plan *fabricPlan) error {
+	for _, change := range plan.changes {
+		name := change.Name
+		if change.Kind != "stream" && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of target %q needs", caller.ID, name)
+		}
+		if change.Kind == "stream" {
+			if err := caller.May(api.ControlService_ApplyFabric_FullMethodName, name); err != nil {
+				return status.Error(codes.PermissionDenied, err.Error())
+			}
+		}
+	}
+	plan.undeclared = slices.DeleteFunc(plan.undeclared, func(one string) bool {
+		name, isStream := strings.CutPrefix(one, "stream ")
+		return isStream && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
+	})
+	return nil
+}
+
+// GetFabric implements farlog.v1.ControlService.
+func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.GetFabricResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	fabric := now.fabric()
+	fabric.Streams = slices.DeleteFunc(fabric.Streams, func(spec *api.StreamSpec) bool {
+		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
+	})
+	return &api.GetFabricResponse{Fabric: fabric, Revision: now.fabricRevision}, nil
+}

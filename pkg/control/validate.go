@@ -1,0 +1,124 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// validator reads the rules in farlog.proto, once.
+var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
+	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{}))
+})
+
+// labels are the words for fields in a text for people, where these are others than the name.
+var labels = map[string]string{"ring_size_bytes": "ring size"}
+
+// problemsOf lists what is wrong with a message by the rules in farlog.proto; prefix stands before the names of fields.
+func problemsOf(message proto.Message, prefix string) ([]*api.Problem, error) {
+	rules, err := validator()
+	if err != nil {
+		return nil, fmt.Errorf("read rules: %w", err)
+	}
+	err = rules.Validate(message)
+	if err == nil {
+		return nil, nil
+	}
+	var invalid *protovalidate.ValidationError
+	if !errors.As(err, &invalid) {
+		return nil, fmt.Errorf("apply rules: %w", err)
+	}
+	var problems []*api.Problem
+	for _, violation := range invalid.Violations {
+		problems = append(problems, problemOf(message, prefix, violation))
+	}
+	return problems, nil
+}
+
+func problemOf(message proto.Message, prefix string, violation *protovalidate.Violation) *api.Problem {
+	field, value, descriptor := protovalidate.FieldPathString(violation.Proto.GetField()), violation.FieldValue, violation.FieldDescriptor
+	if field == "" { // a rule of several fields has the name of the one that is to be changed
+		field = violation.Proto.GetRuleId()
+		descriptor = message.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field))
+		if descriptor != nil {
+			value = message.ProtoReflect().Get(descriptor)
+		}
+	}
+	return &api.Problem{Field: prefix + field, Value: valueText(descriptor, value), Rule: violation.Proto.GetMessage()}
+}
+
+// valueText is a value as an operator would write it.
+func valueText(descriptor protoreflect.FieldDescriptor, value protoreflect.Value) string {
+	if descriptor == nil || !value.IsValid() {
+		return ""
+	}
+	switch descriptor.Kind() {
+	case protoreflect.EnumKind:
+		if known := descriptor.Enum().Values().ByNumber(value.Enum()); known != nil {
+			_, name, _ := strings.Cut(string(known.Name()), "_")
+			return strings.ToLower(name)
+		}
+	case protoreflect.StringKind:
+		return fmt.Sprintf("%q", value.String())
+	case protoreflect.MessageKind:
+		if duration, ok := value.Message().Interface().(*durationpb.Duration); ok {
+			return duration.AsDuration().String()
+		}
+	}
+	return fmt.Sprint(value.Interface())
+}
+
+// problemText is one problem for people.
+func problemText(problem *api.Problem) string {
+	field := problem.Field[strings.LastIndexByte(problem.Field, '.')+1:]
+	if label := labels[field]; label != "" {
+		field = label
+	}
+	return strings.TrimSpace(field+" "+problem.Value) + ": " + problem.Rule
+}
+
+// invalid makes the error of a request: a text of all that is wrong, and the same field by field. subject, such as a stream, stands before it.
+func invalid(subject string, problems []*api.Problem) error {
+	texts := make([]string, len(problems))
+	for i, problem := range problems {
+		texts[i] = problemText(problem)
+	}
+	return withProblems(codes.InvalidArgument, subject+strings.Join(texts, "; "), problems)
+}
+
+func withProblems(code codes.Code, text string, problems []*api.Problem) error {
+	answer := status.New(code, text)
+	if detailed, err := answer.WithDetails(&api.Problems{Problems: problems}); err == nil {
+		return detailed.Err()
+	}
+	return answer.Err()
+}
+
+// checkRequest applies the rules to a request that has no spec in it; those that have are completed first.
+func checkRequest(request any) error {
+	switch request := request.(type) {
+	case *api.ListStreamsRequest:
+		return checkMessage(request)
+	case *api.WatchStreamsRequest:
+		return checkMessage(request)
+	}
+	return nil
+}
+
+func checkMessage(message proto.Message) error {
+	problems, err := problemsOf(message, "")
+	if err != nil || len(problems) == 0 {
+		return err
+	}
+	return invalid("", problems)
+}
