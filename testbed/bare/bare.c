@@ -158,9 +158,9 @@ int main(int argc, char **argv)
 	resolve(&bare, argv[1], argv[2]);
 	make_queue(&bare);
 	welcome = greet(&bare, &hello);
-	printf("own %lx %lx %lu\n", welcome.data_addr, welcome.data_key, welcome.size_bytes);
+	printf("own %lx %lx %lu\n", welcome.data_addr, welcome.keys[FAR_PIECE_WRITER], welcome.size_bytes);
 	address = welcome.data_addr + welcome.size_bytes - ATTACK_LEN;
-	key = (uint32_t)welcome.data_key;
+	key = (uint32_t)welcome.keys[FAR_PIECE_WRITER];
 	if (argc == 9 && strcmp(argv[7], "own") != 0)
 		address = strtoull(argv[7], NULL, 16);
 	if (argc == 9 && strcmp(argv[8], "own") != 0)
