@@ -25,7 +25,12 @@ type farTarget struct {
 
 // startTarget listens on the guest's address.
 func (b *bed) startTarget(ctx context.Context, g *vm.Guest) (*farTarget, error) {
-	p, err := b.start(g, "target", fmt.Sprintf("exec far target verbs://%s:%d", addresses[g.Name], farPort))
+	return b.startTargetOf(ctx, g, "far")
+}
+
+// startTargetOf starts the target of a program: far, or far-fault, which has the hooks of fault tests.
+func (b *bed) startTargetOf(ctx context.Context, g *vm.Guest, program string) (*farTarget, error) {
+	p, err := b.start(g, "target", fmt.Sprintf("exec %s target verbs://%s:%d", program, addresses[g.Name], farPort))
 	if err != nil {
 		return nil, err
 	}

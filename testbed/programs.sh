@@ -26,6 +26,7 @@ build_inside() {
 		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/rdma/include -I/src/rdma/src /src/testbed/bare/bare.c -libverbs -lrdmacm -o /work/programs/bin/bare
 		cd /src
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
+		CGO_ENABLED=1 go build -tags farlog_fault -o /work/programs/bin/far-fault ./testbed/far
 		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
 		rm -rf /work/programs/tls
 		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null

@@ -67,14 +67,14 @@ type place struct {
 type ledger struct {
 	records *records
 
-	mu       sync.Mutex
-	wanted   map[place]int
-	absent   map[place]bool // said not to be there
-	next     int            // number of the first record that no writer acknowledged
-	lastLSN  uint64         // of the last acknowledged record
-	unknown  int            // outcomes that had to be resolved
-	slowest  time.Duration  // of all calls of append
-	refusals []string       // "fenced" or "absent" lines
+	mu      sync.Mutex
+	wanted  map[place]int
+	absent  map[place]bool // said not to be there
+	next    int            // number of the first record that no writer acknowledged
+	lastLSN uint64         // of the last acknowledged record
+	unknown int            // outcomes that had to be resolved
+	slowest time.Duration  // of all calls of append
+	asides  []string       // what was said beside plain acknowledgements
 }
 
 func newLedger(r *records) *ledger {
@@ -93,6 +93,9 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	if len(fields) == 0 {
 		return false, errors.New("an empty line, want an outcome")
 	}
+	if _, err := strconv.ParseUint(fields[0], 10, 32); err != nil {
+		l.asides = append(l.asides, line)
+	}
 	switch fields[0] {
 	case "unknown":
 		l.unknown++
@@ -100,10 +103,8 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	case "absent":
 		at, err := parsePlace(line, fields, 1, 2)
 		l.absent[at] = true
-		l.refusals = append(l.refusals, line)
 		return true, err
 	case "fenced":
-		l.refusals = append(l.refusals, line)
 		return true, errors.Join(errFenced, l.time(fields, 2))
 	case "resolved":
 		return true, l.acknowledge(line, fields[1:])

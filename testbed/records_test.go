@@ -88,6 +88,32 @@ func TestProve_TakesAWriterAtItsWord(t *testing.T) {
 	}
 }
 
+// A writer that was fenced says so in time, and knows what became of all that it appended.
+func TestJudgeFenced(t *testing.T) {
+	for _, c := range []struct {
+		name, want string // want "": it is as it should be
+		lines      []string
+	}{
+		{"fenced at once", "", []string{"fenced 1 20000"}},
+		{"unknown first", "", []string{"unknown 1 64 2000100", "absent 1 64", "unknown 1 128 2000100", "resolved 1 2 128 persistent", "fenced 1 30"}},
+		{"never", "nothing but", nil},
+		{"fenced too late", "of a deadline", []string{"fenced 1 2000001"}},
+		{"fenced too late behind an unknown one", "of a deadline", []string{"unknown 1 64 2000100", "absent 1 64", "fenced 1 2000001"}},
+		{"unknown too late", "more than its deadline", []string{"unknown 1 64 3000001", "absent 1 64", "fenced 1 30"}},
+		{"unknown for ever", "each unknown record", []string{"unknown 1 64 2000100", "fenced 1 30"}},
+		{"not fenced", "its last word", []string{"unknown 1 64 2000100", "absent 1 64"}},
+		{"no time", "how long", []string{"fenced 1"}},
+	} {
+		told, err := judgeFenced(c.lines)
+		if c.want == "" && (err != nil || told == "") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %q, %v, want an error with %q", c.name, told, err, c.want)
+		}
+	}
+}
+
 func TestHear_RefusesWhatIsNoOutcome(t *testing.T) {
 	for _, line := range []string{"", "1 0", "1 0 192 visible", "1 0 x persistent", "1 9 64 persistent", "absent 1", "unknown 1 2 x"} {
 		if _, err := newTestLedger(t).hear(line); err == nil {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
@@ -208,110 +206,4 @@ func verbsKilled(ctx context.Context, b *bed) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%d kills of the target's machine: %s", targetKills, s.tell(proved)), nil
-}
-
-// verbsTakeover: a writer is stopped, its stream is taken over by another on a third machine, then it goes on: nothing of its lands, the
-// target counts it, and it says that it is fenced.
-func verbsTakeover(ctx context.Context, b *bed) (string, error) {
-	second := machine{name: "second", cpus: 2, isOnWire: true}
-	old, err := b.verbsBed(ctx, 20000)
-	if err != nil {
-		return "", err
-	}
-	other, err := b.boot(ctx, second)
-	if err != nil {
-		return "", err
-	}
-	l := old.ledger
-	if err := l.give(ctx, old.writer, 300); err != nil {
-		return "", err
-	}
-	if err := old.writer.Signal(syscall.SIGSTOP); err != nil {
-		return "", err
-	}
-	// It has records to append when it goes on.
-	if _, err := old.writer.Write(l.records.framed(l.next, l.next+50)); err != nil {
-		return "", err
-	}
-	by, err := b.takeover(ctx, old.target, 2)
-	if err != nil {
-		return "", err
-	}
-	writer, err := b.writeFar(ctx, other, by, "", "-batch 16 -deadline 10s")
-	if err != nil {
-		return "", err
-	}
-	if err := l.give(ctx, writer, 300); err != nil {
-		return "", err
-	}
-	told, err := old.goOn(ctx)
-	if err != nil {
-		return "", fmt.Errorf("the writer that was taken over: %w", err)
-	}
-	if err := l.give(ctx, writer, 300); err != nil {
-		return "", err
-	}
-	counters, err := old.target.count(ctx, "orders")
-	if err != nil {
-		return "", err
-	}
-	if counters["fenced_count"] != 1 {
-		return "", fmt.Errorf("fenced_count is %d, want 1: %v", counters["fenced_count"], counters)
-	}
-	if err := finish(ctx, writer); err != nil {
-		return "", err
-	}
-	proved, err := l.proveMemory(b.targetMemory())
-	if err != nil {
-		return "", err
-	}
-	if proved.others != 0 {
-		return "", fmt.Errorf("%d records are there that nobody was told of: the old writer's landed", proved.others)
-	}
-	return fmt.Sprintf("%s; the old writer: %s; fenced_count 1, refused_count %d", proved, told, counters["refused_count"]), nil
-}
-
-// goOn lets a stopped writer go on, which must ask its device for a WRITE, and then learn that it is fenced.
-func (s *stage) goOn(ctx context.Context) (string, error) {
-	before, err := s.bed.rdma("host")
-	if err != nil {
-		return "", err
-	}
-	if err := s.writer.Signal(syscall.SIGCONT); err != nil {
-		return "", err
-	}
-	line, err := s.lastWord(ctx)
-	if err != nil {
-		return "", err
-	}
-	after, err := s.bed.rdma("host")
-	if err == nil && after.Writes == before.Writes {
-		err = errors.New("it asked its device for no WRITE: there was nothing to refuse")
-	}
-	return fmt.Sprintf("%d WRITEs went out and none landed, then: %s", after.Writes-before.Writes, line), err
-}
-
-// lastWord is how a writer that was fenced says so: it may not know at first what became of its record, then tells, and ends.
-func (s *stage) lastWord(ctx context.Context) (string, error) {
-	for {
-		line, err := s.writer.ReadLine(ctx)
-		if err != nil {
-			return "", fmt.Errorf("it ended without an outcome: %w: %s", err, s.writer.Stderr())
-		}
-		kind, _, _ := strings.Cut(line, " ")
-		if _, err := s.ledger.hear(line); err != nil && !errors.Is(err, errFenced) {
-			return "", err
-		}
-		switch kind {
-		case "unknown":
-			continue
-		case "fenced", "absent":
-		default:
-			return "", fmt.Errorf("it says %q, want that it is fenced", line)
-		}
-		if err := s.writer.Wait(ctx); err == nil || !strings.Contains(s.writer.Stderr(), "fenced") {
-			return "", fmt.Errorf("it ended with %w: %s", err, s.writer.Stderr())
-		}
-		return line, nil
-	}
 }

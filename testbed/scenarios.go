@@ -11,7 +11,7 @@ var scenarios = []scenario{
 	{"verbs-conformance", "verbs: each flush method, from one machine to devdax on another, a READ only by attestation; what the device itself refuses", 5 * time.Minute, verbsConformance},
 	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, while a far writer appends: nothing lost, no append past its deadline", 6 * time.Minute, verbsFaults},
 	{"verbs-killed", "the target's machine killed at random moments and booted again on its memory, while a far writer appends", 6 * time.Minute, verbsKilled},
-	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told", 4 * time.Minute, verbsTakeover},
+	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told in time; once by the device, while its queue pair still lives", 4 * time.Minute, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 3 * time.Minute, verbsContract},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records; drained by RDMA READ from a central host, and again locally", 10 * time.Minute, trading},
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 10 * time.Minute, verbsBench},

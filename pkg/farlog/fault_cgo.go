@@ -6,10 +6,14 @@ package farlog
 #cgo CFLAGS: -DFARLOG_FAULT
 #include <stdlib.h>
 #include "region_fault.h"
+#include "target_verbs.h"
 */
 import "C"
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
 
 // The adversarial memory of rdma/src/region_fault.h, for the crash tests of other packages. URIs: fault:name.
 
@@ -43,3 +47,6 @@ func FaultCrash(name string) { withFaultName(name, func(text *C.char) { C.farlog
 
 // FaultKill is the death of the processes alone: handles die, stores stay.
 func FaultKill(name string) { withFaultName(name, func(text *C.char) { C.farlog_fault_kill(text) }) }
+
+// FaultPauseRevocations lets so much time pass between the end of a key over verbs and that of its queue pair, so that a writer meets the device there.
+func FaultPauseRevocations(pause time.Duration) { C.verbs_revocation_pause_ns = C.uint64_t(pause) }

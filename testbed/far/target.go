@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/farlog"
@@ -21,6 +22,7 @@ import (
 //	count NAME                  ok counter=value ...
 //	forget NAME
 //	attest FILE PATH            what the file says of the region at PATH, for rings served from now on
+//	pause revocations DURATION  between the end of a key and that of its queue pair; with the hooks of fault tests alone
 //
 // The end of its input ends it.
 func runTarget(uri string, in io.Reader, out io.Writer) error {
@@ -65,6 +67,12 @@ func command(target *farlog.Target, words []string) (string, error) {
 		return "", attest(target, name, rest[0])
 	case words[0] == "forget" && len(rest) == 0:
 		return "", target.Forget(name)
+	case words[0] == "pause" && len(rest) == 1:
+		pause, err := time.ParseDuration(rest[0])
+		if err != nil {
+			return "", err
+		}
+		return "", pauseRevocations(pause)
 	case words[0] == "count" && len(rest) == 0:
 		counters, err := target.Counters(name)
 		if err != nil {

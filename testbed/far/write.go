@@ -20,8 +20,8 @@ const resolveDeadline = 500 * time.Millisecond
 //
 //	EPOCH SEQ LSN LEVEL ACK-US         acknowledged
 //	unknown EPOCH LSN ACK-US           may or may not be there; followed, once that is known, by a line of its own:
-//	resolved EPOCH SEQ LSN LEVEL       it is there;  or  absent EPOCH LSN  and the end
-//	fenced EPOCH ACK-US                was not written; the end
+//	resolved EPOCH SEQ LSN LEVEL       it is there;  or  absent EPOCH LSN
+//	fenced EPOCH ACK-US                was not written, nor was what was submitted with it; the end
 //	full ACK-US                        was not written
 //
 // ACK-US is how long the call took by this machine's clock.
@@ -86,6 +86,10 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 		for _, p := range positions[:done] {
 			fmt.Fprintf(out, "%d %d %d %s %d\n", p.Epoch, p.Seq, p.LSN, p.Level, took)
 		}
+		if errors.Is(err, farlog.ErrFenced) {
+			fmt.Fprintf(out, "fenced %d %d\n", writer.Cursors().Epoch, took)
+			return err
+		}
 		for _, p := range positions[done:submitted] {
 			fmt.Fprintf(out, "unknown %d %d %d\n", p.Epoch, p.LSN, took)
 			if err := resolve(writer, p, out); err != nil {
@@ -97,9 +101,6 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 		case err == nil || errors.Is(err, farlog.ErrUnknown):
 		case errors.Is(err, farlog.ErrFull):
 			fmt.Fprintf(out, "full %d\n", took)
-		case errors.Is(err, farlog.ErrFenced):
-			fmt.Fprintf(out, "fenced %d %d\n", writer.Cursors().Epoch, took)
-			return err
 		default:
 			return err
 		}
@@ -107,7 +108,7 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 	return nil
 }
 
-// resolve asks until it is known; a writer that was fenced meanwhile may learn that the record is not there.
+// resolve asks until it is known. A writer that was fenced meanwhile may learn that the record is not there, and hears of the fence at its next append.
 func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
@@ -119,9 +120,11 @@ func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer) error 
 			_, err = fmt.Fprintf(out, "resolved %d %d %d %s\n", found.Epoch, found.Seq, found.LSN, found.Level)
 			return err
 		case errors.Is(err, farlog.ErrUnknown):
-		default:
-			fmt.Fprintf(out, "absent %d %d\n", p.Epoch, p.LSN)
+		case errors.Is(err, farlog.ErrFenced):
+			_, err = fmt.Fprintf(out, "absent %d %d\n", p.Epoch, p.LSN)
 			return err
+		default:
+			return fmt.Errorf("resolve lsn %d: %w", p.LSN, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import "encoding/binary"
 // nobody but the device. Repeats are counted as well.
 type RDMACounters struct {
 	Writes, Reads, Flushes, Sends uint64 // packets with the first or only part of a request; reads have one
+	Denials                       uint64 // answers to others' requests: that the key does not open what they ask for (NAK, remote access error)
 }
 
 // RDMAPlace is where a request goes in the peer's memory, and by which key: it is on the wire for all to read.
@@ -34,7 +35,10 @@ const (
 	opWriteFirst  = 0x06
 	opWriteOnly   = 0x0a
 	opReadRequest = 0x0c
+	opAcknowledge = 0x11 // or not: the syndrome tells
 	opFlush       = 0x1c
+
+	nakRemoteAccess = 0x62 // syndrome: a NAK, code 2
 
 	lineLen = 64
 )
@@ -61,6 +65,10 @@ func (p *Port) count(data []byte) {
 		p.rdma.Reads++
 	case opFlush:
 		p.rdma.Flushes++
+	case opAcknowledge:
+		if len(packet) > transportLen && packet[transportLen] == nakRemoteAccess {
+			p.rdma.Denials++
+		}
 	}
 }
 

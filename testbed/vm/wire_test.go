@@ -197,18 +197,19 @@ func TestWire_CountsWhatDevicesAreAsked(t *testing.T) {
 	port.SetFaults(Faults{Cut: true}) // asked is asked
 	for _, data := range [][]byte{
 		roce(opWriteFirst, RDMAPlace{1, 2, 8192}), roce(opWriteOnly, record), roce(opWriteOnly, RDMAPlace{3, 4, 8}), roce(opReadRequest, record),
-		roce(opFlush, record), roce(opFlush, record), roce(opSendOnly, record), roce(0x11, record), other,
+		roce(opFlush, record), roce(opFlush, record), roce(opSendOnly, record), roce(opAcknowledge, record), other,
+		roce(opAcknowledge, RDMAPlace{Address: nakRemoteAccess << 56}), roce(opAcknowledge, RDMAPlace{Address: (nakRemoteAccess - 1) << 56}),
 	} {
 		if _, err := a.conn.Write(data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for until := time.Now().Add(10 * time.Second); w.Counters().Cut < 9; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); w.Counters().Cut < 11; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("the wire has not seen the frames: %+v", w.Counters())
 		}
 	}
-	if got, want := port.RDMA(), (RDMACounters{Writes: 3, Reads: 1, Flushes: 2, Sends: 1}); got != want {
+	if got, want := port.RDMA(), (RDMACounters{Writes: 3, Reads: 1, Flushes: 2, Sends: 1, Denials: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	if got := port.LastWrite(); got != record {

@@ -1,0 +1,12 @@
+//go:build cgo && !farlog_fault
+
+package main
+
+import (
+	"errors"
+	"time"
+)
+
+func pauseRevocations(time.Duration) error {
+	return errors.New("this program has no hooks of fault tests; expected far-fault")
+}
