@@ -81,12 +81,7 @@ static inline uint8_t *far_place(const struct far_link *link, uint64_t off)
 	return link->copy + (off < LAYOUT_DATA_OFF ? off : off - link->window_off);
 }
 
-/* far_write_key, far_read_key -- for these bytes of the ring. Those of a write lie in one piece, as all do that a role may write. */
-static inline uint64_t far_write_key(const struct far_link *link, uint64_t off)
-{
-	return link->welcome.keys[far_piece_to_write(off)];
-}
-
+/* far_read_key -- for these bytes of the ring. */
 static inline uint64_t far_read_key(const struct far_link *link, struct region_span span)
 {
 	return link->welcome.keys[far_piece_to_read(span.off, span.len)];

@@ -36,9 +36,10 @@ int verbs_link_fail(struct verbs_link *link, const char *format, ...)
 
 /* ---------------------------------------------------------------- posting */
 
-static uint32_t write_key(const struct verbs_link *link, uint64_t off)
+/* write_key -- there is one piece that a role writes. */
+static uint32_t write_key(const struct verbs_link *link)
 {
-	return (uint32_t)far_write_key(&link->link, off);
+	return (uint32_t)link->link.welcome.keys[link->written];
 }
 
 static uint64_t target_address(const struct verbs_link *link, uint64_t off)
@@ -74,7 +75,7 @@ static void rewind_job(struct verbs_job *job)
 static void post_write(struct verbs_link *link, struct region_span span)
 {
 	verbs_post_write(&link->queue, 0, link->link.copy + span.off, link->copy_mr->lkey, (uint32_t)span.len,
-		write_key(link, span.off), target_address(link, span.off));
+		write_key(link), target_address(link, span.off));
 }
 
 /* post_answered -- the request to the target's processor. The answer ends the persist, not this completion. */
@@ -102,7 +103,7 @@ static inline void read_back(struct verbs_link *link, unsigned marks, const stru
 	if (named != 0)
 		verbs_post_read(&link->queue, marks, link->read_back_to, link->copy_mr->lkey, READ_BACK_LEN, link->read_back_key, named);
 	else
-		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, write_key(link, span->off),
+		verbs_post_read(&link->queue, marks, verbs_slot(&link->queue), link->queue.scratch_mr->lkey, READ_BACK_LEN, write_key(link),
 			target_address(link, span->off + span->len - READ_BACK_LEN));
 }
 
@@ -122,7 +123,7 @@ static void post_flush(struct verbs_link *link)
 	struct region_span span = piece(&link->persist, FLUSH_LEN_MAX);
 
 	verbs_post_flush(&link->queue, is_last(&link->persist) ? VERBS_SIGNALLED | VERBS_PERSIST_ENDS : 0,
-		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link, span.off), target_address(link, span.off));
+		is_persistent ? VERBS_FLUSH_PERSISTENT : VERBS_FLUSH_GLOBAL, span.len, write_key(link), target_address(link, span.off));
 }
 
 static void post_a_flush(struct verbs_link *link)
@@ -226,7 +227,7 @@ static int persist_pair(struct verbs_link *link, const struct region_span *span,
 {
 	const struct far_welcome *welcome = &link->link.welcome;
 	uint64_t address = target_address(link, span->off);
-	uint32_t key = write_key(link, span->off);
+	uint32_t key = write_key(link);
 	int failure;
 
 	link->persist.tag = tag;
@@ -323,16 +324,15 @@ static int take_completions(struct verbs_link *link)
 		link->idle_count = 0;
 		if (__builtin_expect(wc.status != IBV_WC_SUCCESS, 0))
 			return fail_by_completion(link, &wc);
-		if (__builtin_expect((wc.wr_id & VERBS_KIND_MASK) == VERBS_RECV, 0)) {
-			if (take_event(link, &wc) != FARLOG_OK)
-				return FARLOG_IO;
-			continue;
-		}
-		verbs_retire(&link->queue, &wc);
 		if (wc.wr_id & VERBS_PERSIST_ENDS) {
+			verbs_retire(&link->queue, &wc);
 			atomic_store_relaxed(&link->link.done.persist_tag, link->persist.tag);
 			return FARLOG_OK;
 		}
+		if ((wc.wr_id & VERBS_KIND_MASK) != VERBS_RECV)
+			verbs_retire(&link->queue, &wc);
+		else if (take_event(link, &wc) != FARLOG_OK)
+			return FARLOG_IO;
 		if (wc.wr_id & VERBS_READ_ENDS)
 			link->link.done.read_tag = link->read.tag;
 	}
@@ -519,7 +519,7 @@ const struct verbs_counts *verbs_link_counts(const struct far_link *link)
 
 uint64_t *verbs_link_key(struct far_link *link)
 {
-	return &link->welcome.keys[FAR_PIECE_WRITER];
+	return &link->welcome.keys[verbs_link_of(link)->written];
 }
 #endif
 

@@ -56,6 +56,7 @@ struct verbs_link {
 	bool is_blocking;
 	bool is_announced;     /* the target's answers make events: one has come */
 	bool is_writer;
+	enum far_piece written;
 	struct sockaddr_storage address;
 	char text[URI_PATH_LEN_MAX];
 };
@@ -79,7 +80,7 @@ void verbs_link_release(struct verbs_link *link);
 #ifdef FARLOG_FAULT
 /* verbs_link_counts -- what this connection has posted. */
 const struct verbs_counts *verbs_link_counts(const struct far_link *link);
-/* verbs_link_key -- the key that it writes records with: a test takes another's. */
+/* verbs_link_key -- the key that it writes with: a test takes another's. */
 uint64_t *verbs_link_key(struct far_link *link);
 #endif
 

@@ -332,6 +332,7 @@ int verbs_link_connect(struct far_link *far, const struct far_hello *hello, stru
 	verbs_link_disconnect(far);
 	link->is_broken = false;
 	link->is_writer = hello->role == REGION_ROLE_WRITER;
+	link->written = hello->role == REGION_ROLE_DRAIN ? FAR_PIECE_DRAIN : FAR_PIECE_WRITER;
 	link->link.broken[0] = '\0';
 	link->persist = link->read = (struct verbs_job){0};
 	link->word_count = 0;

@@ -62,35 +62,47 @@ static inline uint64_t gather_word(const struct gather *gather, uint64_t pos)
 	return word;
 }
 
+/* gather_move -- a piece to its place. Where that ends. */
+static inline uint8_t *gather_move(struct gather_piece *piece, uint8_t *place)
+{
+	if (piece->len > 0 && piece->start != place)
+		memcpy(place, piece->start, piece->len);
+	piece->start = place;
+	return place + piece->len;
+}
+
 /* gather_own -- key and payload where nobody else changes them between the CRC and the way to the region. */
 static inline void gather_own(struct gather *gather)
 {
-	uint8_t *place = gather->scratch + GATHER_HEAD_LEN;
+	uint8_t *behind_key = gather_move(&gather->piece[0], gather->scratch + GATHER_HEAD_LEN);
 
-	for (unsigned i = 0; i < 2; i++) {
-		if (gather->piece[i].len > 0 && gather->piece[i].start != place)
-			memcpy(place, gather->piece[i].start, gather->piece[i].len);
-		gather->piece[i].start = place;
-		place += gather->piece[i].len;
-	}
+	(void)gather_move(&gather->piece[1], behind_key);
 }
 
-/* gather_seal -- put the CRC of head and pieces into the head; they are owned, and so lie behind one another. */
-static inline void gather_seal(struct gather *gather)
+/* gather_crc -- of a head and the pieces, which are owned, and so lie behind one another. */
+static inline uint32_t gather_crc(const struct gather *gather, const uint8_t *head)
 {
 	uint64_t body_len = MUTANT(CRC_HEADER_ONLY) ? 0 : gather->piece[0].len + gather->piece[1].len;
-	uint32_t crc = crc32c_record(gather->salt, (const uint8_t *)gather->head, gather->piece[0].start, body_len);
 
-	gather->head[GATHER_HEAD_COUNT - 1] |= (uint64_t)crc << 32;
+	return crc32c_record(gather->salt, head, gather->piece[0].start, body_len);
 }
 
-/* gather_close -- put around the pieces, which lie in their places, what belongs there: head, zeros, tail. */
+/* gather_seal -- put the CRC into the head. */
+static inline void gather_seal(struct gather *gather)
+{
+	gather->head[GATHER_HEAD_COUNT - 1] |= (uint64_t)gather_crc(gather, (const uint8_t *)gather->head) << 32;
+}
+
+/* gather_close -- put around the pieces and their places what belongs there: head, zeros, tail. */
 static inline void gather_close(uint8_t *dst, const struct gather *gather)
 {
 	uint8_t *behind = dst + GATHER_HEAD_LEN + gather->piece[0].len + gather->piece[1].len;
 
-	memcpy(dst, gather->head, GATHER_HEAD_LEN);
-	memset(behind, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - behind));
+#pragma GCC unroll 7
+	for (unsigned i = 0; i < GATHER_HEAD_COUNT; i++) /* word by word, so that a compiler may keep the head in registers */
+		memcpy(dst + 8 * i, &gather->head[i], 8);
+	if (behind != dst + gather->len - GATHER_TAIL_LEN)
+		memset(behind, 0, (size_t)(dst + gather->len - GATHER_TAIL_LEN - behind));
 	memcpy(dst + gather->len - GATHER_TAIL_LEN, &gather->tail, GATHER_TAIL_LEN);
 }
 
@@ -109,13 +121,17 @@ static inline void gather_copy(uint8_t *dst, struct gather *gather)
 	gather_close(dst, gather);
 }
 
-/* gather_build -- gather_copy to where nobody else looks before it is whole: dst serves as scratch. */
+/* gather_build -- gather_copy to where nobody else looks before it is whole: dst serves as scratch, and the CRC is made of what lies there, so that the head
+ * need not lie anywhere else. */
 static inline void gather_build(uint8_t *dst, struct gather *gather)
 {
+	uint32_t crc;
+
+	gather_close(dst, gather);
 	gather->scratch = dst;
 	gather_own(gather);
-	gather_seal(gather);
-	gather_close(dst, gather);
+	crc = gather_crc(gather, dst);
+	memcpy(dst + GATHER_CRC_OFF, &crc, sizeof(crc));
 }
 
 #endif

@@ -77,6 +77,7 @@ struct region {
 	bool is_seal_durable; /* what one thread has sealed is durable: no further flush is needed (memory, not msync) */
 	const uint8_t *base; /* where the bytes can be loaded directly; of a far drain or reader the header alone */
 	uint8_t *streamed;   /* where the append path may put a record by stream.h itself instead of `gather`, past the cache unless is_far; NULL: nowhere */
+	uint8_t *built;      /* where it may put a record together in place of calling `gather`: nobody looks there before it is sent. NULL: nowhere */
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */

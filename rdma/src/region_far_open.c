@@ -172,8 +172,10 @@ static int connect_first(struct region_far *far, const struct uri *uri, struct f
 	far_fill_contract(link, far->transport, &far->region.contract);
 	far->region.base = link->copy;
 	far->region.trouble = link->broken;
-	if (far->role == REGION_ROLE_WRITER && stream_is_supported())
-		far->region.streamed = link->copy;
+	if (far->role == REGION_ROLE_WRITER)
+		far->region.built = link->copy;
+	if (stream_is_supported())
+		far->region.streamed = far->region.built;
 	return FARLOG_OK;
 }
 
