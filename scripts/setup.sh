@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh PART... -- make sure that what the parts need is there; install by apt-get what is missing, quietly.
-#   build   Go, a C compiler and the headers of libfabric, libibverbs and librdmacm
+#   build   Go, a C compiler and the headers of libfabric, libibverbs, librdmacm, liburing and libblkid
 #   ctest   what rdma/test needs: meson, ninja, g++, cmocka, spdlog, clang with its sanitizer and fuzzer runtimes
 #   shm     /dev/shm, where the counters are and the tests' rings in memory
 #   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say that they are skipped
@@ -58,6 +58,8 @@ check_cc() {
 	need_file '/usr/include/rdma/fabric.h' libfabric-dev
 	need_file '/usr/include/infiniband/verbs.h' libibverbs-dev
 	need_file '/usr/include/rdma/rdma_cma.h' librdmacm-dev
+	need_file '/usr/include/liburing.h' liburing-dev
+	need_file '/usr/include/blkid/blkid.h' libblkid-dev
 }
 
 check_shm() {

@@ -29,8 +29,9 @@ const (
 // detectKind looks at what a path holds, by its first bytes and not by its name.
 func detectKind(path string) (pathKind, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(path, "mem:") {
-		return "", usageErrorf("%s: expected the path of a store, a segment file or a ring image, not a URI: leave out mem:", path)
+	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "mem:") || strings.HasPrefix(path, "nvme:")) {
+		scheme, _, _ := strings.Cut(path, ":")
+		return "", usageErrorf("%s: expected the path of a store, a segment file or a ring image, not a URI: leave out %s:", path, scheme)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: expected a store, a segment file or a ring image", pathError(path, err))

@@ -19,7 +19,8 @@ type Image struct {
 	DurableHintLSN uint64
 	EpochMin       uint32
 
-	src io.ReaderAt
+	src        io.ReaderAt
+	dataOffset int64
 }
 
 // OpenImage reads the metadata of a ring from a region of size bytes: the valid superblock with the highest generation, the
@@ -33,25 +34,54 @@ func OpenImage(src io.ReaderAt, size int64) (*Image, error) {
 	if n, err := src.ReadAt(meta, 0); n < len(meta) {
 		return nil, fmt.Errorf("read region metadata: %w", err)
 	}
-	im := &Image{src: src}
+	im := &Image{src: src, dataOffset: DataOffset}
 	var err error
 	if im.Superblock, err = newestSuperblock(meta); err != nil {
 		return nil, err
 	}
-	if im.Head, err = newestHead(meta, im.Superblock.Salt); err != nil {
-		return nil, err
+	if im.Superblock.BlockLen != 0 {
+		im.dataOffset = BlocksDataOffset
 	}
-	if uint64(size-DataOffset) < im.Superblock.Capacity {
-		return nil, fmt.Errorf("%w: region of %d bytes, its superblock says %d", ErrShort, size, im.Superblock.Capacity+DataOffset)
+	if size < im.dataOffset || uint64(size-im.dataOffset) < im.Superblock.Capacity {
+		return nil, fmt.Errorf("%w: region of %d bytes, its superblock says %d", ErrShort, size, im.Superblock.Capacity+uint64(im.dataOffset))
+	}
+	if im.Superblock.BlockLen != 0 {
+		err = im.readBlocks()
+	} else {
+		err = im.readWords(meta)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if im.Head.HeadLSN%uint64(im.Superblock.Align) != 0 {
 		return nil, fmt.Errorf("%w: head_lsn %d, expected a multiple of %d", ErrHeadSlot, im.Head.HeadLSN, im.Superblock.Align)
 	}
+	return im, nil
+}
+
+// readWords takes head, credit, hints and fence of a ring in memory.
+func (im *Image) readWords(meta []byte) (err error) {
+	im.Head, err = newestHead(meta[HeadSlotAOffset:], meta[HeadSlotBOffset:], im.Superblock.Salt)
 	im.CreditLSN = binary.LittleEndian.Uint64(meta[CreditOffset:])
 	im.TailHintLSN = binary.LittleEndian.Uint64(meta[TailHintOffset:])
 	im.DurableHintLSN = binary.LittleEndian.Uint64(meta[DurableHintOffset:])
 	im.EpochMin = uint32(binary.LittleEndian.Uint64(meta[FenceOffset:]))
-	return im, nil
+	return err
+}
+
+// readBlocks takes the same of a ring on blocks.
+func (im *Image) readBlocks() error {
+	meta := make([]byte, BlocksDataOffset)
+	if n, err := im.src.ReadAt(meta, 0); n < len(meta) {
+		return fmt.Errorf("read region metadata: %w", err)
+	}
+	var err error
+	im.Head, err = newestHead(meta[BlocksHeadSlotAOffset:], meta[BlocksHeadSlotBOffset:], im.Superblock.Salt)
+	im.CreditLSN = decodeBlockWords(meta[BlocksCreditOffset:])[0]
+	hints := decodeBlockWords(meta[BlocksHintsOffset:])
+	im.TailHintLSN, im.DurableHintLSN = hints[0], hints[1]
+	im.EpochMin = uint32(max(decodeBlockWords(meta[BlocksFenceAOffset:])[0], decodeBlockWords(meta[BlocksFenceBOffset:])[0]))
+	return err
 }
 
 func newestSuperblock(meta []byte) (Superblock, error) {
@@ -66,9 +96,9 @@ func newestSuperblock(meta []byte) (Superblock, error) {
 	return a, nil
 }
 
-func newestHead(meta []byte, salt uint64) (HeadSlot, error) {
-	a, errA := DecodeHeadSlot(meta[HeadSlotAOffset:], salt)
-	b, errB := DecodeHeadSlot(meta[HeadSlotBOffset:], salt)
+func newestHead(slotA, slotB []byte, salt uint64) (HeadSlot, error) {
+	a, errA := DecodeHeadSlot(slotA, salt)
+	b, errB := DecodeHeadSlot(slotB, salt)
 	switch {
 	case errA != nil && errB != nil:
 		return HeadSlot{}, fmt.Errorf("head slot A: %w; head slot B: %w", errA, errB)
@@ -183,7 +213,7 @@ func (w *Walker) fill(need, left uint64) error {
 		w.buf = make([]byte, want)
 	}
 	w.chunk = w.buf[:want]
-	off := DataOffset + int64(w.cursor.LSN%w.im.Superblock.Capacity)
+	off := w.im.dataOffset + int64(w.cursor.LSN%w.im.Superblock.Capacity)
 	if n, err := w.im.src.ReadAt(w.chunk, off); n < len(w.chunk) {
 		w.chunk = nil
 		return &readError{err: fmt.Errorf("%d bytes at offset %d: %w", want, off, err)}

@@ -32,6 +32,18 @@ const (
 	capacityRecordsMin = 4 // a ring holds at least this many records of the largest size
 )
 
+// Offsets of a ring on blocks, where each of these has an LBA of its own.
+const (
+	BlocksHeadSlotAOffset = 0x2000
+	BlocksHeadSlotBOffset = 0x3000
+	BlocksFenceAOffset    = 0x4000
+	BlocksFenceBOffset    = 0x5000
+	BlocksCreditOffset    = 0x6000
+	BlocksHintsOffset     = 0x7000
+	BlocksDataOffset      = 0x8000
+	blockWordsCRC         = 28
+)
+
 // What can be wrong with the metadata of a ring.
 var (
 	ErrSuperblock = errors.New("no valid superblock")
@@ -72,6 +84,7 @@ type Superblock struct {
 	EpochStartSeq uint64
 	CreatedNS     uint64
 	EpochOpenedNS uint64
+	BlockLen      uint32 // of a ring on blocks: the LBA that it was made for; 0 = in memory
 	StreamName    string
 	WriterID      string
 }
@@ -103,6 +116,7 @@ func DecodeSuperblock(raw []byte) (Superblock, error) {
 		EpochStartSeq: binary.LittleEndian.Uint64(raw[80:]),
 		CreatedNS:     binary.LittleEndian.Uint64(raw[88:]),
 		EpochOpenedNS: binary.LittleEndian.Uint64(raw[96:]),
+		BlockLen:      binary.LittleEndian.Uint32(raw[104:]),
 		StreamName:    unpad(raw[128:192]),
 		WriterID:      unpad(raw[192:320]),
 	}
@@ -158,10 +172,19 @@ func (s Superblock) Encode() []byte {
 	binary.LittleEndian.PutUint64(raw[80:], s.EpochStartSeq)
 	binary.LittleEndian.PutUint64(raw[88:], s.CreatedNS)
 	binary.LittleEndian.PutUint64(raw[96:], s.EpochOpenedNS)
+	binary.LittleEndian.PutUint32(raw[104:], s.BlockLen)
 	copy(raw[128:192], s.StreamName)
 	copy(raw[192:320], s.WriterID)
 	binary.LittleEndian.PutUint32(raw[superblockCRC:], CRC32C(0, raw[:superblockCRC]))
 	return raw
+}
+
+// decodeBlockWords reads the two words of a block of fence, credit or hints; zero where nothing was stored yet.
+func decodeBlockWords(raw []byte) [2]uint64 {
+	if binary.LittleEndian.Uint32(raw[blockWordsCRC:]) != CRC32C(0, raw[:blockWordsCRC]) {
+		return [2]uint64{}
+	}
+	return [2]uint64{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
 }
 
 func unpad(raw []byte) string {

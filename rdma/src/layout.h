@@ -44,7 +44,8 @@ struct superblock {
 	uint64_t epoch_start_seq;
 	uint64_t created_ns;
 	uint64_t epoch_opened_ns;
-	uint8_t reserved_a[24];
+	uint32_t block_len; /* of a ring on blocks: the LBA that it was made for; 0 = a ring in memory */
+	uint8_t reserved_a[20];
 	char stream_name[FARLOG_STREAM_NAME_LEN];
 	char writer_id[FARLOG_WRITER_ID_LEN];
 	uint8_t reserved_b[188];
@@ -65,6 +66,7 @@ _Static_assert(sizeof(struct superblock) == 512, "superblock is 512 bytes");
 _Static_assert(offsetof(struct superblock, align) == 48, "superblock.align");
 _Static_assert(offsetof(struct superblock, generation) == 56, "superblock.generation");
 _Static_assert(offsetof(struct superblock, epoch_start_lsn) == 72, "superblock.epoch_start_lsn");
+_Static_assert(offsetof(struct superblock, block_len) == 104, "superblock.block_len");
 _Static_assert(offsetof(struct superblock, stream_name) == 128, "superblock.stream_name");
 _Static_assert(offsetof(struct superblock, writer_id) == 192, "superblock.writer_id");
 _Static_assert(offsetof(struct superblock, crc32c) == 508, "superblock.crc32c");

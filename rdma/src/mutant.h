@@ -20,6 +20,9 @@ enum farlog_mutant {
 	MUTANT_NOT_SENT_AGAIN = 11,    /* a far region leaves out what a broken link had under way */
 	MUTANT_PIECE_IS_ALL = 12,      /* a far writer takes the end of the piece that it has fetched for the end of the log */
 	MUTANT_NOT_PUT = 13,           /* a target flushes the place of bytes that came with the request, and leaves them where they were */
+	MUTANT_ACKED_OUT_OF_ORDER = 20, /* blocks: a commit counts as done when one of its commands has come back */
+	MUTANT_LBA_WRITTEN_AGAIN = 21,  /* blocks: a commit takes the last LBA of the one before along */
+	MUTANT_NO_FUA = 22,             /* blocks: writes into a cache that forgets */
 };
 
 #ifdef FARLOG_FAULT

@@ -3,17 +3,19 @@
 
 #include <string.h>
 
-#include "err.h"
+#include "block_fault.h"
 #include "clock.h"
 #include "directory.h"
+#include "err.h"
 #include "region_far.h"
 #include "region_fault.h"
 #include "region_mem.h"
+#include "region_nvme.h"
 #include "uri.h"
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
 static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
@@ -21,11 +23,15 @@ static int open_by_scheme(const char *text, const struct uri *uri, const struct 
 {
 	if (strcmp(uri->scheme, "mem") == 0)
 		return region_mem_open(text, uri, ask, region, error);
+	if (strcmp(uri->scheme, "nvme") == 0)
+		return region_nvme_open(text, uri, ask, region, error);
 	if (uri_is_far(uri))
 		return region_far_open(text, uri, ask, region, error);
 #ifdef FARLOG_FAULT
 	if (strcmp(uri->scheme, "fault") == 0)
 		return region_fault_open(text, uri, ask, region, error);
+	if (strcmp(uri->scheme, "block-fault") == 0)
+		return block_fault_open(text, uri, ask, region, error);
 #endif
 	return unknown_scheme(text, uri, error);
 }
@@ -81,6 +87,8 @@ int farlog_region_probe(const char *text, struct farlog_contract *contract, stru
 		return result;
 	if (strcmp(uri.scheme, "mem") == 0)
 		return region_mem_probe(text, &uri, contract, error);
+	if (strcmp(uri.scheme, "nvme") == 0)
+		return region_nvme_probe(text, &uri, contract, error);
 	if (uri_is_far(&uri))
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\": the contract of a far region comes with its grant; open the ring, or probe the region at its target", text);

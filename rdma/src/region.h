@@ -44,6 +44,8 @@ struct region_ops {
 	int (*poll)(struct region *region);
 	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
 	void (*wait)(struct region *region, uint64_t timeout_ns);
+	/* Send what persist has prepared, when nobody is going to wait for it. NULL: persist has sent it. */
+	void (*push)(struct region *region);
 	int (*flush)(struct region *region, uint64_t off, uint64_t len);
 	void (*seal)(struct region *region);
 	/* OK or IO; only a far region can fail. Blocks for the network there. */
@@ -51,10 +53,17 @@ struct region_ops {
 	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the region itself. OK or IO.
 	 * Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
+	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks a little. NULL: poll does,
+	 * or they are seen as they are stored. */
+	void (*look)(struct region *region, bool is_urgent);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
 	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it first. NULL: write and persist do.
 	 * OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the network. */
 	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len);
+	/* All of it zero, and durable, header first. OK or IO. NULL: it is written like anything else. */
+	int (*zero)(struct region *region);
+	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is missing), IO. NULL: it cannot be. */
+	int (*name_foreign)(struct region *region, char *text, size_t room);
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
@@ -81,6 +90,7 @@ struct region {
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
+	bool is_block;        /* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
 	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
 	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
 	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
@@ -137,6 +147,19 @@ static inline bool region_is_done(const struct region *region, uint64_t tag)
 	return atomic_load_relaxed(&region->tag_done) == tag;
 }
 
+/* region_push -- nobody is going to wait for the persist that was started last. */
+static inline void region_push(struct region *region)
+{
+	if (region->ops->push != NULL)
+		region->ops->push(region);
+}
+
+/* region_can_be_shut -- by another one than its writer: by the target that has it. */
+static inline bool region_can_be_shut(const struct region *region)
+{
+	return region->is_far && !region->is_block;
+}
+
 static inline uint64_t region_load_word(const struct region *region, uint64_t off)
 {
 	return atomic_load_acquire((const uint64_t *)(region->base + off));
@@ -144,6 +167,6 @@ static inline uint64_t region_load_word(const struct region *region, uint64_t of
 
 /* How to look at a ring, behind "run" in an error's text: what shows it takes a path of the host that has it. */
 #define REGION_DUMP "%s: farlog dump '%s'"
-#define REGION_DUMP_OF(region, uri) (region)->is_far ? " on the target's host" : "", (region)->is_far ? "REGION" : (uri)
+#define REGION_DUMP_OF(region, uri) region_can_be_shut(region) ? " on the target's host" : "", region_can_be_shut(region) ? "REGION" : (uri)
 
 #endif

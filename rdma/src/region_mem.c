@@ -19,10 +19,10 @@
 #include "err.h"
 #include "layout.h"
 #include "persist.h"
+#include "role_lock.h"
 #include "stream.h"
 
 #define SPAN_COUNT_MAX 2
-#define LOCKS_LEN 16 /* bytes of lock names that a ring has */
 #define PAGE_LEN 4096u
 #define DEVDAX_ALIGN (2u << 20) /* the usual alignment of a DAX device's mapping */
 
@@ -253,21 +253,16 @@ void region_mem_place(const struct region *region, char *path, uint64_t *off)
 	*off = (uint64_t)(mem->bytes - mem->map);
 }
 
-/* lock_of -- locks lie far beyond the end of any region: they are names, not bytes. The whole region's are the last; those of a ring in it lie as far
- * below as the ring lies in. */
-static struct flock lock_of(const struct region_mem *mem, enum region_role role)
+static uint64_t block_of(const struct region_mem *mem)
 {
-	off_t block = (mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - LOCKS_LEN * (block + 1) + (off_t)role, .l_len = 1};
-
-	return lock;
+	return (uint64_t)(mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
 }
 
 /* is_part_locked -- somebody holds a lock of a ring in this region. */
 static bool is_part_locked(const struct region_mem *mem)
 {
-	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_MAX - LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN + 1),
-		.l_len = LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN)};
+	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = role_lock_place(mem->map_len / LAYOUT_BLOCK_LEN, REGION_ROLE_WRITER),
+		.l_len = ROLE_LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN)};
 
 	return fcntl(mem->fd, F_OFD_GETLK, &parts) != 0 || parts.l_type != F_UNLCK;
 }
@@ -275,31 +270,22 @@ static bool is_part_locked(const struct region_mem *mem)
 static int mem_lock(struct region *region, enum region_role role)
 {
 	struct region_mem *mem = mem_of(region);
-	struct flock lock = lock_of(mem, role);
+	int result = role_lock_take(mem->fd, block_of(mem), role);
 
-	if (fcntl(mem->fd, F_OFD_SETLK, &lock) != 0)
-		return errno == EAGAIN || errno == EACCES ? FARLOG_HELD : FARLOG_IO;
-	if (role != REGION_ROLE_WRITER || mem->bytes != mem->map || !is_part_locked(mem))
-		return FARLOG_OK;
+	if (result != FARLOG_OK || role != REGION_ROLE_WRITER || mem->bytes != mem->map || !is_part_locked(mem))
+		return result;
 	region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
 	return FARLOG_HELD;
 }
 
 static void mem_unlock(struct region *region, enum region_role role)
 {
-	struct flock lock = lock_of(mem_of(region), role);
-
-	lock.l_type = F_UNLCK;
-	fcntl(mem_of(region)->fd, F_OFD_SETLK, &lock);
+	role_lock_give(mem_of(region)->fd, block_of(mem_of(region)), role);
 }
 
 static int mem_is_locked(struct region *region, enum region_role role)
 {
-	struct flock lock = lock_of(mem_of(region), role);
-
-	if (fcntl(mem_of(region)->fd, F_OFD_GETLK, &lock) != 0)
-		return FARLOG_IO;
-	return lock.l_type != F_UNLCK;
+	return role_lock_is_taken(mem_of(region)->fd, block_of(mem_of(region)), role);
 }
 
 static void mem_close(struct region *region)

@@ -24,7 +24,7 @@ static bool is_decided(struct farlog_writer *writer, const struct farlog_positio
 {
 	const struct region *region = writer->region;
 
-	if (!region->is_far || !writer_is_fenced(writer) || atomic_load_acquire(&region->is_fence_open))
+	if (!region_can_be_shut(region) || !writer_is_fenced(writer) || atomic_load_acquire(&region->is_fence_open))
 		return false;
 	*result = position->lsn >= region->fence_lsn ? FARLOG_FENCED : FARLOG_OK;
 	return position->lsn >= region->fence_lsn || region->is_fence_exact;
@@ -41,8 +41,10 @@ static int settle_own(struct farlog_writer *writer, const struct farlog_position
 			break;
 		if (is_decided(writer, position, &verdict))
 			return verdict;
-		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true))
+		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {
+			region_push(writer->region);
 			result = FARLOG_UNKNOWN;
+		}
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;
@@ -88,6 +90,9 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 	struct head_slot head;
 	struct record_cursor walk;
 
+	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
+	if (writer->region->is_block && region_fetch(writer->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
+		return FARLOG_UNKNOWN;
 	if (!head_load(writer->region, &writer->superblock, &head) || head.head_lsn > position->lsn)
 		return FARLOG_UNKNOWN;
 	walk = (struct record_cursor){
@@ -120,6 +125,6 @@ int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, st
 		return FARLOG_NOT_FOUND;
 	if (lsn < writer->recovery.tail_lsn)
 		return resolve_inherited(writer, position);
-	writer_take_credit(writer);
+	writer_take_credit(writer, true);
 	return resolve_own(writer, &deadline, position);
 }

@@ -10,6 +10,7 @@
 #include "recover.h"
 #include "ring_admin.h"
 #include "superblock.h"
+#include "walk.h"
 
 #include <time.h>
 
@@ -74,9 +75,17 @@ static int check_present(struct region *region, const char *uri, const struct fa
 	struct farlog_error *error)
 {
 	struct superblock present;
+	char foreign[200] = "";
 	int result = check_rings(region, uri, error);
 
-	if (result != FARLOG_OK || config->is_forced || superblock_is_blank(region))
+	if (result != FARLOG_OK || config->is_forced)
+		return result;
+	if (superblock_load(region, uri, &present, NULL) != FARLOG_OK && region->ops->name_foreign != NULL &&
+		region->ops->name_foreign(region, foreign, sizeof(foreign)) == FARLOG_IO)
+		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", uri);
+	if (foreign[0] != '\0')
+		return error_set(error, FARLOG_EXISTS, 0, "region \"%s\" holds %s; formatting destroys it; add --force (is_forced) if that is meant", uri, foreign);
+	if (superblock_is_blank(region))
 		return result;
 	if (superblock_load(region, uri, &present, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
@@ -90,11 +99,13 @@ static int check_present(struct region *region, const char *uri, const struct fa
  * used here before, old records would prove themselves again. */
 static int wipe(struct region *region)
 {
-	uint8_t *zeros = aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN);
+	uint8_t *zeros = region->ops->zero == NULL ? aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_CHUNK_LEN) : NULL;
 	struct region_span header = {0, LAYOUT_DATA_OFF};
 	struct region_span data = {LAYOUT_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF};
 	int result;
 
+	if (region->ops->zero != NULL)
+		return region->ops->zero(region);
 	if (zeros == NULL)
 		return FARLOG_NO_MEMORY;
 	memset(zeros, 0, ZERO_CHUNK_LEN);
@@ -116,8 +127,9 @@ static int fill_random(void *bytes, size_t len)
 	return getrandom(bytes, len, 0) == (ssize_t)len ? FARLOG_OK : FARLOG_IO;
 }
 
-static int make_superblock(const struct farlog_ring_config *config, uint64_t size, struct superblock *superblock)
+static int make_superblock(const struct region *region, const struct farlog_ring_config *config, struct superblock *superblock)
 {
+	uint64_t size = region->contract.size_bytes;
 	uint64_t quarter = (size - LAYOUT_DATA_OFF) / 4;
 
 	memset(superblock, 0, sizeof(*superblock));
@@ -131,6 +143,7 @@ static int make_superblock(const struct farlog_ring_config *config, uint64_t siz
 		superblock->record_len_max = (uint32_t)(quarter < RECORD_LEN_DEFAULT ? quarter : RECORD_LEN_DEFAULT) &
 			~(superblock->align - 1);
 	superblock->stream_id = config->stream_id;
+	superblock->block_len = region->is_block ? region->contract.atomic_unit : 0;
 	superblock->created_ns = utc_now_ns();
 	superblock->salt = config->salt;
 	if (config->stream_name != NULL)
@@ -146,16 +159,26 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 	struct superblock superblock;
 	struct head_slot head = {0};
 
-	if (wipe(region) != FARLOG_OK || make_superblock(config, region->contract.size_bytes, &superblock) != FARLOG_OK ||
+	if (wipe(region) != FARLOG_OK || make_superblock(region, config, &superblock) != FARLOG_OK ||
 		head_store(region, &superblock, &head) != FARLOG_OK || superblock_store(region, &superblock, true) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "write new ring to region \"%s\"", uri);
 	return FARLOG_OK;
 }
 
-int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *asked, struct farlog_error *error)
 {
-	int result = ring_check_config(uri, config, region->contract.size_bytes, error);
+	struct farlog_ring_config on_blocks = *asked;
+	const struct farlog_ring_config *config = asked;
+	int result;
 
+	if (region->is_block && asked->align == 0) {
+		on_blocks.align = region->contract.atomic_unit;
+		config = &on_blocks;
+	}
+	result = ring_check_config(uri, config, region->contract.size_bytes, error);
+	if (result == FARLOG_OK && region->is_block && config->align % region->contract.atomic_unit != 0)
+		result = error_set(error, FARLOG_INVALID, 0, "ring \"%s\": align %u is less than an LBA of this device (%u bytes)", uri, config->align,
+			region->contract.atomic_unit);
 	if (result == FARLOG_OK)
 		result = check_present(region, uri, config, error);
 	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)
@@ -251,24 +274,25 @@ static void describe(const struct region *region, const struct superblock *super
 }
 
 /* first_ts_ns -- time of the first record at the head that is not a PAD; 0 when the head has been reached. */
-static uint64_t first_ts_ns(const struct region *region, const struct superblock *superblock, const struct head_slot *head)
+static uint64_t first_ts_ns(struct region *region, const struct superblock *superblock, const struct head_slot *head)
 {
 	struct record_identity identity = superblock_identity(superblock);
 	struct record_cursor cursor = {
 		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
+	struct walk walk = {.region = region, .identity = &identity};
 	struct record_found found;
+	enum record_verdict verdict;
+	uint64_t ts_ns = 0;
 
-	for (int i = 0; i < 2; i++) {
-		uint64_t off = cursor.lsn % identity.capacity;
-
-		if (record_check(&identity, &cursor, region->base + LAYOUT_DATA_OFF + off, identity.capacity - off, &found) !=
-			RECORD_VALID)
-			return 0;
+	for (int i = 0; i < 2 && ts_ns == 0; i++) {
+		if (walk_check(&walk, &cursor, &verdict, &found) != FARLOG_OK || verdict != RECORD_VALID)
+			break;
 		if (!(found.flags & RECORD_FLAG_PAD))
-			return found.ts_ns;
+			ts_ns = found.ts_ns;
 		record_advance(&cursor, &found);
 	}
-	return 0;
+	walk_end(&walk);
+	return ts_ns;
 }
 
 /* measure_living -- cursors from the living writer's counters: no scan beside it. */

@@ -239,6 +239,7 @@ static int settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 			region->ops->wait(region, until_ns - now_ns);
 			lead(shared);
 		}
+		region_push(region); /* the next leader may be asleep, too */
 		unlock_word(&shared->flush);
 		ring_bell(shared); /* the next leader may be asleep */
 	}

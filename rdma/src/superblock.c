@@ -34,6 +34,13 @@ static bool superblock_is_usable(const struct superblock *superblock, uint64_t r
 		superblock->record_len_max <= superblock->capacity / 4;
 }
 
+/* refuse_other_kind -- what lies where is not the same in memory and on blocks. */
+static int refuse_other_kind(const char *uri, const struct superblock *superblock, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" holds a ring that was made %s; open it by an %s URI", uri,
+		superblock->block_len != 0 ? "on blocks" : "in memory", superblock->block_len != 0 ? "nvme:" : "mem:");
+}
+
 static int refuse(const struct region *region, const char *uri, const struct superblock seen[2], struct farlog_error *error)
 {
 	bool is_blank = seen[0].magic == 0 && seen[1].magic == 0;
@@ -47,6 +54,8 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 		if (seen[i].version != LAYOUT_VERSION && seen[i].version != 0) /* 0 is what a broken format leaves */
 			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u",
 				uri, seen[i].version, LAYOUT_VERSION);
+		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != region->is_block)
+			return refuse_other_kind(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
 			return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\" has %lu bytes, but its ring says that it needs %lu: the end of it is not here; "
 				"restore the whole region", uri, region->contract.size_bytes, seen[i].capacity + LAYOUT_DATA_OFF);
@@ -54,9 +63,9 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 			"region \"%s\": both superblocks fail their check although one has the magic; run" REGION_DUMP, uri, REGION_DUMP_OF(region, uri));
 	}
 	return error_set(error, FARLOG_NOT_A_RING, 0,
-		"region \"%s\" (%lu bytes) is %s, not a ring; to make an empty ring of it, destroying what it holds: "
+		"region \"%s\" (%lu bytes) is %s; to make an empty ring of it, destroying what it holds: "
 		"farlog ring format%s '%s'",
-		uri, region->contract.size_bytes, is_blank ? "blank" : "foreign data", is_blank ? "" : " --force", uri);
+		uri, region->contract.size_bytes, region->is_block ? "a device without a ring" : is_blank ? "blank, not a ring" : "foreign data, not a ring", is_blank ? "" : " --force", uri);
 }
 
 int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
@@ -77,6 +86,11 @@ int superblock_load(const struct region *region, const char *uri, struct superbl
 	}
 	if (best == NULL)
 		return refuse(region, uri, seen, error);
+	if ((best->block_len != 0) != region->is_block)
+		return refuse_other_kind(uri, best, error);
+	if (region->is_block && best->block_len != region->contract.atomic_unit)
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": its ring was made for LBAs of %u bytes, and the device now has LBAs of %u; "
+			"format the namespace back, or make a new ring", uri, best->block_len, region->contract.atomic_unit);
 	*superblock = *best;
 	return FARLOG_OK;
 }

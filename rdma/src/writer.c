@@ -122,7 +122,7 @@ int writer_pump(struct farlog_writer *writer)
  * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
 static int shut_out(struct farlog_writer *writer)
 {
-	if (!writer->region->is_far || !writer_is_fenced(writer) || atomic_load_acquire(&writer->region->is_fence_open))
+	if (!region_can_be_shut(writer->region) || !writer_is_fenced(writer) || atomic_load_acquire(&writer->region->is_fence_open))
 		return FARLOG_OK;
 	return writer->durable_lsn >= writer->region->fence_lsn ? FARLOG_FENCED : FARLOG_UNKNOWN;
 }
@@ -138,8 +138,10 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 			result = shut_out(writer);
 		if (result == FARLOG_FENCED)
 			return result;
-		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true))
+		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {
+			region_push(writer->region);
 			result = FARLOG_UNKNOWN;
+		}
 		if (result != FARLOG_OK) {
 			atomic_bump(&writer->counters->unknown_count, 1);
 			return result;
@@ -163,6 +165,7 @@ __attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer,
 		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
 		if (writer_pump(writer) != FARLOG_OK)
 			return FARLOG_CLOSED;
+		region_push(writer->region);
 		if (!deadline_pause(deadline, writer, false))
 			break;
 		result = writer_stage(writer, entry, flags, clock_ticks(), position);
@@ -247,6 +250,7 @@ int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn)
 	*durable_lsn = writer->durable_lsn;
 	if (result != FARLOG_OK)
 		return result;
+	region_push(writer->region);
 	if (ticks - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, ticks, writer->durable_lsn, writer->durable_lsn);
 	return writer_is_fenced(writer) ? FARLOG_FENCED : FARLOG_OK;
@@ -337,7 +341,7 @@ int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_pos
 
 void farlog_writer_cursors(farlog_writer *writer, struct farlog_cursors *cursors)
 {
-	writer_take_credit(writer);
+	writer_take_credit(writer, false);
 	*cursors = (struct farlog_cursors){
 		.head_lsn = writer->ring.credit_lsn,
 		.durable_lsn = atomic_load_relaxed(&writer->durable_lsn), /* a shared writer's leader may be storing it */

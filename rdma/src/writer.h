@@ -60,8 +60,8 @@ bool deadline_pause(struct deadline *deadline, const struct farlog_writer *write
 /* deadline_of -- of one call; 0 = the writer's own. */
 struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns);
 
-/* writer_take_credit -- learn from the drain how much room there is. */
-void writer_take_credit(struct farlog_writer *writer);
+/* writer_take_credit -- learn from the drain how much room there is; urgently, where an append waits for it. */
+void writer_take_credit(struct farlog_writer *writer, bool is_urgent);
 
 /* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE,
  * CLOSED, INVALID. */

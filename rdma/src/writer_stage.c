@@ -29,13 +29,18 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 }
 
 /* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
-void writer_take_credit(struct farlog_writer *writer)
+void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 {
 	uint64_t credit_lsn;
 
-	if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
+	if (writer->region->ops->look != NULL)
+		writer->region->ops->look(writer->region, is_urgent);
+	else if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
 		writer->region->ops->poll(writer->region);
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
+	/* A drain may have read what a command is still writing. Until that is back its place is not used again: the command takes its bytes from there. */
+	if (writer->region->is_block && credit_lsn > atomic_load_relaxed(&writer->durable_lsn))
+		credit_lsn = atomic_load_relaxed(&writer->durable_lsn);
 	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
 		writer->ring.credit_lsn = credit_lsn;
 	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
@@ -46,7 +51,7 @@ int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_
 	ring_place(&writer->ring, extent, place);
 	if (__builtin_expect(ring_has_room(&writer->ring, place), 1))
 		return FARLOG_OK;
-	writer_take_credit(writer);
+	writer_take_credit(writer, true);
 	return ring_has_room(&writer->ring, place) ? FARLOG_OK : FARLOG_FULL;
 }
 
@@ -123,7 +128,7 @@ __attribute__((noinline, cold)) static void mark_pressure(struct farlog_writer *
 {
 	unsigned pressure;
 
-	writer_take_credit(writer);
+	writer_take_credit(writer, false);
 	pressure = ring_pressure(&writer->ring);
 	if (pressure == writer->pressure)
 		return;

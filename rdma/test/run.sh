@@ -2,7 +2,7 @@
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
 # Parts: unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
-# CRASHES=n crashes in the full run (100000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
+# CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power cuts of a target (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
@@ -91,11 +91,13 @@ part_conformance() {
 part_crash() {
 	release || { fail crash; return; }
 	CRASHES=$crashes run crash "$build/release/test/crash"
+	CRASHES=${BLOCK_CRASHES:-30000} run crash-blocks "$build/release/test/crash" --blocks
 }
 
 part_mutants() {
 	release || { fail mutants; return; }
 	run mutants "$build/release/test/crash" --mutants
+	run mutants-blocks "$build/release/test/crash" --blocks --mutants
 }
 
 # part_far -- rings of a target in other hands, over libfabric on the loopback.
@@ -113,6 +115,7 @@ part_asan() {
 	run asan-unit "$build/asan/test/unit"
 	run asan-conformance "$build/asan/test/conformance"
 	CRASHES=10000 run asan-crash "$build/asan/test/crash"
+	CRASHES=3000 run asan-crash-blocks "$build/asan/test/crash" --blocks
 }
 
 part_tsan() {

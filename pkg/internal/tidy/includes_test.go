@@ -19,6 +19,11 @@ var extraHeaders = []struct {
 	headers []string
 	reason  string
 }{
+	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
+	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
+	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},
+		"what sysfs says of a block device"},
+	{"block_uring.c", []string{"fcntl.h", "linux/fs.h", "sys/ioctl.h", "sys/stat.h", "unistd.h"}, "block devices"},
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
@@ -34,12 +39,15 @@ var extraHeaders = []struct {
 		"libfabric is loaded at run time, and must leave signals alone; its keys are random"},
 	{"lib_ofi.h", []string{"rdma/fabric.h", "rdma/fi_cm.h", "rdma/fi_domain.h", "rdma/fi_endpoint.h", "rdma/fi_eq.h", "rdma/fi_errno.h",
 		"rdma/fi_rma.h"}, "libfabric"},
+	{"lib_uring.c", []string{"dlfcn.h", "pthread.h"}, "liburing is loaded at run time"},
+	{"lib_uring.h", []string{"liburing.h"}, "liburing"},
 	{"lib_verbs.c", []string{"dlfcn.h", "pthread.h"}, "libibverbs and librdmacm are loaded at run time"},
 	{"lib_verbs.h", []string{"infiniband/verbs.h", "rdma/rdma_cma.h"}, "rdma-core"},
 	{"persist.c", []string{"cpuid.h", "immintrin.h", "pthread.h", "sys/mman.h"},
 		"flush instructions, chosen once by measuring over scratch memory"},
 	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
 		"the sampler thread asks PTP devices"},
+	{"role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
 	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},

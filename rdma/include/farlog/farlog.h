@@ -95,6 +95,7 @@ enum farlog_region_kind {
 	FARLOG_REGION_DEVDAX = 4, /* mem: /dev/daxX.Y */
 	FARLOG_REGION_BAR = 5,    /* mem: PCI resource file */
 	FARLOG_REGION_FAULT = 6,  /* fault: adversarial memory, only in test builds */
+	FARLOG_REGION_BLOCK = 7,  /* nvme: block device, raw */
 };
 
 enum farlog_flush_method {
@@ -109,7 +110,8 @@ enum farlog_flush_method {
 	FARLOG_FLUSH_RDMA_READ = 8,    /* verbs: a READ behind the WRITE on the same queue pair */
 	FARLOG_FLUSH_TARGET_CPU = 9,   /* the target's processor flushes and answers */
 	FARLOG_FLUSH_OFI_COMMIT = 10,  /* libfabric: FI_COMMIT_COMPLETE */
-	FARLOG_FLUSH_OFI_DELIVERY = 11 /* libfabric: FI_DELIVERY_COMPLETE, visible only */
+	FARLOG_FLUSH_OFI_DELIVERY = 11, /* libfabric: FI_DELIVERY_COMPLETE, visible only */
+	FARLOG_FLUSH_FUA = 12, FARLOG_FLUSH_DSYNC = 13, FARLOG_FLUSH_WRITE = 14 /* nvme: forced by the device; by the kernel; no cache forgets */
 };
 
 /* What a region's owner attests: the highest level its flush gives, and how that was found out. */
@@ -117,7 +119,7 @@ struct farlog_contract {
 	uint32_t kind;             /* enum farlog_region_kind */
 	uint32_t flush_method;     /* enum farlog_flush_method */
 	uint32_t level;            /* enum farlog_level: the highest this region can give */
-	uint32_t granularity;      /* bytes that one flush covers: 64 or 4096 */
+	uint32_t granularity;      /* bytes that one flush covers: 64, 4096 or an LBA */
 	uint32_t atomic_unit;      /* bytes that a power cut never tears: 8 or an LBA */
 	uint32_t is_read_back;     /* 1: a read from the region completes the flush (BAR) */
 	uint64_t size_bytes;       /* of the whole region; 0 = does not exist yet */
@@ -128,8 +130,8 @@ struct farlog_contract {
 };
 
 /* farlog_region_probe -- read a region's contract without touching its bytes.
- * uri: "mem:/path[?flush=auto|clwb|clflushopt|nt|msync]". flush= overrides the method (auto: the fastest here,
- * by measurement); it never raises the level. With ring= the size is that of the whole region. Blocks for file system calls. */
+ * uri: "mem:/path[?flush=auto|clwb|clflushopt|nt|msync]", "nvme:/dev/...[?flush=auto|fua|dsync|write]". flush= overrides the method; it never
+ * raises the level. With ring= the size is that of the whole region. Blocks for file system calls. */
 FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *contract, struct farlog_error *error);
 
 /* ---------------------------------------------------------------- rings */
@@ -140,7 +142,7 @@ FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *cont
 
 struct farlog_ring_config {
 	uint64_t size_bytes;       /* of the region; multiple of 4096; 0 = the device's or file's own size */
-	uint32_t align;            /* 0 = 64 */
+	uint32_t align;            /* 0 = 64; of blocks an LBA */
 	uint32_t record_len_max;   /* 0 = 1 MiB or a quarter of the ring, whichever is less */
 	uint32_t stream_id;
 	uint32_t is_forced;        /* 1: format although a ring is there. Never while somebody holds it. */
@@ -150,8 +152,7 @@ struct farlog_ring_config {
 
 /* farlog_ring_format -- make a new, empty ring and persist it. Creates the file where the path names none.
  * Errors: EXISTS (is_forced not set), HELD, INVALID, IO, UNSUPPORTED. Blocks for the media. */
-FARLOG_API int farlog_ring_format(const char *uri, const struct farlog_ring_config *config,
-	struct farlog_error *error);
+FARLOG_API int farlog_ring_format(const char *uri, const struct farlog_ring_config *config, struct farlog_error *error);
 
 struct farlog_ring_status {
 	uint8_t ring_uuid[16];
@@ -588,8 +589,7 @@ struct farlog_counters {
 };
 
 /* farlog_counters_read -- copy the counters of the ring's present or last writer. NOT_FOUND: none were exported on this machine. */
-FARLOG_API int farlog_counters_read(const char *counters_dir, const uint8_t ring_uuid[16],
-	struct farlog_counters *counters, struct farlog_error *error);
+FARLOG_API int farlog_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_counters *counters, struct farlog_error *error);
 FARLOG_API uint64_t farlog_histogram_bucket_ns(unsigned bucket);
 /* farlog_histogram_quantile_ns -- quantile in [0, 1]; 1 gives the maximum recorded. 0 when nothing was recorded. */
 FARLOG_API uint64_t farlog_histogram_quantile_ns(const struct farlog_counters *counters, double quantile);

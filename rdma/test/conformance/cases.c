@@ -125,7 +125,7 @@ static void check_contract(void)
 	struct farlog_grant grant;
 
 	level = FARLOG_LEVEL_PERSISTENT;
-	if (strncmp(here.region_uri, "mem:", 4) != 0)
+	if (strncmp(here.region_uri, "fault:", 6) == 0)
 		return;
 	find_contract(&contract);
 	level = contract.level;
@@ -305,6 +305,11 @@ static bool is_record_right(const struct record_header *header, const uint8_t *b
 void drain_killed(farlog_reader *drain, uint64_t *next_seq)
 {
 	struct farlog_batch batch;
+	struct farlog_ring_status status = {.align = LAYOUT_LINE_LEN};
+	uint32_t align;
+
+	CHECK(farlog_reader_status(drain, &status) == FARLOG_OK);
+	align = status.align;
 
 	while (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK) {
 		for (uint64_t at = 0; at < batch.len;) {
@@ -318,7 +323,7 @@ void drain_killed(farlog_reader *drain, uint64_t *next_seq)
 			CHECK(*next_seq == 0 || header.seq == *next_seq);
 			CHECK(header.flags != 0 || is_record_right(&header, buffer + at + RECORD_HEADER_LEN));
 			*next_seq = header.seq + 1;
-			at += record_extent(LAYOUT_LINE_LEN, header.key_len, header.payload_len);
+			at += record_extent(align, header.key_len, header.payload_len);
 		}
 		CHECK(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch) == FARLOG_OK);
 	}
@@ -365,7 +370,7 @@ static void kill_once(struct told *told, int shared, uint64_t count_max, uint64_
 
 static void check_kill(void)
 {
-	bool is_disk = strstr(here.uri, "flush=msync") != NULL || strstr(here.region_uri, "flush=msync") != NULL;
+	bool is_disk = strstr(here.uri, "flush=msync") != NULL || strstr(here.region_uri, "flush=msync") != NULL || strncmp(here.uri, "nvme:", 5) == 0;
 	uint64_t count_max = is_disk ? 40 : is_far(&here) ? 300 : 2000;
 	unsigned round_count = is_disk || is_far(&here) ? 5 : 15;
 	uint64_t next_seq = 0;
@@ -373,7 +378,7 @@ static void check_kill(void)
 	struct told *told;
 	int shared;
 
-	if (strncmp(here.region_uri, "mem:", 4) != 0) {
+	if (strncmp(here.region_uri, "fault:", 6) == 0) {
 		printf("conformance: %s: a writer's death: not here: another process has no part in this memory\n", here.uri);
 		return;
 	}

@@ -1,7 +1,7 @@
 /* conformance.c -- one program, every kind of region: what a ring promises is the same, whatever lies below it, and however far away.
  *
  * usage: conformance            every kind that can exist on this machine
- *        conformance KIND       tmpfs, packed, file, fault, devdax, fsdax or bar; exit 77 and what is missing when there is none
+ *        conformance KIND       tmpfs, packed, file, fault, nvme, devdax, fsdax or bar; exit 77 and what is missing when there is none
  *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs (also without records in requests), packed and file
  *        conformance verbs      over an RDMA device: tmpfs, packed, and devdax where there is one
  *
@@ -85,6 +85,60 @@ static int run_fault(void)
 	here = (struct place){.uri = "fault:conformance", .region_uri = "fault:conformance"};
 	run_cases("");
 	farlog_fault_drop("conformance");
+	return 0;
+}
+
+/* run_blocks -- by each way of making a write durable that is to be had there. */
+static void run_blocks(const char *path)
+{
+	static const char *const methods[] = {"auto", "dsync", "write", NULL};
+
+	for (unsigned i = 0; methods[i] != NULL; i++) {
+		here = (struct place){0};
+		snprintf(here.uri, sizeof(here.uri), "nvme:%s?flush=%s", path, methods[i]);
+		strcpy(here.region_uri, here.uri);
+		run_cases("");
+	}
+}
+
+static void block_file(char path[300])
+{
+	const char *directory = getenv("FARLOG_TEST_DIR");
+
+	snprintf(path, 300, "%s/farlog-conformance-%ld.blocks", directory != NULL ? directory : "/var/tmp", (long)getpid());
+}
+
+/* run_nvme_loop -- a loop device over a file: a block device as any other, with a cache that is flushed. */
+static int run_nvme_loop(void)
+{
+	char path[300], device[64] = "", command[700];
+	FILE *losetup;
+
+	block_file(path);
+	snprintf(command, sizeof(command), "truncate -s %u '%s' && losetup --find --show '%s' 2>&1", SIZE + (20u << 10), path, path);
+	losetup = popen(command, "r");
+	if (losetup == NULL || fgets(device, sizeof(device), losetup) == NULL || strncmp(device, "/dev/", 5) != 0) {
+		printf("conformance: nvme-loop: skipped: losetup cannot make a device here: %s\n", device);
+		pclose(losetup);
+		unlink(path);
+		return EXIT_SKIP;
+	}
+	pclose(losetup);
+	device[strcspn(device, "\n")] = '\0';
+	run_blocks(device);
+	snprintf(command, sizeof(command), "losetup --detach %s", device);
+	CHECK(system(command) == 0);
+	unlink(path);
+	return 0;
+}
+
+static int run_nvme_file(void)
+{
+	char path[300];
+
+	block_file(path);
+	run_blocks(path);
+	unlink(path);
 	return 0;
 }
 
@@ -296,7 +350,7 @@ static int run_verbs_devdax(void)
 static const struct {
 	const char *kind;
 	int (*run)(void);
-} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
+} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"nvme-loop", run_nvme_loop}, {"nvme-file", run_nvme_file}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
 	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"ofi-devdax", run_ofi_devdax}, {"verbs-tmpfs", run_verbs_tmpfs},
 	{"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
 

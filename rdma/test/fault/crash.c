@@ -5,6 +5,8 @@
  * visible and unflushed, and a power cut may follow), and asks the oracle after every opening. With --mutants the protocol is
  * broken in one way at a time, and each of these faults must be found: otherwise the test proves nothing.
  *
+ * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do not.
+ *
  * CRASHES=n  how many (default 100000)      SEED=n  reproduces a run      ROUND=n  only this round of it
  * MUTANT=n   break the protocol and report how it was found, as a failure         TRACE=1  prints every step
  */
@@ -18,13 +20,22 @@
 
 #define CRASHES_DEFAULT 100000u
 #define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 9
+#define MUTANT_COUNT 12
 #define CRASHES_PER_ROUND 40u
 
-static const char *const mutant_names[MUTANT_COUNT + 1] = {"none", "no lsn check", "crc over the header only",
-	"flush of the last record only", "credit before head persisted", "head before store synced",
-	"epoch not persisted before use", "epoch order unchecked", "recovery without flush",
-	"head flushed before it was read"};
+static const struct {
+	int mutant;
+	const char *name;
+	enum { BOTH, WORDS, BLOCKS } where; /* it is a fault */
+} mutants[MUTANT_COUNT] = {
+	{MUTANT_NO_LSN_CHECK, "no lsn check", BOTH}, {MUTANT_CRC_HEADER_ONLY, "crc over the header only", BOTH},
+	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", BOTH}, {MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", BOTH},
+	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", BOTH}, {MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", BOTH},
+	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", BOTH}, {MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", BOTH},
+	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS}, /* of blocks the header is read, as a whole, before any flush */
+	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
+	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
+};
 
 struct tally {
 	uint64_t power_cuts;
@@ -51,22 +62,22 @@ static void live_and_die(struct tally *tally)
 	uint64_t armed = below(&world, 4) == 0 ? UINT64_MAX : below(&world, below(&world, 2) ? 40 : 300);
 
 	if (armed != UINT64_MAX)
-		farlog_fault_arm(WORLD_NAME, armed);
+		memory->arm(WORLD_NAME, armed);
 	for (uint64_t i = 0; i < steps && !world_is_over(&world); i++)
 		world_step(&world);
 	if (oracle_has_failed(&world.oracle))
 		return;
 	if (world.is_releasing) {
-		farlog_fault_arm(WORLD_NAME, 0); /* the drain dies where it stands: what it still does has no effect */
+		memory->arm(WORLD_NAME, 0); /* the drain dies where it stands: what it still does has no effect */
 		drain_end_release(&world);
 	}
 	if (below(&world, 4) == 0) {
-		trace(&world, "KILL%s\n", farlog_fault_is_dead(WORLD_NAME) ? " in the middle of an operation" : "");
-		farlog_fault_kill(WORLD_NAME);
+		trace(&world, "KILL%s\n", memory->is_dead(WORLD_NAME) ? " in the middle of an operation" : "");
+		memory->kill(WORLD_NAME);
 		tally->kills++;
 	} else {
-		trace(&world, "POWER CUT%s\n", farlog_fault_is_dead(WORLD_NAME) ? " in the middle of an operation" : "");
-		farlog_fault_crash(WORLD_NAME);
+		trace(&world, "POWER CUT%s\n", memory->is_dead(WORLD_NAME) ? " in the middle of an operation" : "");
+		memory->crash(WORLD_NAME);
 		tally->power_cuts++;
 	}
 	world_bury(&world);
@@ -79,7 +90,7 @@ static void finish(void)
 {
 	struct oracle *oracle = &world.oracle;
 
-	farlog_fault_arm(WORLD_NAME, UINT64_MAX);
+	memory->arm(WORLD_NAME, UINT64_MAX);
 	drain_end_release(&world);
 	writer_drop(&world, false);
 	for (unsigned i = 0; i < 1000 && world.writer == NULL && world.shared == NULL && !oracle_has_failed(oracle); i++) {
@@ -151,20 +162,25 @@ static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
 static int run_mutants(uint64_t seed)
 {
 	int caught = 0;
+	int count = 0;
 
 	printf("mutants: SEED=%lu\n", seed);
-	for (int mutant = 1; mutant <= MUTANT_COUNT; mutant++) {
+	for (int i = 0; i < MUTANT_COUNT; i++) {
 		struct tally tally;
 		uint64_t round;
-		bool is_caught = play(seed, MUTANT_CRASHES_MAX, mutant, &tally, &round);
+		bool is_caught;
 
+		if (mutants[i].where == (memory->is_blocks ? WORDS : BLOCKS))
+			continue;
+		is_caught = play(seed, MUTANT_CRASHES_MAX, mutants[i].mutant, &tally, &round);
 		caught += is_caught;
-		printf("mutants: %s: %s after %lu crashes%s%s\n", mutant_names[mutant], is_caught ? "caught" : "SURVIVED",
+		count++;
+		printf("mutants: %s: %s after %lu crashes%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED",
 			tally.power_cuts + tally.kills, is_caught ? ": " : "", is_caught ? world.oracle.failure : "");
 		fflush(stdout);
 	}
-	printf("mutants: %d passed, %d failed\n", caught, MUTANT_COUNT - caught);
-	return caught != MUTANT_COUNT;
+	printf("mutants: %d passed, %d failed\n", caught, count - caught);
+	return caught != count;
 }
 
 int main(int argc, char **argv)
@@ -173,6 +189,11 @@ int main(int argc, char **argv)
 	int result;
 
 	clock_start(); /* one sampler for all writers, so that opening one does not wait for its first sample */
+	if (argc > 1 && strcmp(argv[1], "--blocks") == 0) {
+		memory = &memory_of_blocks;
+		argc--;
+		argv++;
+	}
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		result = run_mutants(seed);
 	else

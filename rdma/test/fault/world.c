@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct memory memory_of_words = {"fault:" WORLD_NAME, false, farlog_fault_arm, farlog_fault_is_dead, farlog_fault_call, farlog_fault_crash, farlog_fault_kill,
+	farlog_fault_drop, farlog_fault_reseed};
+const struct memory memory_of_blocks = {"block-fault:" WORLD_NAME, true, farlog_block_arm, farlog_block_is_dead, farlog_block_call, farlog_block_crash,
+	farlog_block_kill, farlog_block_drop, farlog_block_reseed};
+const struct memory *memory = &memory_of_words;
+
 void trace(const struct world *world, const char *format, ...)
 {
 	va_list args;
@@ -15,6 +21,19 @@ void trace(const struct world *world, const char *format, ...)
 	va_start(args, format);
 	vprintf(format, args);
 	va_end(args);
+}
+
+/* choose_lbas -- records of one to four of them; a cache that forgets, or none. */
+static void choose_lbas(struct world *world)
+{
+	static const uint32_t sizes[] = {4, 4, 5, 6, 8, 12};
+	uint32_t lba_len = below(world, 4) == 0 ? 4096 : 512;
+
+	farlog_block_shape(lba_len, below(world, 8) != 0);
+	world->capacity = 4096ull * sizes[below(world, sizeof(sizes) / sizeof(sizes[0]))];
+	world->align = lba_len;
+	world->quantum = lba_len;
+	world->record_len_max = lba_len == 512 ? 512 * (1 + (uint32_t)below(world, 8)) : lba_len;
 }
 
 static void choose_shape(struct world *world, struct farlog_ring_config *config)
@@ -28,6 +47,8 @@ static void choose_shape(struct world *world, struct farlog_ring_config *config)
 	world->align = aligns[below(world, sizeof(aligns) / sizeof(aligns[0]))];
 	world->quantum = quanta[below(world, sizeof(quanta) / sizeof(quanta[0]))];
 	world->record_len_max = below(world, 2) ? 512 : 1024;
+	if (memory->is_blocks)
+		choose_lbas(world);
 	world->drain_laziness = laziness[below(world, sizeof(laziness) / sizeof(laziness[0]))];
 	*config = (struct farlog_ring_config){
 		.size_bytes = world->capacity + 0x3000,
@@ -45,10 +66,10 @@ static void die_in_format(struct world *world, const struct farlog_ring_config *
 	farlog_writer *writer;
 	int result;
 
-	farlog_fault_arm(WORLD_NAME, below(world, 12));
-	farlog_ring_format(WORLD_URI, config, NULL);
-	farlog_fault_crash(WORLD_NAME);
-	result = farlog_writer_open(WORLD_URI, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL);
+	memory->arm(WORLD_NAME, below(world, 12));
+	farlog_ring_format(memory->uri, config, NULL);
+	memory->crash(WORLD_NAME);
+	result = farlog_writer_open(memory->uri, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL);
 	if (result != FARLOG_OK && result != FARLOG_NOT_A_RING && result != FARLOG_CORRUPT)
 		oracle_fail(&world->oracle, "open after a broken format: %s", farlog_result_name(result));
 	farlog_writer_close(writer);
@@ -64,16 +85,16 @@ void world_start(struct world *world, uint64_t seed, int mutant)
 	world->random = seed;
 	world->mutant = mutant;
 	world->is_traced = getenv("TRACE") != NULL;
-	farlog_fault_drop(WORLD_NAME);
+	memory->drop(WORLD_NAME);
 	farlog_fault_set_mutant(mutant);
 	choose_shape(world, &config);
-	if (farlog_ring_format(WORLD_URI, &config, &error) != FARLOG_OK)
+	if (farlog_ring_format(memory->uri, &config, &error) != FARLOG_OK)
 		oracle_fail(&world->oracle, "format: %s", error.text);
-	farlog_fault_reseed(WORLD_NAME, draw(world) | 1);
+	memory->reseed(WORLD_NAME, draw(world) | 1);
 	if (below(world, 16) == 0)
 		die_in_format(world, &config);
-	if (farlog_ring_format(WORLD_URI, &config, &error) != FARLOG_OK ||
-		farlog_ring_inspect(WORLD_URI, &status, &error) != FARLOG_OK)
+	if (farlog_ring_format(memory->uri, &config, &error) != FARLOG_OK ||
+		farlog_ring_inspect(memory->uri, &status, &error) != FARLOG_OK)
 		oracle_fail(&world->oracle, "format: %s", error.text);
 	if (!oracle_has_failed(&world->oracle))
 		oracle_start(&world->oracle, &status);
@@ -87,7 +108,7 @@ void world_bury(struct world *world)
 	world->drain = NULL;
 	world->has_read = false;
 	world->has_synced = false;
-	if (below(world, 4) == 0) {
+	if (memory->is_blocks || below(world, 4) == 0) { /* a handle of blocks dies with them */
 		farlog_reader_close(world->follower);
 		world->follower = NULL;
 	}
@@ -113,6 +134,6 @@ void world_stop(struct world *world)
 	farlog_reader_close(world->follower);
 	world->drain = NULL;
 	world->follower = NULL;
-	farlog_fault_drop(WORLD_NAME);
+	memory->drop(WORLD_NAME);
 	farlog_fault_set_mutant(MUTANT_NONE);
 }

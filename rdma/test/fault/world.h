@@ -1,14 +1,32 @@
-/* world.h -- one ring on adversarial memory with a writer, a drain, a follower and a store, and the steps that they take. */
+/* world.h -- one ring on adversarial memory, or on adversarial blocks, with a writer, a drain, a follower and a store, and the steps that they take. */
 #ifndef FARLOG_TEST_WORLD_H
 #define FARLOG_TEST_WORLD_H
 
+#include "block_fault.h"
 #include "mutant.h"
 #include "oracle.h"
 #include "region_fault.h"
 #include "writer.h"
 
 #define WORLD_NAME "crash"
-#define WORLD_URI "fault:" WORLD_NAME
+
+/* What the ring lies on, and what can happen to that. */
+struct memory {
+	const char *uri;
+	bool is_blocks;
+	void (*arm)(const char *name, uint64_t operation_count);
+	int (*is_dead)(const char *name);
+	void (*call)(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
+	void (*crash)(const char *name);
+	void (*kill)(const char *name);
+	void (*drop)(const char *name);
+	void (*reseed)(const char *name, uint64_t seed);
+};
+
+extern const struct memory *memory;
+extern const struct memory memory_of_words;  /* 8 bytes are stored whole, each for itself */
+extern const struct memory memory_of_blocks; /* an LBA is */
+
 #define WORLD_BUFFER_LEN (64u << 10)
 
 struct world {
@@ -85,7 +103,7 @@ void walk_ring(struct world *world, uint64_t *head_lsn, uint64_t *tail_lsn);
 
 static inline bool world_is_over(const struct world *world)
 {
-	return oracle_has_failed(&world->oracle) || farlog_fault_is_dead(WORLD_NAME);
+	return oracle_has_failed(&world->oracle) || memory->is_dead(WORLD_NAME);
 }
 
 #endif

@@ -52,12 +52,26 @@ static uint64_t appended_lsn(struct world *world)
 	return cursors.appended_lsn;
 }
 
+/* has_died -- blocks die in the middle of a read, too. */
+static bool has_died(int result)
+{
+	return result == FARLOG_IO && memory->is_blocks && memory->is_dead(WORLD_NAME);
+}
+
+/* must_be_seen_lsn -- in memory what was appended is seen at once, on blocks when it is durable. */
+static uint64_t must_be_seen_lsn(struct world *world)
+{
+	if (!memory->is_blocks)
+		return appended_lsn(world);
+	return world->writer != NULL ? world->writer->durable_lsn : 0;
+}
+
 /* check_caught_up -- NOT_YET beside a living writer means that everything it appended has been read. */
 static void check_caught_up(struct world *world, const char *who, const struct oracle_walk *walk)
 {
-	if (world->writer == NULL && world->shared == NULL)
+	if ((world->writer == NULL && world->shared == NULL) || memory->is_dead(WORLD_NAME))
 		return;
-	if (walk->lsn != appended_lsn(world))
+	if (walk->lsn < must_be_seen_lsn(world) || walk->lsn > appended_lsn(world))
 		oracle_fail(&world->oracle, "%s: nothing new at %lu, but the writer has appended up to %lu", who, walk->lsn, appended_lsn(world));
 }
 
@@ -67,9 +81,11 @@ void walk_ring(struct world *world, uint64_t *head_lsn, uint64_t *tail_lsn)
 	struct farlog_error error;
 	farlog_reader *reader;
 	struct farlog_batch batch;
-	int result = farlog_reader_open(WORLD_URI, NULL, &reader, &error);
+	int result = farlog_reader_open(memory->uri, NULL, &reader, &error);
 
 	*head_lsn = *tail_lsn = 0;
+	if (has_died(result))
+		return;
 	if (result != FARLOG_OK) {
 		oracle_fail(&world->oracle, "open reader: %s", error.text);
 		return;
@@ -81,7 +97,7 @@ void walk_ring(struct world *world, uint64_t *head_lsn, uint64_t *tail_lsn)
 		check_end(world, &walk, &batch);
 		result = farlog_reader_read(reader, world->buffer, sizeof(world->buffer), &batch);
 	}
-	if (result != FARLOG_NOT_YET)
+	if (result != FARLOG_NOT_YET && !has_died(result))
 		oracle_fail(&world->oracle, "walk: %s at lsn %lu", farlog_result_name(result), walk.lsn);
 	*tail_lsn = walk.lsn;
 	farlog_reader_close(reader);
@@ -92,16 +108,19 @@ static void open_drain(struct world *world)
 	struct farlog_reader_config config = {.is_drain = 1};
 	struct farlog_ring_status status;
 	struct farlog_error error = {0};
-	int result = farlog_reader_open(WORLD_URI, &config, &world->drain, &error);
+	int result = farlog_reader_open(memory->uri, &config, &world->drain, &error);
 
-	trace(world, "drain open: %s%s\n", farlog_result_name(result), farlog_fault_is_dead(WORLD_NAME) ? ", died" : "");
-	if (farlog_fault_is_dead(WORLD_NAME))
+	trace(world, "drain open: %s%s\n", farlog_result_name(result), memory->is_dead(WORLD_NAME) ? ", died" : "");
+	if (memory->is_dead(WORLD_NAME))
 		return;
 	if (result != FARLOG_OK) {
 		oracle_fail(&world->oracle, "open drain: %s: %s", farlog_result_name(result), error.text);
 		return;
 	}
-	if (farlog_reader_status(world->drain, &status) != FARLOG_OK)
+	result = farlog_reader_status(world->drain, &status);
+	if (has_died(result))
+		return;
+	if (result != FARLOG_OK)
 		oracle_fail(&world->oracle, "status of the drain: no head");
 	if (status.head_lsn < world->released_lsn || (status.head_lsn > world->released_lsn && status.head_lsn != world->releasing_lsn))
 		oracle_fail(&world->oracle, "drain: head is at %lu; %lu was released, %lu tried", status.head_lsn, world->released_lsn,
@@ -121,6 +140,8 @@ static void drain_read(struct world *world)
 
 	trace(world, "drain read: %s, lsn %lu..%lu%s\n", farlog_result_name(result), batch.first_lsn, batch.next_lsn,
 		batch.is_rewound ? ", rewound" : "");
+	if (has_died(result))
+		return;
 	if (result == FARLOG_NOT_YET) {
 		check_caught_up(world, "drain", &world->drain_walk);
 		return;
@@ -156,8 +177,8 @@ static void drain_release(struct world *world)
 	world->releasing_lsn = world->synced.next_lsn;
 	result = farlog_reader_release(world->drain, world->synced.next_lsn, world->synced.next_seq, world->synced.last_epoch);
 	trace(world, "drain release of %lu: %s%s\n", world->synced.next_lsn, farlog_result_name(result),
-		farlog_fault_is_dead(WORLD_NAME) ? ", died" : "");
-	if (farlog_fault_is_dead(WORLD_NAME))
+		memory->is_dead(WORLD_NAME) ? ", died" : "");
+	if (memory->is_dead(WORLD_NAME))
 		return;
 	if (result != FARLOG_OK) {
 		oracle_fail(&world->oracle, "release of %lu: %s", world->synced.next_lsn, farlog_result_name(result));
@@ -188,7 +209,7 @@ static void run_drain(void)
 static void take_turns(void *context)
 {
 	(void)context;
-	farlog_fault_call(WORLD_NAME, below(releasing_world, 3), take_turns, NULL);
+	memory->call(WORLD_NAME, below(releasing_world, 3), take_turns, NULL);
 	if (is_drains_turn)
 		swapcontext(&drain_context, &writer_context);
 	else if (releasing_world->is_releasing)
@@ -219,12 +240,12 @@ void drain_begin_release(struct world *world)
 	drain_context.uc_stack.ss_size = sizeof(drain_stack);
 	drain_context.uc_link = &writer_context;
 	makecontext(&drain_context, release_in_turns, 0);
-	farlog_fault_call(WORLD_NAME, below(world, 12), take_turns, NULL);
+	memory->call(WORLD_NAME, below(world, 12), take_turns, NULL);
 }
 
 void drain_stand_still(void)
 {
-	farlog_fault_call(WORLD_NAME, UINT64_MAX, NULL, NULL);
+	memory->call(WORLD_NAME, UINT64_MAX, NULL, NULL);
 }
 
 void drain_end_release(struct world *world)
@@ -269,9 +290,13 @@ void drain_step(struct world *world)
 bool drain_until_empty(struct world *world)
 {
 	for (unsigned i = 0; i < 100000 && !oracle_has_failed(&world->oracle); i++) {
+		uint64_t before_lsn = world->drain_walk.lsn;
+
 		if (world->drain == NULL)
 			open_drain(world);
 		drain_read(world);
+		if (world->writer == NULL && world->shared == NULL && world->drain_walk.lsn == before_lsn && world->released_lsn == before_lsn)
+			return true;
 		drain_sync(world);
 		if (world->mutant != MUTANT_HEAD_BEFORE_STORE)
 			oracle_sync(&world->oracle);
@@ -290,7 +315,8 @@ void follower_step(struct world *world)
 
 	if (world->follower == NULL || below(world, 64) == 0) {
 		farlog_reader_close(world->follower);
-		if (farlog_reader_open(WORLD_URI, NULL, &world->follower, NULL) != FARLOG_OK)
+		result = farlog_reader_open(memory->uri, NULL, &world->follower, NULL);
+		if (result != FARLOG_OK && !has_died(result))
 			oracle_fail(&world->oracle, "open follower");
 		world->follower_walk.pad_lsn = UINT64_MAX; /* its first batch says where it is */
 		return;
@@ -298,6 +324,8 @@ void follower_step(struct world *world)
 	result = read_some(world, world->follower, &batch);
 	trace(world, "follower read: %s, lsn %lu..%lu%s\n", farlog_result_name(result), batch.first_lsn, batch.next_lsn,
 		batch.is_rewound ? ", rewound" : "");
+	if (has_died(result))
+		return;
 	if (result == FARLOG_OVERRUN) {
 		farlog_reader_close(world->follower);
 		world->follower = NULL;

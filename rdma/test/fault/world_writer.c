@@ -48,7 +48,7 @@ static void note_outcome(struct world *world, const char *call, int result, cons
 		oracle_fail(&world->oracle, "%s: fenced by epoch %u, the writer has %u", call, position->epoch, world->oracle.epoch_opened);
 	else if (result == FARLOG_FENCED)
 		writer_drop(world, true);
-	else if (result != FARLOG_FULL && !farlog_fault_is_dead(WORLD_NAME))
+	else if (result != FARLOG_FULL && !memory->is_dead(WORLD_NAME))
 		oracle_fail(&world->oracle, "%s: %s although nothing had died", call, farlog_result_name(result));
 }
 
@@ -75,7 +75,7 @@ static void submit_some(struct world *world)
 	uint64_t count = 1 + below(world, 6);
 	int result = FARLOG_OK;
 
-	for (uint64_t i = 0; i < count && result == FARLOG_OK && !farlog_fault_is_dead(WORLD_NAME); i++) {
+	for (uint64_t i = 0; i < count && result == FARLOG_OK && !memory->is_dead(WORLD_NAME); i++) {
 		struct farlog_entry entry;
 		struct farlog_position position;
 
@@ -98,7 +98,7 @@ static void poll_durable(struct world *world)
 		oracle_acked(&world->oracle, durable_lsn);
 	else if (result == FARLOG_FENCED)
 		writer_drop(world, true);
-	else if (!farlog_fault_is_dead(WORLD_NAME))
+	else if (!memory->is_dead(WORLD_NAME))
 		oracle_fail(&world->oracle, "poll: %s although nothing had died", farlog_result_name(result));
 }
 
@@ -157,7 +157,7 @@ static void claim_and_commit(struct world *world)
 		note_outcome(world, "commit", result, &position);
 	} else if (result == FARLOG_FENCED) {
 		writer_drop(world, true);
-	} else if (!farlog_fault_is_dead(WORLD_NAME)) {
+	} else if (!memory->is_dead(WORLD_NAME)) {
 		oracle_fail(&world->oracle, "claim: %s although nothing had died", farlog_result_name(result));
 	}
 }
@@ -173,7 +173,7 @@ static void resolve_one(struct world *world)
 		return;
 	record = &oracle->records[oracle->record_count - 1 - below(world, oracle->record_count < 24 ? oracle->record_count : 24)];
 	result = farlog_resolve(world->writer, record->lsn, 0, &position);
-	if (farlog_fault_is_dead(WORLD_NAME))
+	if (memory->is_dead(WORLD_NAME))
 		return;
 	if (result == FARLOG_OK && position.epoch == record->epoch && record->is_dropped)
 		oracle_fail(oracle, "resolve: OK for (epoch %u, lsn %lu), which a recovery dropped", record->epoch, record->lsn);
@@ -214,6 +214,8 @@ static void check_opened(struct world *world, const struct farlog_recovery *reco
 	oracle->epoch_opened = recovery->epoch;
 	oracle_recovering(oracle);
 	walk_ring(world, &head_lsn, &tail_lsn);
+	if (memory->is_dead(WORLD_NAME))
+		return; /* blocks die in the middle of a read, too */
 	oracle_recovered(oracle, head_lsn);
 	if (world->shared != NULL)
 		farlog_shared_cursors(world->shared, &cursors);
@@ -236,12 +238,12 @@ static void open_one(struct world *world)
 
 	if (below(world, 2))
 		drain_begin_release(world);
-	result = is_shared ? farlog_shared_open(WORLD_URI, &config, &world->shared, &error)
-					   : farlog_writer_open(WORLD_URI, &config, &world->writer, &error);
+	result = is_shared ? farlog_shared_open(memory->uri, &config, &world->shared, &error)
+					   : farlog_writer_open(memory->uri, &config, &world->writer, &error);
 	drain_stand_still();
 	trace(world, "writer open%s: %s%s %s\n", is_shared ? " (shared)" : "", farlog_result_name(result),
-		farlog_fault_is_dead(WORLD_NAME) ? ", died" : "", error.text);
-	if (farlog_fault_is_dead(WORLD_NAME))
+		memory->is_dead(WORLD_NAME) ? ", died" : "", error.text);
+	if (memory->is_dead(WORLD_NAME))
 		return;
 	world->open_count++;
 	if (result == FARLOG_OK) {
@@ -268,7 +270,7 @@ void writer_drop(struct world *world, bool is_clean)
 	trace(world, "writer close (%s): %s\n", is_clean ? "clean" : "death", farlog_result_name(result));
 	world->writer = NULL;
 	world->shared = NULL;
-	if (result == FARLOG_OK && is_clean && !farlog_fault_is_dead(WORLD_NAME))
+	if (result == FARLOG_OK && is_clean && !memory->is_dead(WORLD_NAME))
 		oracle_acked(&world->oracle, UINT64_MAX);
 }
 
@@ -277,7 +279,7 @@ static void fence(struct world *world)
 	uint32_t epoch_min = world->oracle.epoch_opened + 1 + (uint32_t)below(world, 2);
 
 	trace(world, "fence %u\n", epoch_min);
-	if (farlog_ring_fence(WORLD_URI, epoch_min, NULL) == FARLOG_OK && !farlog_fault_is_dead(WORLD_NAME))
+	if (farlog_ring_fence(memory->uri, epoch_min, NULL) == FARLOG_OK && !memory->is_dead(WORLD_NAME))
 		world->epoch_min = epoch_min;
 }
 

@@ -1,4 +1,4 @@
-/* No system call and no allocation on the append path after open, counted.
+/* No system call and no allocation on the append path after open, counted; on blocks one system call a commit, which sends and waits.
  *
  * A child process opens a ring on tmpfs, then gives its thread a seccomp filter that turns every system call into a signal, which is
  * counted. Allocation is counted by the linker's --wrap around the core's and this file's calls. */
@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "layout.h"
+#include "region_nvme.h"
 #include "unit.h"
+#include "writer.h"
 
 struct counts {
 	volatile uint64_t syscalls;
@@ -24,6 +26,7 @@ struct counts {
 	volatile uint64_t is_counting;
 	volatile uint64_t appended;
 	volatile uint64_t canary; /* system calls seen when one was made on purpose */
+	volatile uint64_t enters; /* of io_uring */
 };
 
 static struct counts *counts;
@@ -83,8 +86,9 @@ static bool forbid_syscalls(void)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 1, 0), /* its calls are counted by who makes them */
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -120,8 +124,36 @@ static void append_all_ways(farlog_writer *writer)
 	}
 }
 
+#define BLOCK_COMMIT_COUNT 300u
+
+/* append_to_blocks -- one commit at a time; hints and looks, which now and then come back alone, are left out. */
+static void append_to_blocks(farlog_writer *writer)
+{
+	struct region_nvme *nvme = nvme_of(writer->region);
+	struct farlog_entry entry = {.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
+	struct farlog_position position;
+	uint64_t before = nvme->device->enter_count;
+
+	for (unsigned i = 0; i < BLOCK_COMMIT_COUNT; i++)
+		counts->appended += farlog_append(writer, &entry, 0, &position) == FARLOG_OK;
+	counts->enters = nvme->device->enter_count - before;
+}
+
+static void quiet(farlog_writer *writer)
+{
+	struct region_nvme *nvme = nvme_of(writer->region);
+	uint64_t durable_lsn;
+
+	writer->hint_interval_ticks = UINT64_MAX / 2;
+	while (nvme->is_look_flying || nvme->is_hints_flying)
+		farlog_poll(writer, &durable_lsn);
+	nvme->are_hints_due = false;
+	nvme->is_look_flying = true;
+}
+
 static int child(const char *uri)
 {
+	bool is_nvme = strncmp(uri, "nvme:", 5) == 0;
 	farlog_writer *writer;
 	farlog_shared *shared;
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
@@ -132,6 +164,8 @@ static int child(const char *uri)
 	if (is_shared ? farlog_shared_open(uri, &config, &shared, NULL) != FARLOG_OK
 				  : farlog_writer_open(uri, &config, &writer, NULL) != FARLOG_OK)
 		return 1;
+	if (is_nvme)
+		quiet(writer);
 	if (!forbid_syscalls())
 		return 77;
 	syscall(SYS_getppid); /* proves that a system call would be seen */
@@ -139,6 +173,8 @@ static int child(const char *uri)
 	if (is_shared)
 		for (unsigned i = 0; i < 9000; i++)
 			counts->appended += farlog_shared_append(shared, &entry, 0, &position) == FARLOG_OK;
+	else if (is_nvme)
+		append_to_blocks(writer);
 	else
 		append_all_ways(writer);
 	counts->is_counting = 0;
@@ -172,6 +208,7 @@ static void count_path(const char *uri, uint64_t appended)
 	assert_int_equal(counts->appended, appended);
 	assert_int_equal(counts->syscalls, 0);
 	assert_int_equal(counts->allocations, 0);
+	assert_int_equal(counts->enters, strncmp(uri, "nvme:", 5) == 0 ? appended : 0);
 	munmap((void *)counts, sizeof(*counts));
 	counts = NULL;
 }
@@ -194,7 +231,20 @@ static void shared_append__no_syscall_no_allocation(void **state)
 	count_path(unit_tmpfs_uri("path-shared"), 9000);
 }
 
+static void block_append__one_syscall_a_commit(void **state)
+{
+	char uri[300];
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	snprintf(uri, sizeof(uri), "nvme:%s", unit_path(unit_file_uri("path")));
+	count_path(uri, BLOCK_COMMIT_COUNT);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(block_append__one_syscall_a_commit),
 	cmocka_unit_test(append__no_syscall_no_allocation),
 	cmocka_unit_test(shared_append__no_syscall_no_allocation),
 };

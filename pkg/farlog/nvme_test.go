@@ -1,0 +1,82 @@
+package farlog
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// A ring on blocks is read by the pure-Go decoder as its writer and drain left it.
+func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blocks")
+	uri := "nvme:" + path
+	if err := Format(uri, FormatOptions{SizeBytes: ringSize, StreamName: "test/blocks"}); errors.Is(err, ErrUnsupported) {
+		t.Skipf("no io_uring with direct I/O here: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	w := openWriter(t, uri, WriterOptions{Level: LevelVisible})
+	for _, text := range []string{"one", "two", "three"} {
+		if _, err := w.Append(Entry{Data: []byte(text)}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := OpenReader(uri, ReaderOptions{Drain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := r.Read(make([]byte, 8192))
+	if err != nil || batch.RecordCount != 4 {
+		t.Fatalf("read %d records, %v; expected the EPOCH record and three", batch.RecordCount, err)
+	}
+	status, err := r.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := uint64(status.Align) // the EPOCH record takes one LBA
+	if err := r.Release(second, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Fence(uri, 3); err != nil {
+		t.Fatal(err)
+	}
+
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := record.OpenImage(file, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image.Superblock.BlockLen != status.Align || image.EpochMin != 3 || image.Head.HeadLSN != second || image.CreditLSN != second {
+		t.Errorf("image: block_len %d, epoch_min %d, head %d, credit %d; expected %d, 3, %d, %d", image.Superblock.BlockLen, image.EpochMin,
+			image.Head.HeadLSN, image.CreditLSN, status.Align, second, second)
+	}
+	if image.DurableHintLSN != 4*second || image.TailHintLSN != 4*second {
+		t.Errorf("image: hints %d and %d; expected %d after a clean close", image.TailHintLSN, image.DurableHintLSN, 4*second)
+	}
+	walker := image.Walk()
+	for _, text := range []string{"one", "two", "three"} {
+		rec, err := walker.Next()
+		if err != nil || string(rec.Payload) != text {
+			t.Fatalf("walk: %q, %v; expected %q", rec.Payload, err, text)
+		}
+	}
+	if _, err := walker.Next(); !errors.Is(err, io.EOF) {
+		t.Fatalf("walk: %v; expected the end", err)
+	}
+}

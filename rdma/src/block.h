@@ -1,0 +1,79 @@
+/* block.h -- the seam between an nvme region and what carries its blocks: io_uring on a device (block_uring.c), or the adversarial blocks of the
+ * crash tests (block_fault.c).
+ *
+ * A command reads or writes whole LBAs. A power cut leaves each LBA of a write as it was or as it was to be, in any subset; of a write of
+ * more than one LBA that had not come back it may even leave neither (NVM Express: nothing is said of what a write beyond AWUPF leaves). Commands
+ * come back in any order. A queue is used by one thread at a time. */
+#ifndef FARLOG_BLOCK_H
+#define FARLOG_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "farlog/farlog.h"
+#include "region.h"
+
+#define BLOCK_DEPTH 64u          /* commands that a queue takes */
+#define BLOCK_BUFFER_LEN (1u << 30) /* no command's bytes cross a multiple of this, counted from where the copy begins */
+
+enum block_queue {
+	BLOCK_COMMITS = 0, /* of the append path */
+	BLOCK_CALLS = 1,   /* of calls that wait */
+	BLOCK_QUEUE_COUNT = 2,
+};
+
+enum block_verb {
+	BLOCK_READ = 0,
+	BLOCK_WRITE = 1,
+	BLOCK_WRITE_DURABLE = 2, /* on the media when it comes back */
+	BLOCK_FLUSH = 3,         /* all that has come back is on the media then; no bytes */
+};
+
+struct block_command {
+	enum block_verb verb;
+	uint32_t len;
+	uint64_t off;   /* on the device; a multiple of its LBA, as len */
+	uint8_t *bytes; /* aligned to LAYOUT_BLOCK_LEN or to an LBA; not to be touched until the command is back */
+	uint64_t id;
+};
+
+struct block_answer {
+	uint64_t id;
+	int failure; /* errno, 0 = done */
+};
+
+struct block_device;
+
+struct block_ops {
+	/* Take a command. It goes out with the next send or wait. At most BLOCK_DEPTH are under way. */
+	void (*put)(struct block_device *device, enum block_queue queue, const struct block_command *command);
+	/* Send what was put: one system call, none when there is nothing. OK or IO. */
+	int (*send)(struct block_device *device, enum block_queue queue);
+	/* The same, and block until an answer is there, at most timeout_ns: one system call for both. */
+	int (*wait)(struct block_device *device, enum block_queue queue, uint64_t timeout_ns);
+	/* Take answers that are there. Returns how many, 0 = none. */
+	unsigned (*take)(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room);
+	/* These bytes are where commands will come from: their pages are fetched now. False: it works without, but slower. NULL: nothing to do. */
+	bool (*use_buffer)(struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len);
+	/* Zero and durable. Blocks. OK or IO. */
+	int (*zero)(struct block_device *device, uint64_t off, uint64_t len);
+	/* What lies there that is not ours, as text: "" = nothing. OK; UNSUPPORTED: it cannot be told; IO. NULL: nothing can. */
+	int (*name_foreign)(struct block_device *device, char *text, size_t room);
+	int (*lock)(struct block_device *device, enum region_role role);
+	void (*unlock)(struct block_device *device, enum region_role role);
+	int (*is_locked)(struct block_device *device, enum region_role role);
+	/* With commands under way: they go on, and the device's locks stay until the last is back. */
+	void (*close)(struct block_device *device);
+};
+
+struct block_device {
+	const struct block_ops *ops;
+	uint64_t size_bytes;
+	uint32_t lba_len;
+	uint32_t command_len_max;
+	bool is_clockless;    /* of the tests: nothing that happens may depend on the time */
+	uint64_t enter_count; /* system calls of the commits' queue */
+};
+
+#endif

@@ -1,0 +1,515 @@
+/* block_fault.c -- adversarial blocks. See block_fault.h. */
+#include "block_fault.h"
+
+#ifdef FARLOG_FAULT
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "block_medium.h"
+#include "err.h"
+#include "region_nvme.h"
+
+#define FLYING_COUNT_MAX 256u
+#define LBA_COUNT_MAX 64u      /* of a write */
+#define PIECE_LBA_COUNT 4u     /* of a piece of a commit */
+#define GARBLED_OF_256 24u
+
+struct blocks;
+
+struct block_fault {
+	struct block_device device;
+	struct blocks *blocks;
+	uint64_t generation;
+};
+
+/* A command that has been put. */
+struct flying {
+	struct block_fault *owner; /* NULL = free */
+	enum block_queue queue;
+	struct block_command command;
+	uint64_t landed; /* bit per LBA */
+	bool is_sent;
+};
+
+struct blocks {
+	struct blocks *next;
+	char name[64];
+	struct block_medium medium;
+	bool has_cache;
+	struct flying flying[FLYING_COUNT_MAX];
+	uint64_t generation;
+	uint64_t armed;
+	uint64_t call_in;
+	void (*call)(void *context);
+	void *call_context;
+	bool is_dead;
+	bool is_stuck;
+	int failure;
+	const struct block_fault *holders[REGION_ROLE_READER];
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct blocks *all;
+static uint32_t next_lba_len = 512;
+static int next_has_cache = 1;
+
+static struct blocks *find(const char *name)
+{
+	struct blocks *blocks = all;
+
+	while (blocks != NULL && strcmp(blocks->name, name) != 0)
+		blocks = blocks->next;
+	return blocks;
+}
+
+static struct block_fault *fault_of(struct block_device *device)
+{
+	return (struct block_fault *)device;
+}
+
+static bool is_gone(const struct block_fault *fault)
+{
+	return fault->blocks->is_dead || fault->generation != fault->blocks->generation;
+}
+
+static bool strike(struct blocks *blocks)
+{
+	if (blocks->armed == UINT64_MAX || blocks->armed-- != 0)
+		return false;
+	blocks->is_dead = true;
+	blocks->armed = UINT64_MAX;
+	return true;
+}
+
+static void finish(struct blocks *blocks)
+{
+	bool is_due = blocks->call_in != UINT64_MAX && blocks->call_in-- == 0;
+
+	if (is_due)
+		blocks->call_in = UINT64_MAX;
+	pthread_mutex_unlock(&mutex);
+	if (is_due)
+		blocks->call(blocks->call_context);
+}
+
+/* ---------------------------------------------------------------- landing */
+
+static bool is_write(const struct flying *flying)
+{
+	return flying->command.verb == BLOCK_WRITE || flying->command.verb == BLOCK_WRITE_DURABLE;
+}
+
+static unsigned lba_count(const struct blocks *blocks, const struct flying *flying)
+{
+	return flying->command.len / blocks->medium.lba_len;
+}
+
+/* land -- LBA i of a write, with the bytes that its buffer has now. */
+static void land(struct blocks *blocks, struct flying *flying, unsigned i)
+{
+	if (flying->landed >> i & 1)
+		return;
+	flying->landed |= 1ull << i;
+	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i, flying->command.bytes + (size_t)i * blocks->medium.lba_len);
+}
+
+/* complete -- a command that was sent comes to its end. */
+static void complete(struct blocks *blocks, struct flying *flying)
+{
+	const struct block_command *command = &flying->command;
+	uint64_t from = command->off / blocks->medium.lba_len;
+
+	if (command->verb == BLOCK_READ)
+		memcpy(command->bytes, blocks->medium.visible + command->off, command->len);
+	if (command->verb == BLOCK_FLUSH)
+		medium_settle(&blocks->medium, 0, UINT64_MAX);
+	for (unsigned i = 0; is_write(flying) && i < lba_count(blocks, flying); i++)
+		land(blocks, flying, i);
+	if (command->verb == BLOCK_WRITE_DURABLE || (command->verb == BLOCK_WRITE && !blocks->has_cache))
+		medium_settle(&blocks->medium, from, from + lba_count(blocks, flying));
+	flying->owner = NULL;
+}
+
+/* ---------------------------------------------------------------- the device */
+
+static void fault_put(struct block_device *device, enum block_queue queue, const struct block_command *command)
+{
+	struct block_fault *fault = fault_of(device);
+	struct blocks *blocks = fault->blocks;
+	unsigned i = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (command->off % blocks->medium.lba_len != 0 || command->len % blocks->medium.lba_len != 0 || command->off + command->len > blocks->medium.size_bytes ||
+		(uintptr_t)command->bytes % blocks->medium.lba_len != 0 || (command->verb != BLOCK_READ && command->len > LBA_COUNT_MAX * blocks->medium.lba_len))
+		abort(); /* no device would take it */
+	while (i < FLYING_COUNT_MAX && blocks->flying[i].owner != NULL)
+		i++;
+	if (i == FLYING_COUNT_MAX)
+		abort();
+	if (fault->generation == blocks->generation)
+		blocks->flying[i] = (struct flying){.owner = fault, .queue = queue, .command = *command};
+	pthread_mutex_unlock(&mutex);
+}
+
+static int send_all(struct block_fault *fault, enum block_queue queue)
+{
+	struct blocks *blocks = fault->blocks;
+
+	if (is_gone(fault))
+		return FARLOG_IO;
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+		struct flying *flying = &blocks->flying[i];
+
+		if (flying->owner == fault && flying->queue == queue)
+			flying->is_sent = true;
+	}
+	return FARLOG_OK;
+}
+
+static int fault_send(struct block_device *device, enum block_queue queue)
+{
+	struct block_fault *fault = fault_of(device);
+	int result;
+
+	pthread_mutex_lock(&mutex);
+	result = send_all(fault, queue);
+	if (!is_gone(fault))
+		strike(fault->blocks);
+	finish(fault->blocks);
+	return result;
+}
+
+static int fault_wait(struct block_device *device, enum block_queue queue, uint64_t timeout_ns)
+{
+	(void)timeout_ns; /* who waits looks again until its time is over */
+	return fault_send(device, queue);
+}
+
+/* take_one -- does it come back now? A part of it may land before. */
+static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead, int *failure)
+{
+	*failure = is_dead ? ENODEV : blocks->failure;
+	if (*failure != 0) {
+		flying->owner = NULL;
+		return true;
+	}
+	if (!flying->is_sent)
+		return false;
+	if (is_write(flying) && medium_draw(&blocks->medium) % 2 == 0)
+		land(blocks, flying, (unsigned)(medium_draw(&blocks->medium) % lba_count(blocks, flying)));
+	if ((blocks->is_stuck && is_write(flying) && flying->command.off >= NVME_DATA_OFF) || medium_draw(&blocks->medium) % 2 == 0)
+		return false;
+	complete(blocks, flying);
+	return true;
+}
+
+static unsigned fault_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
+{
+	struct block_fault *fault = fault_of(device);
+	struct blocks *blocks = fault->blocks;
+	unsigned first = 0;
+	unsigned count = 0;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault))
+		strike(blocks);
+	first = (unsigned)(medium_draw(&blocks->medium) % FLYING_COUNT_MAX);
+	for (unsigned i = 0; i < FLYING_COUNT_MAX && count < room; i++) {
+		struct flying *flying = &blocks->flying[(first + i) % FLYING_COUNT_MAX];
+
+		if (flying->owner != fault || flying->queue != queue)
+			continue;
+		answers[count].id = flying->command.id;
+		count += take_one(blocks, flying, is_gone(fault), &answers[count].failure);
+	}
+	finish(blocks);
+	return count;
+}
+
+/* fault_zero -- dying in it leaves some LBAs zero and some not. */
+static int fault_zero(struct block_device *device, uint64_t off, uint64_t len)
+{
+	static const uint8_t zeros[LAYOUT_BLOCK_LEN];
+	struct block_fault *fault = fault_of(device);
+	struct blocks *blocks = fault->blocks;
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault)) {
+		bool is_cut = strike(blocks);
+
+		for (uint64_t lba = off / blocks->medium.lba_len; lba < (off + len) / blocks->medium.lba_len; lba++)
+			if (!is_cut || medium_draw(&blocks->medium) % 2 == 0)
+				medium_land(&blocks->medium, lba, zeros);
+		if (!is_cut)
+			medium_settle(&blocks->medium, 0, UINT64_MAX);
+		result = is_cut ? FARLOG_IO : FARLOG_OK;
+	}
+	finish(blocks);
+	return result;
+}
+
+static int fault_lock(struct block_device *device, enum region_role role)
+{
+	struct block_fault *fault = fault_of(device);
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault)) {
+		result = fault->blocks->holders[role] != NULL ? FARLOG_HELD : FARLOG_OK;
+		if (result == FARLOG_OK)
+			fault->blocks->holders[role] = fault;
+	}
+	pthread_mutex_unlock(&mutex);
+	return result;
+}
+
+static void fault_unlock(struct block_device *device, enum region_role role)
+{
+	struct block_fault *fault = fault_of(device);
+
+	pthread_mutex_lock(&mutex);
+	if (fault->blocks->holders[role] == fault)
+		fault->blocks->holders[role] = NULL;
+	pthread_mutex_unlock(&mutex);
+}
+
+static int fault_is_locked(struct block_device *device, enum region_role role)
+{
+	int is_locked;
+
+	pthread_mutex_lock(&mutex);
+	is_locked = fault_of(device)->blocks->holders[role] != NULL;
+	pthread_mutex_unlock(&mutex);
+	return is_locked;
+}
+
+/* end_flying -- whoever sent it is going: what was sent comes to its end, the rest never goes out. */
+static void end_flying(struct blocks *blocks, const struct block_fault *owner)
+{
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+		struct flying *flying = &blocks->flying[i];
+
+		if (flying->owner == NULL || (owner != NULL && flying->owner != owner))
+			continue;
+		if (flying->is_sent && is_write(flying) && blocks->failure == 0)
+			complete(blocks, flying);
+		flying->owner = NULL;
+	}
+}
+
+/* fault_close -- on dead blocks the bytes of what is under way go with their owner: none of it lands any more. */
+static void fault_close(struct block_device *device)
+{
+	struct block_fault *fault = fault_of(device);
+	struct blocks *blocks = fault->blocks;
+
+	pthread_mutex_lock(&mutex);
+	for (unsigned i = 0; i < FLYING_COUNT_MAX && blocks->is_dead; i++)
+		if (blocks->flying[i].owner == fault)
+			blocks->flying[i].owner = NULL;
+	end_flying(blocks, fault);
+	for (unsigned role = 0; role < REGION_ROLE_READER; role++)
+		if (blocks->holders[role] == fault)
+			blocks->holders[role] = NULL;
+	pthread_mutex_unlock(&mutex);
+	free(fault);
+}
+
+static const struct block_ops fault_ops = {
+	.put = fault_put, .send = fault_send, .wait = fault_wait, .take = fault_take, .zero = fault_zero,
+	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .close = fault_close,
+};
+
+static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
+{
+	struct blocks *blocks = calloc(1, sizeof(*blocks));
+
+	if (blocks == NULL)
+		abort();
+	snprintf(blocks->name, sizeof(blocks->name), "%.60s", uri->path);
+	medium_make(&blocks->medium, size_bytes, next_lba_len, uri->seed);
+	blocks->has_cache = next_has_cache != 0;
+	blocks->armed = UINT64_MAX;
+	blocks->call_in = UINT64_MAX;
+	blocks->next = all;
+	all = blocks;
+	return blocks;
+}
+
+int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+{
+	struct block_fault *fault = calloc(1, sizeof(*fault));
+	struct farlog_contract contract = {.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FUA, .level = FARLOG_LEVEL_PERSISTENT,
+		.deadline_default_ns = 1000000000u, .kind_name = "fault", .flush_name = "fua", .probe = "adversarial blocks of the tests"};
+	struct blocks *blocks;
+
+	pthread_mutex_lock(&mutex);
+	blocks = find(uri->path);
+	if (blocks == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % LAYOUT_BLOCK_LEN == 0)
+		blocks = make_blocks(uri, ask->size_bytes + NVME_EXTRA_LEN);
+	pthread_mutex_unlock(&mutex);
+	if (blocks == NULL || fault == NULL) {
+		free(fault);
+		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial blocks", text);
+	}
+	*fault = (struct block_fault){.blocks = blocks, .generation = blocks->generation,
+		.device = {.ops = &fault_ops, .size_bytes = blocks->medium.size_bytes, .lba_len = blocks->medium.lba_len,
+			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len, .is_clockless = true}};
+	contract.granularity = blocks->medium.lba_len;
+	contract.atomic_unit = blocks->medium.lba_len;
+	contract.size_bytes = blocks->medium.size_bytes - NVME_EXTRA_LEN;
+	return nvme_make(text, &fault->device, &contract, ask, region, error);
+}
+
+/* ---------------------------------------------------------------- what the tests do to it */
+
+void farlog_block_shape(uint32_t lba_len, int has_cache)
+{
+	next_lba_len = lba_len;
+	next_has_cache = has_cache;
+}
+
+static void lose(struct blocks *blocks)
+{
+	uint64_t keep_of_256 = medium_draw(&blocks->medium) % 257;
+
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+		struct flying *flying = &blocks->flying[i];
+
+		for (unsigned lba = 0; flying->owner != NULL && flying->is_sent && is_write(flying) && lba < lba_count(blocks, flying); lba++)
+			if (medium_draw(&blocks->medium) % 256 < keep_of_256)
+				land(blocks, flying, lba);
+	}
+	medium_lose(&blocks->medium, keep_of_256);
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+		struct flying *flying = &blocks->flying[i];
+		uint64_t first = flying->command.off / blocks->medium.lba_len;
+
+		for (unsigned lba = 0; flying->owner != NULL && flying->is_sent && is_write(flying) && lba < lba_count(blocks, flying); lba++)
+			if (lba_count(blocks, flying) > 1 && medium_draw(&blocks->medium) % 256 < GARBLED_OF_256)
+				medium_garble(&blocks->medium, first + lba, flying->command.bytes + (size_t)lba * blocks->medium.lba_len);
+		flying->owner = NULL;
+	}
+	memcpy(blocks->medium.visible, blocks->medium.durable, blocks->medium.size_bytes);
+}
+
+static void revive(struct blocks *blocks)
+{
+	blocks->generation++;
+	blocks->is_dead = false;
+	blocks->is_stuck = false;
+	blocks->failure = 0;
+	blocks->armed = UINT64_MAX;
+	memset(blocks->holders, 0, sizeof(blocks->holders));
+}
+
+/* enter -- NULL: there are none of that name. */
+static struct blocks *enter(const char *name)
+{
+	pthread_mutex_lock(&mutex);
+	return find(name);
+}
+
+static void leave(void)
+{
+	pthread_mutex_unlock(&mutex);
+}
+
+/* end -- of all handles. What they had under way: any of it, or as the kernel sees to it. */
+static void end(const char *name, bool is_power_cut)
+{
+	struct blocks *blocks = enter(name);
+
+	if (blocks != NULL) {
+		if (is_power_cut)
+			lose(blocks);
+		else
+			end_flying(blocks, NULL);
+		revive(blocks);
+	}
+	leave();
+}
+
+void farlog_block_crash(const char *name)
+{
+	end(name, true);
+}
+
+void farlog_block_kill(const char *name)
+{
+	end(name, false);
+}
+
+void farlog_block_drop(const char *name)
+{
+	struct blocks *blocks = enter(name);
+	struct blocks **link = &all;
+
+	while (*link != blocks)
+		link = &(*link)->next;
+	if (blocks != NULL) {
+		*link = blocks->next;
+		medium_free(&blocks->medium);
+		free(blocks);
+	}
+	leave();
+}
+
+void farlog_block_reseed(const char *name, uint64_t seed)
+{
+	struct blocks *blocks = enter(name);
+
+	if (blocks != NULL)
+		blocks->medium.random = seed != 0 ? seed : 1;
+	leave();
+}
+
+void farlog_block_arm(const char *name, uint64_t operation_count)
+{
+	struct blocks *blocks = enter(name);
+
+	if (blocks != NULL) {
+		blocks->is_dead |= operation_count == 0;
+		blocks->armed = operation_count == 0 ? UINT64_MAX : operation_count;
+	}
+	leave();
+}
+
+int farlog_block_is_dead(const char *name)
+{
+	struct blocks *blocks = enter(name);
+	int is_dead = blocks != NULL && blocks->is_dead;
+
+	leave();
+	return is_dead;
+}
+
+void farlog_block_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context)
+{
+	struct blocks *blocks = enter(name);
+
+	if (blocks != NULL) {
+		blocks->call_in = operation_count;
+		blocks->call = call;
+		blocks->call_context = context;
+	}
+	leave();
+}
+
+void farlog_block_trouble(const char *name, int is_stuck, int failure)
+{
+	struct blocks *blocks = enter(name);
+
+	if (blocks != NULL) {
+		blocks->is_stuck = is_stuck != 0;
+		blocks->failure = failure;
+	}
+	leave();
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* block_fault.h -- adversarial blocks, for the crash tests (built only with FARLOG_FAULT): the sibling of region_fault.h below a real nvme region.
+ *
+ * A command that has been sent lands LBA by LBA at any moment, and comes back when all of it has landed, in any order. What landed lies in a cache until a flush,
+ * or the end of a durable write, puts it on the media. A power cut keeps of each LBA any prefix of what landed there; of what was under way any
+ * subset of LBAs lands; and an LBA of a longer write that had not come back may be left as nothing that was ever written. */
+#ifndef FARLOG_BLOCK_FAULT_H
+#define FARLOG_BLOCK_FAULT_H
+
+#include "region.h"
+#include "uri.h"
+
+#ifdef FARLOG_FAULT
+
+int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+
+/* farlog_block_shape -- of blocks that are made from now on. */
+FARLOG_API void farlog_block_shape(uint32_t lba_len, int has_cache);
+
+/* As farlog_fault_arm and its like, of the blocks of that name. */
+FARLOG_API void farlog_block_reseed(const char *name, uint64_t seed);
+FARLOG_API void farlog_block_drop(const char *name);
+FARLOG_API void farlog_block_arm(const char *name, uint64_t operation_count);
+FARLOG_API int farlog_block_is_dead(const char *name);
+FARLOG_API void farlog_block_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
+FARLOG_API void farlog_block_crash(const char *name);
+/* farlog_block_kill -- the processes die; what they have sent still comes to its end, as the kernel sees to it. */
+FARLOG_API void farlog_block_kill(const char *name);
+
+/* farlog_block_trouble -- is_stuck: no write of the ring's data comes back any more, though it may land. failure: every command fails with this errno; 0 = none does. */
+FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);
+
+#endif
+#endif

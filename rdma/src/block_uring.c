@@ -1,0 +1,344 @@
+/* block_uring.c -- blocks by io_uring: registered file, registered buffers, O_DIRECT. See block.h.
+ *
+ * Each queue is an io_uring of its own, so that a call of one thread never waits behind another's commit. The role locks lie on the descriptor
+ * that the commands use: the kernel holds it until the last of them has come back, and so nobody else becomes writer before. */
+#include "block_uring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "err.h"
+#include "layout.h"
+#include "lib_uring.h"
+#include "role_lock.h"
+
+#define BUFFER_COUNT_MAX 64u
+#define ZERO_LEN (1u << 20)
+#define ZERO_STEP_LEN (1u << 30) /* of one call to the kernel: it can be killed between two */
+#define COMMAND_LEN_MAX (1u << 30)
+
+struct block_uring {
+	struct block_device device;
+	const struct lib_uring *lib;
+	struct io_uring rings[BLOCK_QUEUE_COUNT];
+	unsigned ring_count;
+	uint64_t flying_counts[BLOCK_QUEUE_COUNT]; /* put, and not yet taken back */
+	int fd;
+	bool is_device;
+	bool is_plain; /* a plain write is durable when it comes back, or is not asked to be */
+	uint8_t *buffer;       /* registered with the commits' ring, NULL = nothing is */
+	uint64_t buffer_len;
+	uint8_t *others;
+	uint64_t others_len;
+	unsigned others_index;
+	char path[URI_PATH_LEN_MAX];
+};
+
+static struct block_uring *uring_of(struct block_device *device)
+{
+	return (struct block_uring *)device;
+}
+
+/* index_of -- of the registered buffer that holds these bytes; -1 = none. */
+static int index_of(const struct block_uring *uring, const struct block_command *command)
+{
+	if (uring->buffer == NULL || command->bytes == NULL)
+		return -1;
+	if (command->bytes >= uring->buffer && command->bytes < uring->buffer + uring->buffer_len)
+		return (int)((uint64_t)(command->bytes - uring->buffer) / BLOCK_BUFFER_LEN);
+	if (command->bytes >= uring->others && command->bytes < uring->others + uring->others_len)
+		return (int)uring->others_index;
+	return -1;
+}
+
+static void prepare(struct io_uring_sqe *sqe, const struct block_command *command, int index)
+{
+	switch (command->verb) {
+	case BLOCK_FLUSH: io_uring_prep_fsync(sqe, 0, IORING_FSYNC_DATASYNC); break;
+	case BLOCK_READ:
+		if (index >= 0)
+			io_uring_prep_read_fixed(sqe, 0, command->bytes, command->len, command->off, index);
+		else
+			io_uring_prep_read(sqe, 0, command->bytes, command->len, command->off);
+		break;
+	default:
+		if (index >= 0)
+			io_uring_prep_write_fixed(sqe, 0, command->bytes, command->len, command->off, index);
+		else
+			io_uring_prep_write(sqe, 0, command->bytes, command->len, command->off);
+		break;
+	}
+}
+
+static void uring_put(struct block_device *device, enum block_queue queue, const struct block_command *command)
+{
+	struct block_uring *uring = uring_of(device);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->rings[queue]); /* there is one: the queue is as deep as its users go */
+	uint64_t len = command->len;
+
+	prepare(sqe, command, queue == BLOCK_COMMITS ? index_of(uring, command) : -1);
+	if (command->verb == BLOCK_WRITE_DURABLE && !uring->is_plain)
+		sqe->rw_flags = RWF_DSYNC;
+	sqe->flags |= IOSQE_FIXED_FILE;
+	sqe->user_data = command->id << 32 | len;
+	uring->flying_counts[queue]++;
+}
+
+static int uring_send(struct block_device *device, enum block_queue queue)
+{
+	struct block_uring *uring = uring_of(device);
+
+	while (io_uring_sq_ready(&uring->rings[queue]) > 0) {
+		int count = uring->lib->submit(&uring->rings[queue]);
+
+		device->enter_count += queue == BLOCK_COMMITS;
+		if (count < 0 && count != -EINTR && count != -EAGAIN)
+			return FARLOG_IO;
+	}
+	return FARLOG_OK;
+}
+
+static int uring_wait(struct block_device *device, enum block_queue queue, uint64_t timeout_ns)
+{
+	struct block_uring *uring = uring_of(device);
+	struct __kernel_timespec timeout = {(int64_t)(timeout_ns / 1000000000u), (long long)(timeout_ns % 1000000000u)};
+	struct io_uring_cqe *answer;
+	int count = uring->lib->submit_and_wait_timeout(&uring->rings[queue], &answer, 1, &timeout, NULL);
+
+	device->enter_count += queue == BLOCK_COMMITS;
+	return count >= 0 || count == -ETIME || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
+}
+
+static unsigned uring_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
+{
+	struct block_uring *uring = uring_of(device);
+	struct io_uring *ring = &uring->rings[queue];
+	struct io_uring_cqe *cqe;
+	unsigned count = 0;
+	unsigned head;
+
+	io_uring_for_each_cqe(ring, head, cqe) {
+		if (count == room)
+			break;
+		answers[count].id = cqe->user_data >> 32;
+		answers[count].failure = cqe->res < 0 ? -cqe->res : 0;
+		if (cqe->res >= 0 && (uint32_t)cqe->res != (uint32_t)cqe->user_data)
+			answers[count].failure = EIO; /* cut short: the device ends, or one of its LBAs failed */
+		count++;
+	}
+	io_uring_cq_advance(ring, count);
+	uring->flying_counts[queue] -= count;
+	return count;
+}
+
+static bool uring_use_buffer(struct block_device *device, uint8_t *bytes, uint64_t len, uint8_t *others, uint64_t others_len)
+{
+	struct block_uring *uring = uring_of(device);
+	struct iovec buffers[BUFFER_COUNT_MAX + 1];
+	unsigned count = 0;
+
+	for (uint64_t done = 0; done < len && count < BUFFER_COUNT_MAX; done += BLOCK_BUFFER_LEN)
+		buffers[count++] = (struct iovec){bytes + done, len - done < BLOCK_BUFFER_LEN ? len - done : BLOCK_BUFFER_LEN};
+	buffers[count] = (struct iovec){others, others_len};
+	if ((uint64_t)count * BLOCK_BUFFER_LEN < len || uring->lib->register_buffers(&uring->rings[BLOCK_COMMITS], buffers, count + 1) != 0)
+		return false;
+	uring->buffer = bytes;
+	uring->buffer_len = len;
+	uring->others = others;
+	uring->others_len = others_len;
+	uring->others_index = count;
+	return true;
+}
+
+/* write_zeros -- plainly, into a file. */
+static int write_zeros(struct block_uring *uring, uint64_t off, uint64_t len)
+{
+	uint8_t *zeros = aligned_alloc(LAYOUT_BLOCK_LEN, ZERO_LEN);
+	int result = zeros != NULL ? FARLOG_OK : FARLOG_NO_MEMORY;
+
+	if (zeros != NULL)
+		memset(zeros, 0, ZERO_LEN);
+	for (uint64_t done = 0; done < len && result == FARLOG_OK; done += ZERO_LEN) {
+		size_t piece_len = len - done < ZERO_LEN ? len - done : ZERO_LEN;
+
+		if (pwrite(uring->fd, zeros, piece_len, (off_t)(off + done)) != (ssize_t)piece_len)
+			result = FARLOG_IO;
+	}
+	free(zeros);
+	return result;
+}
+
+static int uring_zero(struct block_device *device, uint64_t off, uint64_t len)
+{
+	struct block_uring *uring = uring_of(device);
+	int result = FARLOG_OK;
+
+	if (!uring->is_device)
+		result = write_zeros(uring, off, len);
+	for (uint64_t done = 0; uring->is_device && done < len && result == FARLOG_OK; done += ZERO_STEP_LEN) {
+		uint64_t range[2] = {off + done, len - done < ZERO_STEP_LEN ? len - done : ZERO_STEP_LEN};
+
+		if (ioctl(uring->fd, BLKZEROOUT, range) != 0)
+			result = FARLOG_IO;
+	}
+	return result == FARLOG_OK && fdatasync(uring->fd) != 0 ? FARLOG_IO : result;
+}
+
+static int uring_name_foreign(struct block_device *device, char *text, size_t room)
+{
+	return block_name_foreign(uring_of(device)->path, text, room);
+}
+
+static int uring_lock(struct block_device *device, enum region_role role)
+{
+	return role_lock_take(uring_of(device)->fd, 0, role);
+}
+
+static void uring_unlock(struct block_device *device, enum region_role role)
+{
+	role_lock_give(uring_of(device)->fd, 0, role);
+}
+
+static int uring_is_locked(struct block_device *device, enum region_role role)
+{
+	return role_lock_is_taken(uring_of(device)->fd, 0, role);
+}
+
+static void uring_close(struct block_device *device)
+{
+	struct block_uring *uring = uring_of(device);
+
+	/* The kernel lets go of a queue's file a while after the queue's end. */
+	for (int role = REGION_ROLE_WRITER; uring->fd >= 0 && uring->flying_counts[0] + uring->flying_counts[1] == 0 && role <= REGION_ROLE_FORMAT; role++)
+		role_lock_give(uring->fd, 0, (enum region_role)role);
+	while (uring->ring_count > 0)
+		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);
+	if (uring->fd >= 0)
+		close(uring->fd);
+	free(uring);
+}
+
+static const struct block_ops uring_ops = {
+	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
+	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .close = uring_close,
+};
+
+/* make_file -- for tests: all its blocks written, so that no append allocates one. */
+static int make_file(const char *text, const char *path, uint64_t size_bytes, struct farlog_error *error)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
+	int failure;
+
+	if (fd < 0)
+		return error_set(error, FARLOG_IO, errno, "make region \"%s\"", text);
+	failure = posix_fallocate(fd, 0, (off_t)size_bytes);
+	if (failure == 0 && fsync(fd) != 0)
+		failure = errno;
+	close(fd);
+	if (failure == 0)
+		return FARLOG_OK;
+	unlink(path);
+	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
+}
+
+/* is_in_use -- by a mount, or by a device made of it. Asked by a descriptor of its own: who has one for itself alone shuts out the next. */
+static bool is_in_use(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
+	bool is_busy = fd < 0 && errno == EBUSY;
+
+	if (fd >= 0)
+		close(fd);
+	return is_busy;
+}
+
+static int open_blocks(const char *text, struct block_uring *uring, const struct block_facts *facts, const struct region_ask *ask,
+	struct farlog_error *error)
+{
+	int flags = (ask->access == REGION_READ ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
+
+	if (ask->access != REGION_READ && facts->is_read_only)
+		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s is read-only", text, facts->name);
+	if (facts->is_device && ask->access == REGION_CREATE && is_in_use(uring->path))
+		return error_set(error, FARLOG_HELD, 0, "region \"%s\": %s is in use: mounted, or part of another device; free it first", text, uring->path);
+	uring->fd = open(uring->path, flags);
+	if (uring->fd >= 0)
+		return FARLOG_OK;
+	if (errno == EINVAL)
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
+	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
+}
+
+static int start_rings(const char *text, struct block_uring *uring, struct farlog_error *error)
+{
+	int failure = 0;
+
+	for (unsigned i = 0; i < BLOCK_QUEUE_COUNT && failure == 0; i++) {
+		failure = uring->lib->queue_init(BLOCK_DEPTH, &uring->rings[i], 0);
+		if (failure == 0) {
+			uring->ring_count++;
+			failure = uring->lib->register_files(&uring->rings[i], &uring->fd, 1);
+		}
+	}
+	if (failure == 0)
+		return FARLOG_OK;
+	return error_set(error, failure == -EPERM || failure == -ENOSYS ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
+		"region \"%s\": set up io_uring (see /proc/sys/kernel/io_uring_disabled)", text);
+}
+
+int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
+{
+	struct block_facts facts;
+	int result = block_probe(text, uri->path, &facts, error);
+
+	return result == FARLOG_OK ? block_contract(text, uri, &facts, contract, error) : result;
+}
+
+static int find_facts(const char *text, const struct uri *uri, const struct region_ask *ask, struct block_facts *facts, struct farlog_error *error)
+{
+	int result = block_probe(text, uri->path, facts, error);
+
+	if (result != FARLOG_OK || facts->size_bytes != 0 || facts->is_device)
+		return result;
+	if (ask->access != REGION_CREATE || ask->size_bytes == 0)
+		return error_set(error, FARLOG_NOT_FOUND, ENOENT, "open region \"%s\"", text);
+	result = make_file(text, uri->path, ask->size_bytes, error);
+	return result == FARLOG_OK ? block_probe(text, uri->path, facts, error) : result;
+}
+
+int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct farlog_contract *contract,
+	struct block_device **device, struct farlog_error *error)
+{
+	struct block_uring *uring;
+	struct block_facts facts;
+	const struct lib_uring *lib;
+	int result = lib_uring_load(&lib, error);
+
+	if (result == FARLOG_OK)
+		result = find_facts(text, uri, ask, &facts, error);
+	if (result == FARLOG_OK)
+		result = block_contract(text, uri, &facts, contract, error);
+	if (result != FARLOG_OK)
+		return result;
+	uring = calloc(1, sizeof(*uring));
+	if (uring == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
+	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
+		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX}};
+	strcpy(uring->path, uri->path);
+	result = open_blocks(text, uring, &facts, ask, error);
+	if (result == FARLOG_OK)
+		result = start_rings(text, uring, error);
+	if (result != FARLOG_OK) {
+		uring_close(&uring->device);
+		return result;
+	}
+	*device = &uring->device;
+	return FARLOG_OK;
+}

@@ -1,0 +1,462 @@
+/* region_nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See region_nvme.h.
+ *
+ * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order. Nothing
+ * that was acknowledged is written again: records begin on an LBA, because the ring's align is at least one. persist only prepares; the
+ * waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look at
+ * fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
+ * would need it is refused until then. */
+#include "region_nvme.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "clock.h"
+#include "mutant.h"
+
+#define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
+#define LOOK_PATIENCE_NS 20000000u   /* of a writer that looks for room */
+#define LOOK_INTERVAL_NS 2000000u
+#define CLOSE_PATIENCE_NS 1000000000u
+#define LOCK_PATIENCE_NS 1000000000u
+
+enum command_id { ID_PIECE = 1, ID_HINTS = 2, ID_LOOK = 3 };
+
+/* ---------------------------------------------------------------- commits: the queue is taken */
+
+static bool is_all_out(const struct region_nvme *nvme)
+{
+	return nvme->span_at == nvme->span_count;
+}
+
+static bool is_under_way(const struct region_nvme *nvme)
+{
+	return nvme->flying_count > 0 || !is_all_out(nvme);
+}
+
+static void put_commit(struct region_nvme *nvme, uint64_t off, uint8_t *bytes, uint64_t len)
+{
+	struct block_command command = {
+		.verb = MUTANT(NO_FUA) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE, .off = off, .bytes = bytes, .len = (uint32_t)len, .id = ID_PIECE};
+
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+	nvme->flying_count++;
+}
+
+/* put_items -- those of the header that the span covers. */
+static void put_items(struct region_nvme *nvme, const struct region_span *span)
+{
+	for (size_t i = 0; i < NVME_ITEM_COUNT; i++) {
+		uint8_t *block = nvme_block_of(nvme->controls, nvme_items[i].control);
+
+		if (span->off >= nvme_items[i].off + nvme_items[i].len || span->off + span->len <= nvme_items[i].off)
+			continue;
+		memset(block, 0, nvme->device->lba_len);
+		memcpy(block, nvme->copy + nvme_items[i].off, nvme_items[i].len);
+		put_commit(nvme, (uint64_t)nvme_items[i].control * LAYOUT_BLOCK_LEN, block, nvme->device->lba_len);
+	}
+}
+
+/* put_pieces -- as many as the queue takes, from where the last ones ended. */
+static void put_pieces(struct region_nvme *nvme)
+{
+	while (!is_all_out(nvme) && nvme->flying_count < PIECE_COUNT_MAX) {
+		const struct region_span *span = &nvme->spans[nvme->span_at];
+		uint64_t off = span->off + nvme->span_done;
+		uint64_t len = span->len - nvme->span_done;
+		uint64_t left = BLOCK_BUFFER_LEN - off % BLOCK_BUFFER_LEN;
+
+		if (off < LAYOUT_DATA_OFF) {
+			put_items(nvme, span);
+			nvme->span_at++;
+			continue;
+		}
+		if (len > nvme->device->command_len_max)
+			len = nvme->device->command_len_max;
+		if (len > left)
+			len = left;
+		put_commit(nvme, off + NVME_EXTRA_LEN, nvme->copy + off, len);
+		nvme->span_done += len;
+		if (nvme->span_done < span->len)
+			continue;
+		nvme->span_at++;
+		nvme->span_done = 0;
+	}
+}
+
+static void put_hints(struct region_nvme *nvme)
+{
+	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
+	struct block_command command = {
+		.verb = BLOCK_WRITE, .off = NVME_HINTS * LAYOUT_BLOCK_LEN, .bytes = block, .len = nvme->device->lba_len, .id = ID_HINTS};
+
+	nvme_make_words(nvme, block, *nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF));
+	nvme->are_hints_due = false;
+	nvme->is_hints_flying = true;
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+}
+
+static void put_look(struct region_nvme *nvme)
+{
+	struct block_command command = {.verb = BLOCK_READ, .off = NVME_FENCE_A * LAYOUT_BLOCK_LEN, .bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
+		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = ID_LOOK};
+
+	nvme->is_look_flying = true;
+	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
+}
+
+/* put_aside -- what goes along with a commit of the writer, and is not waited for. */
+static void put_aside(struct region_nvme *nvme)
+{
+	uint64_t now_ns;
+
+	if (nvme->role != REGION_ROLE_WRITER)
+		return;
+	if (nvme->are_hints_due && !nvme->is_hints_flying)
+		put_hints(nvme);
+	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
+	if (nvme->is_look_flying || now_ns - nvme->looked_ns < LOOK_INTERVAL_NS)
+		return;
+	nvme->looked_ns = nvme->device->is_clockless ? 0 : now_ns;
+	put_look(nvme);
+}
+
+static void note_answer(struct region_nvme *nvme, const struct block_answer *answer)
+{
+	switch (answer->id) {
+	case ID_HINTS: nvme->is_hints_flying = false; break;
+	case ID_LOOK:
+		nvme->is_look_flying = false;
+		if (answer->failure == 0)
+			nvme_take_words(nvme, nvme->looked);
+		break;
+	default:
+		nvme->flying_count--;
+		if (MUTANT(ACKED_OUT_OF_ORDER))
+			atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
+		if (answer->failure == 0)
+			break;
+		nvme->failure = answer->failure;
+		nvme_note_trouble(nvme, answer->failure);
+		break;
+	}
+}
+
+/* collect -- what has come back; the rest of a long commit goes out. */
+static void collect(struct region_nvme *nvme)
+{
+	struct block_device *device = nvme->device;
+	struct block_answer answers[16];
+	unsigned count;
+
+	while ((count = device->ops->take(device, BLOCK_COMMITS, answers, 16)) > 0)
+		for (unsigned i = 0; i < count; i++)
+			note_answer(nvme, &answers[i]);
+	if (!is_all_out(nvme) && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
+		put_pieces(nvme);
+		if (device->ops->send(device, BLOCK_COMMITS) != FARLOG_OK)
+			nvme->failure = EIO;
+	}
+	if (!is_under_way(nvme) && nvme->failure == 0)
+		atomic_store_relaxed(&nvme->region.tag_done, nvme->tag_asked);
+}
+
+/* ---------------------------------------------------------------- the region */
+
+static void nvme_write(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	memcpy(nvme_of(region)->copy + off, src, len);
+}
+
+static void nvme_gather(struct region *region, uint64_t off, struct gather *gather)
+{
+	gather_build(nvme_of(region)->copy + off, gather);
+}
+
+static int nvme_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int result = FARLOG_OK;
+
+	nvme_take(&nvme->is_busy);
+	if (nvme->flying_count > 0 && !MUTANT(ACKED_OUT_OF_ORDER)) {
+		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
+	} else {
+		memcpy(nvme->spans, spans, span_count * sizeof(spans[0]));
+		nvme->span_count = span_count;
+		nvme->span_at = 0;
+		nvme->span_done = 0;
+		nvme->failure = 0;
+		nvme->tag_asked = tag;
+		if (MUTANT(LBA_WRITTEN_AGAIN) && spans[0].off > LAYOUT_DATA_OFF) {
+			nvme->spans[0].off -= nvme->device->lba_len;
+			nvme->spans[0].len += nvme->device->lba_len;
+		}
+		put_pieces(nvme);
+		put_aside(nvme);
+	}
+	nvme_give(&nvme->is_busy);
+	return result;
+}
+
+static int nvme_poll(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int failure;
+
+	if (!nvme_try_take(&nvme->is_busy))
+		return FARLOG_OK; /* who has it sees to it */
+	collect(nvme);
+	failure = nvme->failure;
+	nvme_give(&nvme->is_busy);
+	return failure != 0 ? FARLOG_IO : FARLOG_OK;
+}
+
+static void nvme_wait(struct region *region, uint64_t timeout_ns)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct block_device *device = nvme->device;
+
+	if (!nvme_try_take(&nvme->is_busy)) {
+		nvme_nap(timeout_ns);
+		return;
+	}
+	if (is_under_way(nvme) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
+		nvme->failure = EIO;
+	nvme_give(&nvme->is_busy);
+}
+
+static void nvme_push(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	if (!nvme_try_take(&nvme->is_busy))
+		return;
+	if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
+		nvme->failure = EIO;
+	nvme_give(&nvme->is_busy);
+}
+
+static int nvme_flush(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	int result = FARLOG_OK;
+
+	nvme_take(&nvme->are_calls_busy);
+	if (nvme->is_fence_due && off <= LAYOUT_FENCE_OFF && off + len > LAYOUT_FENCE_OFF)
+		result = nvme_write_fence(nvme);
+	if (result == FARLOG_OK)
+		result = nvme_call(nvme, BLOCK_FLUSH, 0, NULL, 0, NVME_PATIENCE_NS);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+static void nvme_seal(struct region *region)
+{
+	(void)region; /* commands take their bytes from the copy as this processor does */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/* read_window -- a piece of the ring's data that lies inside one window. */
+static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+	uint64_t from = (off + NVME_EXTRA_LEN) & ~mask;
+	uint64_t to = (off + NVME_EXTRA_LEN + len + mask) & ~mask;
+	int result;
+
+	nvme_take(&nvme->are_calls_busy);
+	nvme->region.read_count++;
+	result = nvme_call(nvme, BLOCK_READ, from, nvme->window, to - from, NVME_PATIENCE_NS);
+	if (result == FARLOG_OK)
+		memcpy(dst, nvme->window + (off + NVME_EXTRA_LEN - from), len);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+static int nvme_read(struct region *region, uint64_t off, void *dst, size_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t piece_max = NVME_WINDOW_LEN - 2 * LAYOUT_BLOCK_LEN;
+	int result = FARLOG_OK;
+
+	if (nvme->role == REGION_ROLE_WRITER || off < LAYOUT_DATA_OFF) {
+		if (nvme->role != REGION_ROLE_WRITER)
+			result = nvme_load(nvme);
+		memcpy(dst, nvme->copy + off, len);
+		return result;
+	}
+	for (size_t done = 0; done < len && result == FARLOG_OK; done += piece_max)
+		result = read_window(nvme, off + done, (uint8_t *)dst + done, len - done < piece_max ? len - done : piece_max);
+	return result;
+}
+
+static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+	uint64_t to = (off + len + mask) & ~mask;
+	int result = FARLOG_OK;
+
+	nvme_take(&nvme->are_calls_busy);
+	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += NVME_WINDOW_LEN)
+		result = nvme_call(nvme, BLOCK_READ, at + NVME_EXTRA_LEN, nvme->copy + at, to - at < NVME_WINDOW_LEN ? to - at : NVME_WINDOW_LEN, NVME_PATIENCE_NS);
+	nvme_give(&nvme->are_calls_busy);
+	return result;
+}
+
+static int nvme_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	return off < LAYOUT_DATA_OFF ? nvme_load(nvme) : fetch_data(nvme, off, len);
+}
+
+/* nvme_look -- the words that others store. */
+static void nvme_look(struct region *region, bool is_urgent)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!is_urgent && !nvme->device->is_clockless && now_ns - nvme->looked_ns < LOOK_INTERVAL_NS)
+		return;
+	if (!nvme_try_take(&nvme->are_calls_busy))
+		return;
+	if (nvme_call(nvme, BLOCK_READ, NVME_FENCE_A * LAYOUT_BLOCK_LEN, nvme_block_of(nvme->called, NVME_FENCE_A),
+			(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS) == FARLOG_OK)
+		nvme_take_words(nvme, nvme->called);
+	if (!nvme->device->is_clockless)
+		nvme->looked_ns = now_ns;
+	nvme_give(&nvme->are_calls_busy);
+}
+
+static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	atomic_store_release(nvme_word_at(nvme, off), value);
+	if (off == LAYOUT_TAIL_HINT_OFF || off == LAYOUT_DURABLE_HINT_OFF)
+		nvme->are_hints_due = true;
+	if (off == LAYOUT_FENCE_OFF)
+		nvme->is_fence_due = true;
+	if (off != LAYOUT_CREDIT_OFF || nvme->role != REGION_ROLE_DRAIN)
+		return;
+	nvme_take(&nvme->are_calls_busy);
+	nvme->is_credit_due = true;
+	(void)nvme_write_credit(nvme); /* what fails is done again when the header is fetched */
+	nvme_give(&nvme->are_calls_busy);
+}
+
+static int nvme_zero(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct block_device *device = nvme->device;
+	int result = device->ops->zero(device, 0, NVME_DATA_OFF);
+
+	/* The header first, and durably: a crash in the middle leaves no ring rather than a damaged one. */
+	if (result == FARLOG_OK)
+		result = device->ops->zero(device, NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
+	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
+	nvme->fence_slot = 0;
+	return result;
+}
+
+static int nvme_name_foreign(struct region *region, char *text, size_t room)
+{
+	struct block_device *device = nvme_of(region)->device;
+
+	text[0] = '\0';
+	return device->ops->name_foreign != NULL ? device->ops->name_foreign(device, text, room) : FARLOG_OK;
+}
+
+/* nvme_populate -- the writer's copy, which its commands take their bytes from. */
+static void nvme_populate(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	struct farlog_contract *contract = &region->contract;
+	size_t used = strlen(contract->probe);
+
+	if (nvme->role != REGION_ROLE_WRITER)
+		return;
+	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
+	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own, NVME_CONTROL_LEN * 2))
+		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; buffers not registered: more than this process may lock");
+}
+
+static void nvme_forget(struct region *region, uint64_t off, uint64_t len)
+{
+	(void)region; /* a writer's commands need their pages, and others have only what an inspection has fetched */
+	(void)off;
+	(void)len;
+}
+
+static int nvme_lock(struct region *region, enum region_role role)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	uint64_t until_ns = clock_after_ns(LOCK_PATIENCE_NS);
+	int result = nvme->device->ops->lock(nvme->device, role);
+
+	/* Of a process that has just died the kernel holds it until its last command is back and its queues are gone. */
+	while (result == FARLOG_HELD && !nvme->device->is_clockless && clock_monotonic_ns() < until_ns) {
+		nvme_nap(LOCK_PATIENCE_NS);
+		result = nvme->device->ops->lock(nvme->device, role);
+	}
+	/* What whoever held it before has stored since we opened. */
+	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
+		nvme->device->ops->unlock(nvme->device, role);
+		result = FARLOG_IO;
+	}
+	return result;
+}
+
+static void nvme_unlock(struct region *region, enum region_role role)
+{
+	nvme_of(region)->device->ops->unlock(nvme_of(region)->device, role);
+}
+
+static int nvme_is_locked(struct region *region, enum region_role role)
+{
+	return nvme_of(region)->device->ops->is_locked(nvme_of(region)->device, role);
+}
+
+/* let_go -- the last hints go out, and what is under way may come back. */
+static void let_go(struct region_nvme *nvme)
+{
+	struct block_device *device = nvme->device;
+	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
+
+	collect(nvme);
+	if (nvme->role == REGION_ROLE_WRITER && nvme->are_hints_due && !nvme->is_hints_flying && nvme->failure == 0)
+		put_hints(nvme);
+	while (is_under_way(nvme) || nvme->is_hints_flying || nvme->is_look_flying) {
+		uint64_t now_ns = clock_monotonic_ns();
+
+		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
+			return;
+		collect(nvme);
+		if (nvme->failure != 0)
+			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
+	}
+}
+
+void nvme_close(struct region *region)
+{
+	struct region_nvme *nvme = nvme_of(region);
+
+	if (nvme->copy != NULL && nvme->own != NULL)
+		let_go(nvme);
+	nvme->device->ops->close(nvme->device);
+	if (nvme->copy != NULL)
+		munmap(nvme->copy, nvme->copy_len);
+	if (nvme->own != NULL)
+		munmap(nvme->own, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+	free(nvme);
+}
+
+const struct region_ops nvme_ops = {
+	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
+	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
+	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .lock = nvme_lock, .unlock = nvme_unlock,
+	.is_locked = nvme_is_locked, .close = nvme_close,
+};

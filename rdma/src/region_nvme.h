@@ -1,0 +1,142 @@
+/* region_nvme.h -- a ring on raw blocks, as a region: what its two files share, region_nvme.c, what it does while it is open, and region_nvme_open.c.
+ *
+ * On the device the header is spread: whatever is stored whole has an LBA of its own, at the beginning of one of the first eight blocks of 4096
+ * bytes, and the ring's data follows (docs/format.md section 3). To the rest of the core it looks as every ring does: `base` is a copy,
+ * with everything where layout.h says. A writer's copy is all of the ring, and where its commands take their bytes from; a drain
+ * or reader has the header and reads through a window. */
+#ifndef FARLOG_REGION_NVME_H
+#define FARLOG_REGION_NVME_H
+
+#include "block.h"
+#include "layout.h"
+#include "region.h"
+#include "uri.h"
+
+enum nvme_control {
+	NVME_SUPERBLOCK_A = 0,
+	NVME_SUPERBLOCK_B = 1,
+	NVME_HEAD_A = 2,
+	NVME_HEAD_B = 3,
+	NVME_FENCE_A = 4,
+	NVME_FENCE_B = 5,
+	NVME_CREDIT = 6,
+	NVME_HINTS = 7,
+	NVME_CONTROL_COUNT = 8,
+};
+
+#define NVME_CONTROL_LEN (NVME_CONTROL_COUNT * LAYOUT_BLOCK_LEN)
+#define NVME_DATA_OFF NVME_CONTROL_LEN                     /* on the device */
+#define NVME_EXTRA_LEN (NVME_DATA_OFF - LAYOUT_DATA_OFF)   /* what a device must have beyond what the region shows */
+#define NVME_WINDOW_LEN (1u << 20)
+#define NVME_SPAN_COUNT_MAX 2
+#define NVME_PATIENCE_NS 5000000000u /* with a device that answers nothing: of calls */
+
+/* What lies at the beginning of the blocks of fence, credit and hints. Zeros are not sound: nothing was stored yet. */
+struct nvme_words {
+	uint64_t words[2];
+	uint8_t reserved[12];
+	uint32_t crc32c;
+};
+
+struct region_nvme {
+	struct region region;
+	struct block_device *device;
+	uint8_t *copy;
+	uint64_t copy_len;
+	uint8_t *own;      /* the buffers below, in one piece */
+	uint8_t *controls; /* commits: header blocks on their way to the device */
+	uint8_t *looked;   /* commits: header blocks on their way here */
+	uint8_t *called;   /* calls: header blocks either way */
+	uint8_t *window;   /* calls: the ring's data on its way here */
+	enum region_role role;
+	uint64_t is_busy;      /* the commits' queue is in use */
+	uint64_t are_calls_busy;
+
+	uint64_t tag_asked;    /* the commit under way, or the last one */
+	struct region_span spans[NVME_SPAN_COUNT_MAX];
+	unsigned span_count;
+	unsigned span_at;      /* the next to go out: this one, from span_done on */
+	uint64_t span_done;
+	unsigned flying_count; /* commands of it that are not back */
+	int failure;           /* of one of them; errno */
+	bool is_hints_flying;
+	bool is_look_flying;
+	bool are_hints_due;
+	bool is_fence_due;     /* stored, not yet on the device */
+	bool is_credit_due;
+	uint64_t looked_ns;    /* when the last look began */
+	uint64_t call_id;
+	bool is_call_flying;   /* one that nobody waits for any more: its buffers are not ours */
+	unsigned fence_slot;   /* of the newest fence on the device */
+	char trouble[96];      /* the last command that failed, "" = none */
+};
+
+static inline struct region_nvme *nvme_of(struct region *region)
+{
+	return (struct region_nvme *)region;
+}
+
+/* region_nvme_open -- "nvme:/dev/nvme2n1". */
+int region_nvme_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error);
+
+/* region_nvme_probe -- its contract, without touching its bytes. */
+int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error);
+
+/* nvme_make -- a region on this device, which it owns from now on, also when it fails. */
+int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract, const struct region_ask *ask,
+	struct region **region, struct farlog_error *error);
+
+/* What the core stores whole: where it lies in the copy, and in which block. */
+#define NVME_ITEM_COUNT 4
+
+struct nvme_item {
+	uint64_t off;
+	uint32_t len;
+	enum nvme_control control;
+};
+
+extern const struct nvme_item nvme_items[NVME_ITEM_COUNT];
+
+static inline uint8_t *nvme_block_of(uint8_t *blocks, unsigned control)
+{
+	return blocks + (size_t)control * LAYOUT_BLOCK_LEN;
+}
+
+static inline uint64_t *nvme_word_at(struct region_nvme *nvme, uint64_t off)
+{
+	return (uint64_t *)(nvme->copy + off);
+}
+
+/* A queue belongs to who has taken it. */
+static inline bool nvme_try_take(uint64_t *is_busy)
+{
+	return __atomic_exchange_n(is_busy, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void nvme_give(uint64_t *is_busy)
+{
+	atomic_store_release(is_busy, 0);
+}
+
+void nvme_take(uint64_t *is_busy);
+void nvme_nap(uint64_t limit_ns);
+void nvme_note_trouble(struct region_nvme *nvme, int failure);
+
+/* nvme_make_words -- a block of the header. nvme_take_words -- fence and credit, as they were read. */
+void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);
+void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks);
+
+/* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next two the caller has taken the calls' queue. */
+int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns);
+int nvme_write_fence(struct region_nvme *nvme);
+int nvme_write_credit(struct region_nvme *nvme);
+
+/* nvme_load -- the header, from the device into the copy. OK or IO. */
+int nvme_load(struct region_nvme *nvme);
+
+void nvme_close(struct region *region);
+
+extern const struct region_ops nvme_ops;
+
+#endif

@@ -1,0 +1,323 @@
+/* A ring on blocks: commands that are stuck or fail, devices that are not what they were, and what may not be formatted over. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "block_fault.h"
+#include "clock.h"
+#include "region_nvme.h"
+#include "superblock.h"
+#include "unit.h"
+#include "writer.h"
+
+#define NAME "unit-blocks"
+#define URI "block-fault:" NAME
+#define SIZE (LAYOUT_DATA_OFF + (64u << 10))
+
+static void make(uint32_t lba_len)
+{
+	farlog_block_drop(NAME);
+	farlog_fault_set_mutant(0);
+	farlog_block_shape(lba_len, 1);
+	unit_format(URI, SIZE, 8192);
+	farlog_block_reseed(NAME, unit_random() | 1);
+}
+
+static const char *file_uri(const char *name)
+{
+	static char uri[300];
+
+	snprintf(uri, sizeof(uri), "nvme:%s", unit_path(unit_file_uri(name)));
+	return uri;
+}
+
+static int append_within(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct farlog_entry entry = {.data = "stuck", .len = 5};
+
+	return farlog_append(writer, &entry, deadline_ns, position);
+}
+
+/* A command that does not come back: UNKNOWN by the client's own clock, and OK once it has. */
+static void append__unknown_while_a_command_is_stuck(void **state)
+{
+	struct farlog_position position;
+	farlog_writer *writer;
+	uint64_t start_ns;
+
+	(void)state;
+	make(512);
+	writer = unit_open(URI);
+	farlog_block_trouble(NAME, 1, 0);
+	start_ns = clock_monotonic_ns();
+	assert_int_equal(append_within(writer, 20000000, &position), FARLOG_UNKNOWN);
+	assert_true(clock_monotonic_ns() - start_ns < 2000000000u);
+	assert_int_equal(farlog_wait(writer, position.end_lsn, 1000000), FARLOG_UNKNOWN);
+	farlog_block_trouble(NAME, 0, 0);
+	assert_int_equal(farlog_wait(writer, position.end_lsn, 0), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* A drain may read and release what a stuck command has already put there: the writer does not use its place again. */
+static void ring__stuck_slot_is_not_used_again(void **state)
+{
+	static uint8_t buffer[64 << 10];
+	struct farlog_position position;
+	struct farlog_cursors cursors;
+	struct farlog_batch batch = {0};
+	farlog_reader *drain;
+	farlog_writer *writer;
+	uint64_t durable_lsn;
+
+	(void)state;
+	make(512);
+	writer = unit_open(URI);
+	drain = unit_read(URI, FARLOG_START_HEAD, true);
+	farlog_block_trouble(NAME, 1, 0);
+	assert_int_equal(append_within(writer, 1000000, &position), FARLOG_UNKNOWN);
+	for (unsigned i = 0; i < 10000 && batch.next_lsn < position.end_lsn; i++) {
+		farlog_poll(writer, &durable_lsn); /* what is under way lands by and by */
+		if (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK)
+			assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	assert_int_equal(batch.next_lsn, position.end_lsn);
+	farlog_writer_cursors(writer, &cursors);
+	assert_int_equal(region_load_word(writer->region, LAYOUT_CREDIT_OFF), position.end_lsn);
+	assert_true(cursors.durable_lsn < position.end_lsn);
+	assert_int_equal(cursors.head_lsn, cursors.durable_lsn);
+	farlog_block_trouble(NAME, 0, 0);
+	assert_int_equal(farlog_wait(writer, position.end_lsn, 0), FARLOG_OK);
+	farlog_writer_cursors(writer, &cursors);
+	assert_int_equal(cursors.head_lsn, position.end_lsn);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	farlog_reader_close(drain);
+}
+
+/* The device goes away under load: nothing is acknowledged, the writer is done, and a later one finds the log as it was. */
+static void append__device_gone(void **state)
+{
+	struct farlog_position acknowledged;
+	struct farlog_position position;
+	struct farlog_cursors cursors;
+	farlog_writer *writer;
+
+	(void)state;
+	make(4096);
+	writer = unit_open(URI);
+	assert_int_equal(append_within(writer, 0, &acknowledged), FARLOG_OK);
+	farlog_block_trouble(NAME, 0, ENODEV);
+	assert_int_equal(append_within(writer, 0, &position), FARLOG_UNKNOWN);
+	assert_int_equal(append_within(writer, 0, &position), FARLOG_CLOSED);
+	farlog_writer_cursors(writer, &cursors);
+	assert_int_equal(cursors.durable_lsn, acknowledged.end_lsn);
+	assert_non_null(strstr(nvme_of(writer->region)->trouble, strerror(ENODEV)));
+	assert_int_not_equal(farlog_writer_close(writer), FARLOG_OK);
+	assert_int_equal(farlog_writer_open(URI, CONFIG(.level = FARLOG_LEVEL_PERSISTENT), &writer, NULL), FARLOG_IO);
+	farlog_block_trouble(NAME, 0, 0);
+	writer = unit_open(URI);
+	assert_true(farlog_writer_recovery(writer)->tail_lsn >= acknowledged.end_lsn);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* A living writer learns of a fence by looking while it commits. */
+static void writer__sees_the_fence(void **state)
+{
+	const char *uri = file_uri("fence");
+	struct farlog_position position;
+	struct farlog_ring_status status;
+	uint64_t until_ns = clock_after_ns(10000000000u);
+	farlog_writer *writer;
+	int result = FARLOG_OK;
+
+	(void)state;
+	unit_format(uri, SIZE, 8192);
+	writer = unit_open(uri);
+	assert_int_equal(farlog_ring_fence(uri, 5, NULL), FARLOG_OK);
+	while (result == FARLOG_OK && clock_monotonic_ns() < until_ns) {
+		result = append_within(writer, 0, &position);
+		if (result == FARLOG_FULL)
+			break;
+	}
+	assert_int_equal(result, FARLOG_FENCED);
+	assert_int_equal(position.epoch, 5);
+	farlog_writer_close(writer);
+	assert_int_equal(farlog_ring_fence(uri, 4, NULL), FARLOG_OK); /* it does not go down */
+	assert_int_equal(farlog_ring_inspect(uri, &status, NULL), FARLOG_OK);
+	assert_int_equal(status.epoch_min, 5);
+	assert_int_equal(status.is_writer_held, 0);
+}
+
+#define THREAD_COUNT 6
+#define THREAD_RECORD_COUNT 60
+
+static void *append_some(void *context)
+{
+	struct farlog_entry entry = {.data = "shared", .len = 6};
+	struct farlog_position position;
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < THREAD_RECORD_COUNT; i++)
+		count += farlog_shared_append(context, &entry, 5000000000u, &position) == FARLOG_OK;
+	return (void *)count;
+}
+
+/* Many threads, one device: each is told of its own, and a drain finds all of them. */
+static void shared_append__all_are_there(void **state)
+{
+	static uint8_t buffer[1 << 20];
+	const char *uri = file_uri("shared");
+	pthread_t threads[THREAD_COUNT];
+	struct farlog_batch batch;
+	farlog_shared *shared;
+	farlog_reader *drain;
+	uint64_t count = 0;
+	void *told;
+
+	(void)state;
+	unit_format(uri, LAYOUT_DATA_OFF + (1u << 20), 8192);
+	assert_int_equal(farlog_shared_open(uri, CONFIG(.level = FARLOG_LEVEL_PERSISTENT), &shared, NULL), FARLOG_OK);
+	for (unsigned i = 0; i < THREAD_COUNT; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, append_some, shared), 0);
+	for (unsigned i = 0; i < THREAD_COUNT; i++) {
+		assert_int_equal(pthread_join(threads[i], &told), 0);
+		count += (uint64_t)told;
+	}
+	assert_int_equal(count, THREAD_COUNT * THREAD_RECORD_COUNT);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	for (count = 0; farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK;) {
+		count += batch.record_count;
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	assert_int_equal(count, THREAD_COUNT * THREAD_RECORD_COUNT + 1); /* and the EPOCH record */
+	farlog_reader_close(drain);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+}
+
+static void expect_open(const char *uri, int result, const char *text)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), result);
+	if (strstr(error.text, text) == NULL)
+		fail_msg("expected \"%s\" in: %s", text, error.text);
+}
+
+static void open__namespace_has_shrunk(void **state)
+{
+	const char *uri = file_uri("shrunk");
+
+	(void)state;
+	unit_format(uri, SIZE, 8192);
+	assert_int_equal(truncate(uri + strlen("nvme:"), SIZE / 2), 0);
+	expect_open(uri, FARLOG_CORRUPT, "the end of it is not here");
+}
+
+/* A ring on blocks is none in memory, nor the other way round: what lies where is not the same. */
+static void open__by_the_other_scheme(void **state)
+{
+	const char *path = file_uri("scheme") + strlen("nvme:");
+	char mem[300];
+	char nvme[300];
+
+	(void)state;
+	snprintf(mem, sizeof(mem), "mem:%s", path);
+	snprintf(nvme, sizeof(nvme), "nvme:%s", path);
+	unit_format(nvme, SIZE, 8192);
+	expect_open(mem, FARLOG_UNSUPPORTED, "made on blocks");
+	unlink(path);
+	unit_format(mem, SIZE, 8192);
+	expect_open(nvme, FARLOG_UNSUPPORTED, "made in memory");
+}
+
+static void superblock__lba_has_changed(void **state)
+{
+	static uint8_t bytes[LAYOUT_DATA_OFF] __attribute__((aligned(64)));
+	struct region region = {.base = bytes, .is_block = true, .contract = {.size_bytes = SIZE, .atomic_unit = 4096}};
+	struct superblock superblock;
+	struct farlog_error error;
+	struct region *made;
+	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+
+	(void)state;
+	make(512);
+	assert_int_equal(region_open(URI, &ask, &made, &error), FARLOG_OK);
+	memcpy(bytes, made->base, sizeof(bytes));
+	made->ops->close(made);
+	assert_int_equal(superblock_load(&region, "nvme:x", &superblock, &error), FARLOG_UNSUPPORTED);
+	assert_non_null(strstr(error.text, "made for LBAs of 512 bytes"));
+	region.contract.atomic_unit = 512;
+	assert_int_equal(superblock_load(&region, "nvme:x", &superblock, &error), FARLOG_OK);
+}
+
+static void put_bytes(const char *path, off_t off, const void *bytes, size_t len)
+{
+	int fd = open(path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, len, off), len);
+	close(fd);
+}
+
+static void expect_format(const char *uri, int result, const char *text)
+{
+	struct farlog_error error = {0};
+
+	assert_int_equal(farlog_ring_format(uri, NULL, &error), result);
+	if (strstr(error.text, text) == NULL)
+		fail_msg("expected \"%s\" in: %s", text, error.text);
+}
+
+/* What is on a device is named before it is lost. */
+static void format__names_what_is_there(void **state)
+{
+	static const uint8_t entry[] = {0x80, 0x00, 0x02, 0x00, 0x83, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00};
+	const char *uri = file_uri("foreign");
+	const char *path = uri + strlen("nvme:");
+	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 1 << 20), 0);
+	close(fd);
+	put_bytes(path, 20000, "x", 1);
+	expect_format(uri, FARLOG_EXISTS, "bytes that are not zero (first at block 4)");
+	put_bytes(path, 446, entry, sizeof(entry));
+	put_bytes(path, 510, "\x55\xaa", 2);
+	expect_format(uri, FARLOG_EXISTS, "a partition table (dos)");
+	expect_open(uri, FARLOG_NOT_A_RING, "a device without a ring");
+	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.is_forced = 1}, NULL), FARLOG_OK);
+	expect_format(uri, FARLOG_EXISTS, "already holds a ring");
+}
+
+static void open__refused_by_name(void **state)
+{
+	struct farlog_error error = {0};
+
+	(void)state;
+	expect_open("nvme:/dev/null", FARLOG_INVALID, "character device");
+	expect_open("nvme:/dev", FARLOG_INVALID, "a directory");
+	expect_open("nvme:/dev/farlog-is-not-there", FARLOG_NOT_FOUND, "/dev/farlog-is-not-there");
+	expect_open("nvme:loop0", FARLOG_INVALID, "expected the path of a block device");
+	expect_open("nvme:/dev/loop0?ring=a", FARLOG_UNSUPPORTED, "a device is one ring");
+	make(4096);
+	assert_int_equal(farlog_ring_format(URI, &(struct farlog_ring_config){.align = 512, .is_forced = 1}, &error), FARLOG_INVALID);
+	assert_non_null(strstr(error.text, "less than an LBA"));
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(append__unknown_while_a_command_is_stuck),
+	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
+	cmocka_unit_test(append__device_gone),
+	cmocka_unit_test(writer__sees_the_fence),
+	cmocka_unit_test(shared_append__all_are_there),
+	cmocka_unit_test(open__namespace_has_shrunk),
+	cmocka_unit_test(open__by_the_other_scheme),
+	cmocka_unit_test(superblock__lba_has_changed),
+	cmocka_unit_test(format__names_what_is_there),
+	cmocka_unit_test(open__refused_by_name),
+};
+RUN_GROUP(nvme, tests)
