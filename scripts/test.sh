@@ -37,13 +37,13 @@ stage_pure() {
 	echo "--- PASS: builds without cgo"
 }
 
-# tally LOG -- "N passed, N failed", summed over the log's own lines of that form, or over its Go tests.
+# tally LOG -- "N passed, N failed", and what was skipped, summed over the log's own lines of that form, or over its Go tests.
 tally() {
 	if grep -qE '[0-9]+ passed, [0-9]+ failed' "$1"; then
-		grep -oE '[0-9]+ passed, [0-9]+ failed' "$1" | awk '{p += $1; f += $3} END {print p " passed, " f " failed"}'
+		grep -oE '[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?' "$1"
 	else
-		echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed"
-	fi
+		echo "$(grep -cE '^ *--- PASS' "$1") passed, $(grep -cE '^ *--- FAIL' "$1") failed, $(grep -cE '^ *--- SKIP' "$1") skipped"
+	fi | awk '{p += $1; f += $3; s += $5} END {print p " passed, " f " failed" (s > 0 ? ", " s " skipped" : "")}'
 }
 
 report_failure() {
