@@ -259,10 +259,17 @@ func (d *doors) describe(state *api.RingState) {
 	}
 }
 
-// Door is one ring at one listener, for metrics.
+// Door is one ring at all listeners of one transport, for metrics.
 type Door struct {
 	Stream, Transport string
 	Counters          []farlog.Counter
+}
+
+// add counts another listener's in.
+func (d *Door) add(counters []farlog.Counter) {
+	for i := range d.Counters {
+		d.Counters[i].Value += counters[i].Value
+	}
 }
 
 // Doors gives the counters of the listeners.
@@ -275,12 +282,21 @@ func (t *Target) Doors() []Door {
 	}
 	d.mutex.Unlock()
 	var list []Door
+	known := make(map[[2]string]int) // by stream and transport: where it is in the list
 	for _, listener := range d.listeners {
 		transport, _, _ := strings.Cut(listener.URI(), ":")
 		for _, stream := range streams {
-			if counters, err := listener.Counters(stream); err == nil {
-				list = append(list, Door{Stream: stream, Transport: transport, Counters: counters.All()})
+			counters, err := listener.Counters(stream)
+			if err != nil {
+				continue
 			}
+			at := [2]string{stream, transport}
+			if i, ok := known[at]; ok {
+				list[i].add(counters.All())
+				continue
+			}
+			known[at] = len(list)
+			list = append(list, Door{Stream: stream, Transport: transport, Counters: counters.All()})
 		}
 	}
 	return list

@@ -20,8 +20,13 @@ const stepTimeout = 30 * time.Second
 // newListening makes a target that lets clients of other hosts in.
 func newListening(t *testing.T, dir string) *Target {
 	t.Helper()
+	return newListeningAt(t, dir, "ofi:tcp://127.0.0.1:0")
+}
+
+func newListeningAt(t *testing.T, dir string, uris ...string) *Target {
+	t.Helper()
 	one := newTarget(t, dir)
-	doors, err := openDoors([]string{"ofi:tcp://127.0.0.1:0"}, "", "", one.askLook)
+	doors, err := openDoors(uris, "", "", one.askLook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +111,32 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 		t.Error(err)
 	}
 	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" || counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
+		t.Errorf("counted %v", doors)
+	}
+}
+
+// Two ports of one transport are one series: a second one of the same labels would end all of /metrics.
+func TestDoors_ListenersOfATransportAreCountedTogether(t *testing.T) {
+	one := newListeningAt(t, t.TempDir(), "ofi:tcp://127.0.0.1:0", "ofi:tcp://127.0.0.1:0")
+	spec := admitting(1, writerGrant(1))
+	state := seeUntil(t, one, "writer 1 is let in", spec, func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	if len(state.FarUris) != 2 {
+		t.Fatalf("reached at %q, expected two", state.FarUris)
+	}
+	for i, uri := range state.FarUris {
+		if _, err := openFar(t, uri, 2); err == nil {
+			t.Errorf("%s: a token that nobody granted was let in", uri)
+		}
+		if sum := one.Strangers()["ofi"]; sum != uint64(i+1) {
+			t.Errorf("%d strangers counted, expected %d", sum, i+1)
+		}
+	}
+	writer, err := openFar(t, state.FarUris[1], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if doors := one.Doors(); len(doors) != 1 || counterOf(doors[0], "admitted_count") != 1 || counterOf(doors[0], "writer_count") != 1 {
 		t.Errorf("counted %v", doors)
 	}
 }
