@@ -47,7 +47,7 @@ func (t *Target) attested(uri string) string {
 	return ""
 }
 
-// logAttestations leaves in the log on whose word a READ is taken for a flush, and why.
+// logAttestations leaves in the log on whose word a READ or a commit is taken for a flush, and why.
 func (t *Target) logAttestations() {
 	for _, one := range t.config.Attestations {
 		t.config.Logger.Info("region is attested", "region", one.Region, "contract", one.String(), "reason", one.Reason, "file", t.config.AttestationFile)

@@ -1,8 +1,8 @@
 /* far_wire.h -- what a client and a target say to each other (docs/format.md section 7). Little endian.
  *
  * The connection's private data carry the grant one way and the region's contract the other: there is no other handshake, and a
- * connection that was accepted may write. After that the data path is one-sided. Requests are for what one-sided operations cannot do; they
- * are answered by a word that the target writes into the client's copy of the header. */
+ * connection that was accepted may write. After that the data path is one-sided. Requests are for what one-sided operations cannot do, and for a few
+ * records whose flush is one (FAR_PERSIST); they are answered by a word that the target writes into the client's copy of the header. */
 #ifndef FARLOG_FAR_WIRE_H
 #define FARLOG_FAR_WIRE_H
 
