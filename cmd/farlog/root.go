@@ -74,6 +74,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newDumpCommand(env),
 		newExportCommand(env),
 		newOrderCommand(env),
+		newReferenceCommand(env.stdout),
 		newReplayCommand(env),
 		newRingCommand(env),
 		newStatusCommand(env),

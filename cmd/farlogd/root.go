@@ -35,6 +35,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout, stderr),
 		newRoleCommand("drain", "Move records from rings into the store", drainMetricsDefault, stdout, stderr),
 		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout, stderr),
+		newReferenceCommand(stdout),
 	)
 	return root
 }

@@ -36,7 +36,6 @@ const (
 
 	acquireWaitMax  = 5 * time.Second // for a ring that is being made
 	gracefulStopMax = 2 * time.Second
-	connectMax      = 10 * time.Second // for a client to say who it is
 	firstSyncMax    = 10 * time.Second
 	healthInterval  = 500 * time.Millisecond
 	healthTimeout   = 2 * time.Second
@@ -104,22 +103,41 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 	s.isAnswered.Store(true)
 	workers.Go(func() { s.newReconciler().run(ctx) })
 
+	return s.serve(ctx, listener, &workers, ready)
+}
+
+// serve answers gRPC and HTTP until ctx is done.
+func (s *Server) serve(ctx context.Context, listener net.Listener, workers *sync.WaitGroup, ready func()) error {
 	server, checks := s.newGRPC()
+	web, err := s.newHTTP(ctx)
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	workers.Go(func() { s.followHealth(ctx, checks) })
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	both := newPort(listener, s.config.Keeper)
+	served := make(chan error, 3)
+	go func() { served <- server.Serve(both.grpc) }()
+	go func() { served <- web.Serve(both.http) }()
+	go func() { served <- both.run(ctx) }()
 	ready()
 	select {
-	case err := <-served:
-		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	case err = <-served:
+		err = fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	close(s.stopping)
 	checks.Shutdown()
+	listener.Close()
 	timer := time.AfterFunc(gracefulStopMax, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()
-	return nil
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracefulStopMax)
+	defer cancel()
+	if web.Shutdown(stopping) != nil {
+		web.Close() // somebody still watches
+	}
+	return err
 }
 
 func (s *Server) waitSynced(ctx context.Context) error {
@@ -143,7 +161,7 @@ func (s *Server) newReconciler() *reconciler {
 func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	credentials := identity.Insecure()
 	if s.config.Keeper != nil {
-		credentials = s.config.Keeper.ServerCredentials()
+		credentials = handshaken{credentials}
 	}
 	server := grpc.NewServer(
 		grpc.Creds(credentials),

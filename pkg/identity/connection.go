@@ -18,20 +18,23 @@ var ErrNoCertificates = errors.New("no certificates")
 
 // ServerConfig is one end of a mutual TLS connection: a client without a good certificate does not get in. protocols are for ALPN.
 func (k *Keeper) ServerConfig(protocols ...string) *tls.Config {
-	config := func() (*tls.Config, error) {
-		now, err := k.load()
-		if err != nil {
-			return nil, err
-		}
-		return &tls.Config{
-			MinVersion: tls.VersionTLS13, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}, ClientCAs: now.roots, Time: k.now,
-			ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true,
-			VerifyConnection: func(state tls.ConnectionState) error {
-				return now.check(state.PeerCertificates, x509.ExtKeyUsageClientAuth, k.now())
-			},
-		}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return k.serverConfig(protocols)
+	}}
+}
+
+func (k *Keeper) serverConfig(protocols []string) (*tls.Config, error) {
+	now, err := k.load()
+	if err != nil {
+		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return config() }}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols, Certificates: []tls.Certificate{now.pair}, ClientCAs: now.roots, Time: k.now,
+		ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return now.check(state.PeerCertificates, x509.ExtKeyUsageClientAuth, k.now())
+		},
+	}, nil
 }
 
 // ClientConfig is the other end: the server must be a control plane, or for certificates that are not of a farlog authority have the name of the host

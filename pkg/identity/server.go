@@ -1,50 +1,36 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
+	"slices"
 	"time"
-
-	"google.golang.org/grpc/credentials"
 )
 
 // lingerMax is how long a connection that was refused is kept, so that the reason arrives.
 const lingerMax = 500 * time.Millisecond
 
-// serverCredentials are credentials.NewTLS that tell a client that is refused why. A connection that is closed with bytes unread is reset, and the alert
-// on its way is lost.
-type serverCredentials struct {
-	credentials.TransportCredentials
-	config *tls.Config
-}
-
-// ServerCredentials are those of the control plane: mutual TLS with the certificates of now.
-func (k *Keeper) ServerCredentials() credentials.TransportCredentials {
-	config := k.ServerConfig("h2")
-	return serverCredentials{TransportCredentials: credentials.NewTLS(config), config: config}
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (s serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn := tls.Server(raw, s.config)
-	err := conn.Handshake()
-	state := conn.ConnectionState()
-	if err == nil && state.NegotiatedProtocol != "h2" {
-		err = errors.New("client does not speak HTTP/2")
-	}
-	if err != nil {
+// Handshake lets a client of the control plane in, or tells it why not: a connection that is closed with bytes unread is reset, and the alert on its way
+// is lost. A client that offers nothing but HTTP/2 is given that, any other one HTTP/1.1.
+func (k *Keeper) Handshake(ctx context.Context, raw net.Conn) (*tls.Conn, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if len(hello.SupportedProtos) == 0 {
+			return k.serverConfig(nil)
+		}
+		if slices.Contains(hello.SupportedProtos, "http/1.1") {
+			return k.serverConfig([]string{"http/1.1"})
+		}
+		return k.serverConfig([]string{"h2"})
+	}}
+	conn := tls.Server(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
 		linger(raw)
-		raw.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	info := credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
-	return conn, info, nil
+	return conn, nil
 }
-
-// Clone implements credentials.TransportCredentials.
-func (s serverCredentials) Clone() credentials.TransportCredentials { return s }
 
 // linger says that nothing more comes and reads what does until the other end closes.
 func linger(raw net.Conn) {

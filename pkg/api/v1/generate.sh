@@ -22,3 +22,5 @@ go run "$root/pkg/internal/gen/protodeps" >"$tools/deps.binpb"
 	--descriptor_set_out="$tools/farlog.binpb" --include_source_info farlog.proto
 # What pkg/internal/tidy compares: the .proto that these files were made from.
 sha256sum farlog.proto >farlog.proto.sha256
+mkdir -p "$root/docs/reference"
+(cd "$root" && go run ./pkg/internal/gen/apidoc "$tools/farlog.binpb" pkg/api/v1/farlog.proto >docs/reference/api.md)

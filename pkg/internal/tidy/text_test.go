@@ -139,7 +139,11 @@ func TestGenerated_ProtocolIsFresh(t *testing.T) {
 		t.Fatalf("%v; run: make generate", err)
 	}
 	sum := sha256.Sum256(proto)
-	if want := hex.EncodeToString(sum[:]); !strings.HasPrefix(string(recorded), want) {
+	want := hex.EncodeToString(sum[:])
+	if !strings.HasPrefix(string(recorded), want) {
 		t.Errorf("pkg/api/v1/farlog.proto changed since its Go code was generated (sha256 %s); run: make generate", want)
+	}
+	if reference, err := os.ReadFile(filepath.Join(root(t), "docs", "reference", "api.md")); err != nil || !strings.Contains(string(reference), want) {
+		t.Errorf("pkg/api/v1/farlog.proto changed since docs/reference/api.md was generated (%v); run: make generate", err)
 	}
 }

@@ -1,0 +1,153 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// web is a client of the same port that speaks HTTP/1.1 and JSON.
+func (g *guarded) web(keeper *identity.Keeper) *http.Client {
+	g.t.Helper()
+	config, err := keeper.ClientConfig("127.0.0.1")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	g.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: stepTimeout}
+}
+
+// ask makes a request and gives the code and the body.
+func (g *guarded) ask(client *http.Client, method, path, body string) (int, string) {
+	g.t.Helper()
+	request, err := http.NewRequestWithContext(g.t.Context(), method, "https://"+g.address+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return response.StatusCode, string(raw)
+}
+
+// The same calls over HTTP, with the same rules, roles and details, on the port of gRPC.
+func TestHTTP_SamePortSameRules(t *testing.T) {
+	g := startGuarded(t, "rules: []\n")
+	admin, host := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour)), g.web(g.keeper(identity.KindHost, "trading1", time.Hour))
+	for _, test := range []struct {
+		name               string
+		client             *http.Client
+		method, path, body string
+		code               int
+		want               string
+	}{
+		{"create", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576}}`, 200, `"is_new":true`},
+		{"create again", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"is_new":false`},
+		{"create what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409, `its ring size is 1048576, asked for 67108864`},
+		{"bad field", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"field":"spec.align"`},
+		{"bad field's rule", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"rule":"expected a power of two from 64 to 4096"`},
+		{"unknown field", admin, "POST", "/v1/streams", `{"spec": {"nime": "a"}}`, 400, `unknown field`},
+		{"not JSON", admin, "POST", "/v1/streams", `{`, 400, `"code":3`},
+		{"without the role", host, "POST", "/v1/streams", `{"spec": {"name": "a"}}`, 403, `has not the role admin`},
+		{"list", host, "GET", "/v1/streams?page_size=5&name=desk7/*", "", 200, `"name":"desk7/orders"`},
+		{"list too much", host, "GET", "/v1/streams?page_size=50000", "", 400, `"field":"page_size"`},
+		{"get", host, "GET", "/v1/streams/desk7/orders", "", 200, `"condition":"CONDITION_PENDING"`},
+		{"get none", host, "GET", "/v1/streams/desk7/none", "", 404, `there is none of that name`},
+		{"change", admin, "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576, "policy": "POLICY_REJECT"}}`, 200, `"after":"reject"`},
+		{"fabric", admin, "GET", "/v1/fabric", "", 200, `"policy":"POLICY_REJECT"`},
+		{"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "is_dry_run": true}`, 200, `"undeclared":["stream desk7/orders"]`},
+		{"agents", host, "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
+		{"no such path", admin, "GET", "/v2/streams", "", 404, `Not Found`},
+	} {
+		code, body := g.ask(test.client, test.method, test.path, test.body)
+		if code != test.code || !strings.Contains(strings.ReplaceAll(body, ": ", ":"), strings.ReplaceAll(test.want, ": ", ":")) {
+			t.Errorf("%s: got %d %s, want %d %s", test.name, code, body, test.code, test.want)
+		}
+	}
+	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", 5<<20)+`"}}`); code != 400 {
+		t.Errorf("5 MiB: got %d %.100s", code, body)
+	}
+}
+
+// A watch over HTTP is a line of JSON a message, as they come.
+func TestHTTP_Watch(t *testing.T) {
+	g := startGuarded(t, "rules: []\n")
+	keeper := g.keeper(identity.KindAdmin, "ada", time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", "https://"+g.address+"/v1/watch/streams", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := g.web(keeper).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	next := func() (names []string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the watch ended: %v", lines.Err())
+		}
+		var line struct {
+			Result struct {
+				Streams []struct{ Spec struct{ Name string } }
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		for _, stream := range line.Result.Streams {
+			names = append(names, stream.Spec.Name)
+		}
+		return names
+	}
+	if names := next(); len(names) != 0 {
+		t.Errorf("got %v", names)
+	}
+	if _, err := api.NewControlServiceClient(g.dial(keeper)).CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if names := next(); len(names) != 1 || names[0] != "a" {
+		t.Errorf("got %v", names)
+	}
+}
+
+// Without TLS the first bytes tell gRPC from HTTP; clients that say nothing keep nobody else out.
+func TestPort_WithoutTLS(t *testing.T) {
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	address := one.conn.Target()
+	for range 100 {
+		silent, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+	}
+	one.create("a")
+	response, err := http.Get("http://" + address + "/v1/streams/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !strings.Contains(string(body), `"a"`) {
+		t.Errorf("got %d %s, %v", response.StatusCode, body, err)
+	}
+}
