@@ -2,6 +2,7 @@
  * process, over libfabric on the loopback; a link of ours stands before the real one and lets the test act where it wants. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -11,9 +12,9 @@
 #include "atomics.h"
 #include "clock.h"
 #include "crc32c.h"
+#include "far_region.h"
 #include "layout.h"
 #include "record.h"
-#include "region_far.h"
 #include "superblock.h"
 #include "unit.h"
 
@@ -333,11 +334,47 @@ static void far_link__knock_as_the_door_shuts(void **state)
 	}
 }
 
+#define DOZE_NS 20000000
+
+static void *close_reader(void *reader)
+{
+	farlog_reader_close(reader);
+	return NULL;
+}
+
+/* The thread that connects again has just found that there is nothing to do when the region is closed: it must not sleep over that. */
+static void far_link__closed_before_the_connector_sleeps(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	if (!make_bed(&bed, false))
+		skip();
+	for (unsigned i = 0; i < 3; i++) {
+		farlog_reader *reader;
+		struct timespec until;
+		pthread_t closer;
+
+		atomic_store_relaxed(&region_far_doze_ns, DOZE_NS);
+		assert_int_equal(open_far(&bed, &reader), FARLOG_OK);
+		far_ring_bell(far_of(region_of(reader)));
+		nanosleep(&(struct timespec){0, DOZE_NS / 2 + (long)i * DOZE_NS / 4}, NULL);
+		assert_int_equal(pthread_create(&closer, NULL, close_reader, reader), 0);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += 20;
+		if (pthread_timedjoin_np(closer, NULL, &until) != 0)
+			fail_msg("the region does not close");
+	}
+	atomic_store_relaxed(&region_far_doze_ns, 0);
+	free_bed(&bed);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__broken_between_reads),
 	cmocka_unit_test(far_link__overtaken_between_reads),
 	cmocka_unit_test(far_link__damage_is_told),
 	cmocka_unit_test(far_link__release_that_failed),
 	cmocka_unit_test(far_link__knock_as_the_door_shuts),
+	cmocka_unit_test(far_link__closed_before_the_connector_sleeps),
 };
 RUN_GROUP(far_link, tests)
