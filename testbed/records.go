@@ -69,17 +69,20 @@ type ledger struct {
 
 	mu      sync.Mutex
 	wanted  map[place]int
-	absent  map[place]bool // said not to be there
-	next    int            // number of the first record that no writer acknowledged
-	lastLSN uint64         // of the last acknowledged record
-	unknown int            // outcomes that had to be resolved
-	slowest time.Duration  // of all calls of append
-	asides  []string       // what was said beside plain acknowledgements
+	absent  map[place]bool  // said not to be there
+	next    int             // number of the first record that no writer acknowledged
+	lastLSN uint64          // of the last acknowledged record
+	unknown int             // outcomes that had to be resolved
+	slowest time.Duration   // of all calls of append
+	took    []time.Duration // by each append that was acknowledged, where that was printed
+	asides  []string        // what was said beside plain acknowledgements
 }
 
 func newLedger(r *records) *ledger {
 	return &ledger{records: r, wanted: map[place]int{}, absent: map[place]bool{}}
 }
+
+const acknowledgedTookAt = 4 // in the line of an acknowledgement
 
 // errFenced: the writer said that it is fenced, and will append no more.
 var errFenced = errors.New("the writer is fenced")
@@ -109,7 +112,7 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	case "resolved":
 		return true, l.acknowledge(line, fields[1:])
 	default:
-		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, 4))
+		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, acknowledgedTookAt))
 	}
 }
 
@@ -119,7 +122,11 @@ func (l *ledger) time(fields []string, at int) error {
 		return nil
 	}
 	us, err := strconv.ParseInt(fields[at], 10, 64)
-	l.slowest = max(l.slowest, time.Duration(us)*time.Microsecond)
+	took := time.Duration(us) * time.Microsecond
+	l.slowest = max(l.slowest, took)
+	if at == acknowledgedTookAt {
+		l.took = append(l.took, took)
+	}
 	return err
 }
 

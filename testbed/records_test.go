@@ -134,3 +134,32 @@ func TestScenarios_NamesAreTold(t *testing.T) {
 		t.Errorf("an unknown scenario: %v, want an error that names those there are", err)
 	}
 }
+
+// An append that is slower while a drain stands still shows, whether most are or a few.
+func TestPace_TellsWhatIsSlower(t *testing.T) {
+	appends := func(count int, most time.Duration, few int, slow time.Duration) (took []time.Duration) {
+		for i := range count {
+			took = append(took, most)
+			if i < few {
+				took[i] = slow
+			}
+		}
+		return took
+	}
+	before := paceOf(appends(200, time.Millisecond, 2, 5*time.Millisecond))
+	for _, c := range []struct {
+		name   string
+		during []time.Duration
+		isFast bool
+	}{
+		{"the same", appends(400, time.Millisecond, 4, 5*time.Millisecond), true},
+		{"a little slower", appends(400, 1400*time.Microsecond, 4, 9*time.Millisecond), true},
+		{"most are slower", appends(400, 1600*time.Microsecond, 4, 5*time.Millisecond), false},
+		{"some are much slower", appends(400, time.Millisecond, 20, 16*time.Millisecond), false},
+		{"one waits for most of the outage", appends(400, time.Millisecond, 1, 900*time.Millisecond), false},
+	} {
+		if paceOf(c.during).isAsFastAs(before) != c.isFast {
+			t.Errorf("%s: %+v, before %+v", c.name, paceOf(c.during), before)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func trading(ctx context.Context, b *bed) (string, error) {
 
 // trade is one run: a stream of its own, and a drain that is there for it alone.
 func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
-	records, err := newRecords("T"+drainer[:1], tradingRecords)
+	records, err := newRecords("T"+drainer[:1], tradingRecords+outageRecords)
 	if err != nil {
 		return "", err
 	}
@@ -77,22 +78,55 @@ func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 	if err := checkWriter(writer); err != nil {
 		return "", err
 	}
+	isFar := drainer == "central"
+	outage := ""
+	if isFar {
+		if outage, err = c.outage(ctx, stream, drainer, l); err != nil {
+			return "", fmt.Errorf("an outage of the drain: %w", err)
+		}
+	}
+	load, err := c.drainLoad(ctx, stream, drainer, before, l)
+	if err != nil {
+		return "", err
+	}
 	proved, err := c.drained(ctx, stream, drainer, l)
 	if err != nil {
 		return "", err
 	}
-	if proved.acknowledged != tradingRecords {
-		return "", fmt.Errorf("%d records were acknowledged, want %d", proved.acknowledged, tradingRecords)
+	if proved.acknowledged != l.next || l.next < tradingRecords {
+		return "", fmt.Errorf("%d records were acknowledged, want %d", proved.acknowledged, l.next)
 	}
 	wire, err := c.bed.crossed()
 	if err != nil {
 		return "", err
 	}
 	after, err := c.bed.rdma("central")
-	if isFar := drainer == "central"; err == nil && isFar != (after.Reads > before.Reads) {
+	if err == nil && isFar != (after.Reads > before.Reads) {
 		err = fmt.Errorf("%d READs of the central host are on the wire since the run began", after.Reads-before.Reads)
 	}
-	return fmt.Sprintf("%s, appended in %.0f s, %s", proved, took.Seconds(), wire), err
+	return fmt.Sprintf("%s, appended in %.0f s, %s, %s%s", proved, took.Seconds(), wire, load, outage), err
+}
+
+// drainLoad waits until a drain has all of a ledger, and tells what it cost: its processor's time, and of a far one its READs on the wire. The emulator's seconds are
+// longer than others; what a drain of a backlog costs the counting clock tells (verbs-bench).
+func (c *crew) drainLoad(ctx context.Context, stream, drainer string, before vm.RDMACounters, l *ledger) (string, error) {
+	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN, c.control)); err != nil {
+		return "", err
+	}
+	after, err := c.bed.rdma("central")
+	if err != nil {
+		return "", err
+	}
+	text, err := c.guests[drainer].Run(ctx, "cpu-of farlogd drain")
+	if err != nil {
+		return "", err
+	}
+	hundredths, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || hundredths == 0 {
+		return "", fmt.Errorf("processor time of the drain %q: %w", text, err)
+	}
+	mb := float64(l.lastLSN) / 1e6
+	return fmt.Sprintf("the drain: %.1f MB, %.1f MB in a second of its processor, %.1f READs per MB", mb, mb*100/float64(hundredths), float64(after.Reads-before.Reads)/mb), nil
 }
 
 // fetchAndProve verifies the store in the guest, brings it here and looks the records up.
