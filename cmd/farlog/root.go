@@ -71,6 +71,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newAppendCommand(env),
 		newApplyCommand(env),
 		newCACommand(env),
+		newControlCommand(env),
 		newDumpCommand(env),
 		newExportCommand(env),
 		newOrderCommand(env),

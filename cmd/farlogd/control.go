@@ -17,7 +17,8 @@ var errBlind = errors.New("control: etcd cannot be read")
 
 func (d *daemon) openControl(ctx context.Context) error {
 	listener := d.controlListener
-	etcd, err := control.OpenEtcd(ctx, control.EtcdOptions{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints})
+	etcd, err := control.OpenEtcd(ctx, control.EtcdOptions{Dir: d.dir("etcd"), Endpoints: d.settings.etcdEndpoints,
+		Authority: d.settings.etcdAuthority, Cert: d.settings.etcdCert, Key: d.settings.etcdKey})
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ type settings struct {
 	drainTransport    string
 
 	etcdEndpoints []string
+	etcdAuthority string
+	etcdCert      string
+	etcdKey       string
 	lease         time.Duration
 	countersDir   string
 	storeDir      string
@@ -76,7 +79,10 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	s.security.declare(set, has(roleControl))
 	if has(roleControl) {
 		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)
-		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster (default: an embedded server)", eachAddress)
+		set.Strings(&s.etcdEndpoints, "etcd.endpoints", nil, "`addresses` of an external etcd cluster: host:port, or https://host:port for TLS (default: an embedded server)", eachEndpoint)
+		set.String(&s.etcdAuthority, "etcd.ca", "", "`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+		set.String(&s.etcdCert, "etcd.cert", "", "`file` with the certificate by which the etcd cluster knows this control plane")
+		set.String(&s.etcdKey, "etcd.key", "", "`file` with its key")
 		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
 			config.Range(2*time.Second, time.Hour, time.Duration.String))
 	}
@@ -145,6 +151,9 @@ func (s *settings) complete() error {
 	if err := s.security.check(s.listen, s.control, s.metricsListen); err != nil {
 		return err
 	}
+	if err := s.checkEtcd(); err != nil {
+		return err
+	}
 	return s.readAttestations()
 }
 
@@ -199,11 +208,28 @@ func eachListenURI(list []string) error {
 	return nil
 }
 
-func eachAddress(list []string) error {
-	for _, address := range list {
-		if err := config.Address(address); err != nil {
-			return fmt.Errorf("%q: %w", address, err)
+// eachEndpoint checks addresses of etcd; all of them speak TLS or none does.
+func eachEndpoint(list []string) error {
+	for _, endpoint := range list {
+		address, isSecure := strings.CutPrefix(endpoint, "https://")
+		if _, isFirstSecure := strings.CutPrefix(list[0], "https://"); isSecure != isFirstSecure {
+			return fmt.Errorf("%q: expected https:// before all of them or none", endpoint)
 		}
+		if err := config.Address(address); err != nil {
+			return fmt.Errorf("%q: %w", endpoint, err)
+		}
+	}
+	return nil
+}
+
+// checkEtcd finds settings of TLS that would do nothing.
+func (s *settings) checkEtcd() error {
+	given := s.etcdAuthority + s.etcdCert + s.etcdKey
+	switch {
+	case (s.etcdCert == "") != (s.etcdKey == ""):
+		return &usageError{fmt.Sprintf("--etcd-cert %q and --etcd-key %q: expected both or none", s.etcdCert, s.etcdKey)}
+	case given != "" && (len(s.etcdEndpoints) == 0 || !strings.HasPrefix(s.etcdEndpoints[0], "https://")):
+		return &usageError{"--etcd-ca, --etcd-cert and --etcd-key: expected with --etcd-endpoints https://host:port"}
 	}
 	return nil
 }

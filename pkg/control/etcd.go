@@ -2,12 +2,15 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +34,9 @@ const (
 // EtcdOptions says where the control plane's state is.
 type EtcdOptions struct {
 	Dir       string   // of the embedded server; ignored when Endpoints are given
-	Endpoints []string // of an external cluster
+	Endpoints []string // of an external cluster; https://host:port speaks TLS
+	Authority string   // file with the certificates that sign the cluster's; "" = the system's
+	Cert, Key string   // files with the client's own; "" = it has none
 }
 
 // Etcd is the one place where the control plane keeps state: an embedded server with its client in the same process
@@ -48,7 +53,7 @@ type Etcd struct {
 // error then names the holder. It blocks for the recovery of the embedded server.
 func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	if len(options.Endpoints) > 0 {
-		return dialEtcd(ctx, options.Endpoints)
+		return dialEtcd(ctx, options)
 	}
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create etcd directory %q: %w", options.Dir, errors.Unwrap(err))
@@ -90,9 +95,15 @@ func (e *Etcd) closeOnce() error {
 	return err
 }
 
-func dialEtcd(ctx context.Context, endpoints []string) (*Etcd, error) {
+func dialEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
+	endpoints := options.Endpoints
+	secure, err := options.tls()
+	if err != nil {
+		return nil, err
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   endpoints,
+		TLS:         secure,
 		DialTimeout: etcdDialTimeout,
 		Logger:      zap.NewNop(),
 	})
@@ -105,6 +116,40 @@ func dialEtcd(ctx context.Context, endpoints []string) (*Etcd, error) {
 		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), err), client.Close())
 	}
 	return &Etcd{client: client, close: sync.OnceValue(client.Close)}, nil
+}
+
+// tls is nil for a cluster that speaks none. The client's pair is read at each connection, so that a new one needs no restart.
+func (o EtcdOptions) tls() (*tls.Config, error) {
+	isSecure := func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") }
+	if !slices.ContainsFunc(o.Endpoints, isSecure) {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.Authority != "" {
+		raw, err := os.ReadFile(o.Authority)
+		if err != nil {
+			return nil, fmt.Errorf("etcd.ca %q: %w", o.Authority, errors.Unwrap(err))
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(raw) {
+			return nil, fmt.Errorf("etcd.ca %q: expected PEM with a CERTIFICATE", o.Authority)
+		}
+	}
+	if o.Cert == "" {
+		return config, nil
+	}
+	read := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		if err != nil {
+			return nil, fmt.Errorf("etcd.cert %q and etcd.key %q: %w", o.Cert, o.Key, err)
+		}
+		return &pair, nil
+	}
+	if _, err := read(); err != nil {
+		return nil, err
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
+	return config, nil
 }
 
 // startEmbedded folds the ways in which an etcd server says no into an error: it returns one, it panics, it ends the

@@ -152,6 +152,20 @@ func operatorTrials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Streams: []*api.StreamSpec{{Name: "desk7/orders"}}}})
 			return err
 		},
+		"Backup": func(ctx context.Context, conn *grpc.ClientConn) error {
+			backup, err := api.NewControlServiceClient(conn).Backup(ctx, &api.BackupRequest{})
+			if err == nil {
+				_, err = backup.Recv()
+			}
+			return err
+		},
+		"Restore": func(ctx context.Context, conn *grpc.ClientConn) error {
+			restore, err := api.NewControlServiceClient(conn).Restore(ctx)
+			if err == nil {
+				_, err = restore.CloseAndRecv()
+			}
+			return err
+		},
 		"GetFabric": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).GetFabric(ctx, &api.GetFabricRequest{})
 			return err
@@ -217,6 +231,8 @@ var allowed = map[string]string{
 	"CreateStream":     "admin",
 	"UpdateStream":     "admin",
 	"ApplyFabric":      "admin",
+	"Backup":           "admin",
+	"Restore":          "admin",
 	"GetFabric":        "admin audit",
 	"WatchStreams":     "append drain replay admin audit target",
 	"ListStreams":      "append drain replay admin audit target",

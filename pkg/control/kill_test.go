@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(memberVariable); text != "" {
+		fmt.Fprintln(os.Stderr, serveMember(text))
+		os.Exit(1)
+	}
 	// An etcd that finds its directory damaged leaves these behind when it refuses to start.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/storage/backend.(*backend).run"),

@@ -2993,6 +2993,147 @@ func (x *ApplyFabricResponse) GetRevision() int64 {
 	return 0
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_farlog_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{33}
+}
+
+// BackupEntry is one key of the control plane's state. Some values are secrets.
+type BackupEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // below /farlog/v1/
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"` // at which all of it was read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupEntry) Reset() {
+	*x = BackupEntry{}
+	mi := &file_farlog_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupEntry) ProtoMessage() {}
+
+func (x *BackupEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
+func (*BackupEntry) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *BackupEntry) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *BackupEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *BackupEntry) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type RestoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       uint64                 `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreResponse) Reset() {
+	*x = RestoreResponse{}
+	mi := &file_farlog_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreResponse) ProtoMessage() {}
+
+func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
+func (*RestoreResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RestoreResponse) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
 type GetFabricRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3001,7 +3142,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3154,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3167,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 type GetFabricResponse struct {
@@ -3039,7 +3180,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3192,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3205,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -3090,7 +3231,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3243,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3256,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -3134,7 +3275,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3287,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3300,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -3183,7 +3324,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3336,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3349,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -3248,7 +3389,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3401,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3414,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -3291,7 +3432,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3444,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3316,7 +3457,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 type ListAgentsResponse struct {
@@ -3331,7 +3472,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3484,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3497,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -3396,7 +3537,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3549,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3562,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -3440,7 +3581,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3593,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3606,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -3484,7 +3625,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3637,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3650,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -3528,7 +3669,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3681,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3694,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -3573,7 +3714,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3726,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3739,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -3624,7 +3765,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3777,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3790,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -3668,7 +3809,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3821,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3834,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -3712,7 +3853,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3865,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3878,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -4024,7 +4165,14 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"undeclared\x18\x02 \x03(\tR\n" +
 	"undeclared\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x12\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x0f\n" +
+	"\rBackupRequest\"Q\n" +
+	"\vBackupEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"+\n" +
+	"\x0fRestoreResponse\x12\x18\n" +
+	"\aentries\x18\x01 \x01(\x04R\aentries\"\x12\n" +
 	"\x10GetFabricRequest\"Z\n" +
 	"\x11GetFabricResponse\x12)\n" +
 	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
@@ -4088,7 +4236,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x14CONDITION_DRAIN_GONE\x10\x05\x12\x19\n" +
 	"\x15CONDITION_TARGET_GONE\x10\x06\x12\x13\n" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
-	"\x0fCONDITION_ERROR\x10\b2\xa6\a\n" +
+	"\x0fCONDITION_ERROR\x10\b2\xa5\b\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12a\n" +
@@ -4100,7 +4248,9 @@ const file_farlog_proto_rawDesc = "" +
 	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/agents\x12c\n" +
 	"\vApplyFabric\x12\x1d.farlog.v1.ApplyFabricRequest\x1a\x1e.farlog.v1.ApplyFabricResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
-	"/v1/fabric\x12Z\n" +
+	"/v1/fabric\x12<\n" +
+	"\x06Backup\x12\x18.farlog.v1.BackupRequest\x1a\x16.farlog.v1.BackupEntry0\x01\x12?\n" +
+	"\aRestore\x12\x16.farlog.v1.BackupEntry\x1a\x1a.farlog.v1.RestoreResponse(\x01\x12Z\n" +
 	"\tGetFabric\x12\x1b.farlog.v1.GetFabricRequest\x1a\x1c.farlog.v1.GetFabricResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/fabric2\xad\x01\n" +
 	"\rTargetService\x12K\n" +
@@ -4124,7 +4274,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -4163,63 +4313,66 @@ var file_farlog_proto_goTypes = []any{
 	(*Change)(nil),                   // 34: farlog.v1.Change
 	(*ApplyFabricRequest)(nil),       // 35: farlog.v1.ApplyFabricRequest
 	(*ApplyFabricResponse)(nil),      // 36: farlog.v1.ApplyFabricResponse
-	(*GetFabricRequest)(nil),         // 37: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 38: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 39: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 40: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 41: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 42: farlog.v1.AcquireWriterResponse
-	(*ListAgentsRequest)(nil),        // 43: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 44: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 45: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 46: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 47: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 48: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 49: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 50: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 51: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 52: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
+	(*BackupRequest)(nil),            // 37: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 38: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 39: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 40: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 41: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 42: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 43: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 44: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 45: farlog.v1.AcquireWriterResponse
+	(*ListAgentsRequest)(nil),        // 46: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 47: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 48: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 49: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 50: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 51: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 52: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 53: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 54: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 55: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 57: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	53, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	56, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	5,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	4,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	4,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	54, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	57, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,  // 7: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	53, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	56, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	7,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	11, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	2,  // 11: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	54, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	57, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	10, // 13: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	8,  // 14: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	54, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	54, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	53, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	53, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	57, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	57, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	56, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	56, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	13, // 19: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	0,  // 20: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	53, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	53, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	53, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	53, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	56, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	56, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	56, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	56, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	14, // 25: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	12, // 26: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	54, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	57, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	14, // 28: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	17, // 29: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	54, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	57, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	20, // 31: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,  // 32: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,  // 33: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	53, // 34: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	56, // 34: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	19, // 35: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	54, // 36: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	57, // 36: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	7,  // 37: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
 	21, // 38: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
 	9,  // 39: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
@@ -4248,39 +4401,43 @@ var file_farlog_proto_depIdxs = []int32{
 	14, // 62: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
 	9,  // 63: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
 	15, // 64: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	53, // 65: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	56, // 65: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
 	14, // 66: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
 	18, // 67: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
 	16, // 68: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	53, // 69: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	56, // 69: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
 	25, // 70: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
 	27, // 71: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
 	29, // 72: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	39, // 73: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	42, // 73: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
 	31, // 74: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	41, // 75: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	43, // 76: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	44, // 75: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	46, // 76: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
 	35, // 77: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	37, // 78: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	45, // 79: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	47, // 80: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	49, // 81: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	51, // 82: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	26, // 83: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	28, // 84: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	30, // 85: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	40, // 86: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	32, // 87: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	42, // 88: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	44, // 89: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	36, // 90: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	38, // 91: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	46, // 92: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	48, // 93: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	50, // 94: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	52, // 95: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	83, // [83:96] is the sub-list for method output_type
-	70, // [70:83] is the sub-list for method input_type
+	37, // 78: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	38, // 79: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	40, // 80: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	48, // 81: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	50, // 82: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	52, // 83: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	54, // 84: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	26, // 85: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	28, // 86: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	30, // 87: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	43, // 88: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	32, // 89: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	45, // 90: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	47, // 91: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	36, // 92: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	38, // 93: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	39, // 94: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	41, // 95: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	49, // 96: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	51, // 97: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	53, // 98: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	55, // 99: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	85, // [85:100] is the sub-list for method output_type
+	70, // [70:85] is the sub-list for method input_type
 	70, // [70:70] is the sub-list for extension type_name
 	70, // [70:70] is the sub-list for extension extendee
 	0,  // [0:70] is the sub-list for field type_name
@@ -4297,7 +4454,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   49,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

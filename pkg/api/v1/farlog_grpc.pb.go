@@ -36,6 +36,8 @@ const (
 	ControlService_AcquireWriter_FullMethodName = "/farlog.v1.ControlService/AcquireWriter"
 	ControlService_ListAgents_FullMethodName    = "/farlog.v1.ControlService/ListAgents"
 	ControlService_ApplyFabric_FullMethodName   = "/farlog.v1.ControlService/ApplyFabric"
+	ControlService_Backup_FullMethodName        = "/farlog.v1.ControlService/Backup"
+	ControlService_Restore_FullMethodName       = "/farlog.v1.ControlService/Restore"
 	ControlService_GetFabric_FullMethodName     = "/farlog.v1.ControlService/GetFabric"
 )
 
@@ -67,6 +69,11 @@ type ControlServiceClient interface {
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// removes nothing. ABORTED: the fabric has changed since that revision.
 	ApplyFabric(ctx context.Context, in *ApplyFabricRequest, opts ...grpc.CallOption) (*ApplyFabricResponse, error)
+	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error)
+	// Restore puts that back into a control plane that has no streams. Epochs, generations and ids go on well above those of the backup, so that none that
+	// was given after it is given again. FAILED_PRECONDITION: there are streams.
+	Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[BackupEntry, RestoreResponse], error)
 	// GetFabric gives what is declared, with every default filled in.
 	GetFabric(ctx context.Context, in *GetFabricRequest, opts ...grpc.CallOption) (*GetFabricResponse, error)
 }
@@ -168,6 +175,38 @@ func (c *controlServiceClient) ApplyFabric(ctx context.Context, in *ApplyFabricR
 	return out, nil
 }
 
+func (c *controlServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[1], ControlService_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupEntry]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_BackupClient = grpc.ServerStreamingClient[BackupEntry]
+
+func (c *controlServiceClient) Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[BackupEntry, RestoreResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_Restore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupEntry, RestoreResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_RestoreClient = grpc.ClientStreamingClient[BackupEntry, RestoreResponse]
+
 func (c *controlServiceClient) GetFabric(ctx context.Context, in *GetFabricRequest, opts ...grpc.CallOption) (*GetFabricResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetFabricResponse)
@@ -206,6 +245,11 @@ type ControlServiceServer interface {
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// removes nothing. ABORTED: the fabric has changed since that revision.
 	ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error)
+	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
+	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupEntry]) error
+	// Restore puts that back into a control plane that has no streams. Epochs, generations and ids go on well above those of the backup, so that none that
+	// was given after it is given again. FAILED_PRECONDITION: there are streams.
+	Restore(grpc.ClientStreamingServer[BackupEntry, RestoreResponse]) error
 	// GetFabric gives what is declared, with every default filled in.
 	GetFabric(context.Context, *GetFabricRequest) (*GetFabricResponse, error)
 	mustEmbedUnimplementedControlServiceServer()
@@ -241,6 +285,12 @@ func (UnimplementedControlServiceServer) ListAgents(context.Context, *ListAgents
 }
 func (UnimplementedControlServiceServer) ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApplyFabric not implemented")
+}
+func (UnimplementedControlServiceServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupEntry]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedControlServiceServer) Restore(grpc.ClientStreamingServer[BackupEntry, RestoreResponse]) error {
+	return status.Error(codes.Unimplemented, "method Restore not implemented")
 }
 func (UnimplementedControlServiceServer) GetFabric(context.Context, *GetFabricRequest) (*GetFabricResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetFabric not implemented")
@@ -403,6 +453,24 @@ func _ControlService_ApplyFabric_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).Backup(m, &grpc.GenericServerStream[BackupRequest, BackupEntry]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_BackupServer = grpc.ServerStreamingServer[BackupEntry]
+
+func _ControlService_Restore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ControlServiceServer).Restore(&grpc.GenericServerStream[BackupEntry, RestoreResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_RestoreServer = grpc.ClientStreamingServer[BackupEntry, RestoreResponse]
+
 func _ControlService_GetFabric_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetFabricRequest)
 	if err := dec(in); err != nil {
@@ -466,6 +534,16 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "WatchStreams",
 			Handler:       _ControlService_WatchStreams_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Backup",
+			Handler:       _ControlService_Backup_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Restore",
+			Handler:       _ControlService_Restore_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "farlog.proto",

@@ -44,6 +44,8 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/CreateStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/UpdateStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/ApplyFabric":    {RoleAdmin},
+	"/farlog.v1.ControlService/Backup":         {RoleAdmin},
+	"/farlog.v1.ControlService/Restore":        {RoleAdmin},
 	"/farlog.v1.ControlService/GetFabric":      {RoleAdmin, RoleAudit},
 	"/farlog.v1.ControlService/WatchStreams":   anyRole,
 	"/farlog.v1.ControlService/ListStreams":    anyRole,

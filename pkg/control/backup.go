@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/pattern"
+)
+
+const (
+	backupPage = 1000
+
+	// restoreLeap is how far epochs, generations and stream ids go on above those of a backup: more than can have been given since.
+	restoreLeap = 1 << 16
+)
+
+// restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
+var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyStreams}
+
+// Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
+func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[api.BackupEntry]) error {
+	ctx := stream.Context()
+	if err := needsAllStreams(ctx); err != nil {
+		return err
+	}
+	from, end, revision := keyRoot, clientv3.GetPrefixRangeEnd(keyRoot), int64(0)
+	for {
+		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(backupPage), clientv3.WithRev(revision)}
+		page, err := s.config.Client.Get(ctx, from, options...)
+		if err != nil {
+			return fmt.Errorf("read etcd: %w", err)
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			if !isKept(string(kv.Key)) {
+				continue
+			}
+			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), keyRoot), Value: string(kv.Value), Revision: revision}); err != nil {
+				return err
+			}
+		}
+		if !page.More {
+			s.config.Logger.Info("backed up", "revision", revision, "by", callerOf(ctx).ID)
+			return nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func isKept(key string) bool { return rankOf(key) >= 0 }
+
+// rankOf is the place of a key in restoreOrder; -1: it is not one of those.
+func rankOf(key string) int {
+	return slices.IndexFunc(restoreOrder, func(prefix string) bool {
+		return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix) && len(key) > len(prefix)
+	})
+}
+
+func needsAllStreams(ctx context.Context) error {
+	caller := callerOf(ctx)
+	if !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+		return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams", caller.ID)
+	}
+	return nil
+}
+
+// Restore implements farlog.v1.ControlService. Everything is read and checked before anything is written.
+func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.RestoreResponse]) error {
+	ctx := stream.Context()
+	if err := needsAllStreams(ctx); err != nil {
+		return err
+	}
+	var entries []*api.BackupEntry
+	for {
+		entry, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if entry, err = restored(entry); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		entries = append(entries, entry)
+	}
+	slices.SortStableFunc(entries, func(a, b *api.BackupEntry) int { return rankOf(a.Key) - rankOf(b.Key) })
+	if err := s.writeRestored(ctx, entries); err != nil {
+		return err
+	}
+	s.config.Logger.Info("restored", "entries", len(entries), "by", callerOf(ctx).ID)
+	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(len(entries))})
+}
+
+// writeRestored writes batch by batch, each only while there is no stream. One that fails on the way leaves keys that do nothing without streams; the
+// same again writes them again.
+func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) error {
+	for batch := range slices.Chunk(entries, applyBatch) {
+		var writes []clientv3.Op
+		guards := []clientv3.Cmp{}
+		for _, entry := range batch {
+			writes = append(writes, clientv3.OpPut(entry.Key, entry.Value))
+			if strings.HasPrefix(entry.Key, keyStreams) {
+				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(entry.Key), "=", 0))
+			}
+		}
+		if len(guards) == 0 {
+			guards = append(guards, clientv3.Compare(clientv3.CreateRevision(keyStreams), "=", 0).WithPrefix())
+		}
+		put, err := s.config.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
+		if err != nil {
+			return fmt.Errorf("write what was backed up: %w", err)
+		}
+		if !put.Succeeded {
+			return status.Error(codes.FailedPrecondition, "this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+		}
+	}
+	return nil
+}
+
+// restored is an entry as it is written: checked, and with its numbers leapt over what may have been given since.
+func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
+	key, value := keyRoot+entry.Key, entry.Value
+	if !isKept(key) {
+		return nil, fmt.Errorf("key %q: expected one of a backup", entry.Key)
+	}
+	prefix, name := cutKey(key)
+	var err error
+	switch prefix {
+	case "", keyEpochs:
+		value, err = leapt(key, value)
+	case keyAssignments:
+		value, err = rewritten(key, value, new(api.Assignment), func(given *api.Assignment) { given.Generation += restoreLeap })
+	case keyAdmissions:
+		value, err = rewritten(key, value, new(api.Admission), func(admission *api.Admission) {
+			for _, grant := range admission.Grants {
+				if isDrain(grant) {
+					grant.Generation += restoreLeap
+				}
+			}
+		})
+	default:
+		err = newView().put(key, []byte(value))
+	}
+	if err == nil && prefix != "" && name == "" {
+		err = fmt.Errorf("key %q has no name", entry.Key)
+	}
+	return &api.BackupEntry{Key: key, Value: value}, err
+}
+
+func leapt(key, value string) (string, error) {
+	number, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || number+restoreLeap > 1<<32-1 {
+		return "", fmt.Errorf("key %q: value %q: expected a number below %d", key, value, uint64(1<<32-1-restoreLeap))
+	}
+	return strconv.FormatUint(number+restoreLeap, 10), nil
+}
+
+func rewritten[M proto.Message](key, value string, message M, change func(M)) (string, error) {
+	if err := decode(key, []byte(value), message); err != nil {
+		return "", err
+	}
+	change(message)
+	return encode(message)
+}
