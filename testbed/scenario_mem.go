@@ -25,20 +25,47 @@ func memConformance(ctx context.Context, b *bed) (string, error) {
 		{"file", `conformance file`},
 		{"fsdax", `fsdax-mount /media/pmem; FARLOG_TEST_FSDAX=/media/pmem conformance fsdax`},
 	} {
-		process, err := b.start(target, kind.name, "set -e; "+kind.script)
+		text, err := b.conformance(ctx, target, kind.name, kind.script)
 		if err != nil {
 			return "", err
 		}
-		if err := process.Wait(ctx); err != nil {
-			return "", fmt.Errorf("%s: %w", kind.name, err)
-		}
-		conforming := strings.Count(process.Stdout(), ": conforms\n")
-		if conforming == 0 {
-			return "", fmt.Errorf("%s: no region conformed: %s", kind.name, process.Stdout())
-		}
-		seen = append(seen, fmt.Sprintf("%s at %d flush methods", kind.name, conforming))
+		seen = append(seen, fmt.Sprintf("%s at %d flush methods", kind.name, strings.Count(text, ": conforms\n")))
 	}
 	return strings.Join(seen, ", "), target.PowerOff(ctx)
+}
+
+// ofiConformance runs it on a target's ring in such memory, among others in a directory, over libfabric: by the target's processor, and by the commit that
+// is attested.
+func ofiConformance(ctx context.Context, b *bed) (string, error) {
+	target, err := b.boot(ctx, machine{name: "target", cpus: 2, hasNVDIMM: true})
+	if err != nil {
+		return "", err
+	}
+	text, err := b.conformance(ctx, target, "ofi-devdax", `device=$(dax-up); FARLOG_TEST_DEVDAX=$device conformance ofi-devdax`)
+	if err != nil {
+		return "", err
+	}
+	for _, method := range []string{"ofi-commit", "target-cpu"} {
+		if !strings.Contains(text, "flush="+method+" (level persistent): conforms\n") {
+			return "", fmt.Errorf("no ring was seen to conform by %s at the level persistent: %s", method, text)
+		}
+	}
+	return "ofi-devdax by ofi-commit and by target-cpu", target.PowerOff(ctx)
+}
+
+// conformance runs the suite by a script, and returns what it printed, in which something conforms.
+func (b *bed) conformance(ctx context.Context, guest *vm.Guest, name, script string) (string, error) {
+	process, err := b.start(guest, name, "set -e; "+script)
+	if err != nil {
+		return "", err
+	}
+	if err := process.Wait(ctx); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if !strings.Contains(process.Stdout(), ": conforms\n") {
+		return "", fmt.Errorf("%s: no region conformed: %s", name, process.Stdout())
+	}
+	return process.Stdout(), nil
 }
 
 const memKills = 4
