@@ -111,7 +111,7 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{"append", bench_append}, {"submit", bench_submit}, {"shared", bench_shared},
-	{"recover", bench_recover}, {"clean", bench_clean}, {"far", bench_far},
+	{"recover", bench_recover}, {"clean", bench_clean}, {"far", bench_far}, {"blocks", bench_blocks},
 };
 
 int main(int argc, char **argv)
@@ -134,6 +134,6 @@ int main(int argc, char **argv)
 	}
 	clock_stop();
 	if (ran == 0)
-		bench_fail(argv[1], "no such case; expected append, submit, shared, recover, clean or far");
+		bench_fail(argv[1], "no such case; expected append, submit, shared, recover, clean, far or blocks");
 	return 0;
 }

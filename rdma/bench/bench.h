@@ -93,6 +93,7 @@ void bench_shared(void);
 void bench_recover(void);
 void bench_clean(void);
 void bench_far(void);
+void bench_blocks(void);
 
 /* bench_pin -- keep the calling thread on one core, counted from the last. */
 void bench_pin(unsigned from_last);
