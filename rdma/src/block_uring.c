@@ -289,7 +289,8 @@ static int start_rings(const char *text, struct block_uring *uring, struct farlo
 	if (failure == 0)
 		return FARLOG_OK;
 	return error_set(error, failure == -EPERM || failure == -ENOSYS ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
-		"region \"%s\": set up io_uring (see /proc/sys/kernel/io_uring_disabled)", text);
+		"region \"%s\": set up io_uring (%s)", text,
+		failure == -ENOMEM ? "this process may lock too little memory: raise ulimit -l" : "see /proc/sys/kernel/io_uring_disabled");
 }
 
 int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)

@@ -5,7 +5,7 @@
  *        conformance ofi        a target's rings, over libfabric's tcp provider: tmpfs (also without records in requests), packed and file
  *        conformance verbs      over an RDMA device: tmpfs, packed, and devdax where there is one
  *
- * Kinds that need hardware take a path from FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR, and the device's address from
+ * Kinds that need hardware take a path from FARLOG_TEST_BLOCK, FARLOG_TEST_DEVDAX, FARLOG_TEST_FSDAX (a directory) and FARLOG_TEST_BAR, and the device's address from
  * FARLOG_TEST_VERBS. What lies at a path is destroyed. Each kind is run with every flush method that this processor has, or that the
  * target gives. SEED=n repeats after how many records writers are killed. */
 #include "conformance.h"
@@ -129,6 +129,16 @@ static int run_nvme_loop(void)
 	snprintf(command, sizeof(command), "losetup --detach %s", device);
 	CHECK(system(command) == 0);
 	unlink(path);
+	return 0;
+}
+
+static int run_nvme_device(void)
+{
+	const char *path = getenv("FARLOG_TEST_BLOCK");
+
+	if (path == NULL)
+		return missing("nvme-device", "FARLOG_TEST_BLOCK", "a block device such as /dev/nvme2n1, whose contents may go");
+	run_blocks(path);
 	return 0;
 }
 
@@ -350,7 +360,7 @@ static int run_verbs_devdax(void)
 static const struct {
 	const char *kind;
 	int (*run)(void);
-} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"nvme-loop", run_nvme_loop}, {"nvme-file", run_nvme_file}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
+} kinds[] = {{"tmpfs", run_tmpfs}, {"packed", run_near_packed}, {"file", run_file}, {"fault", run_fault}, {"nvme-loop", run_nvme_loop}, {"nvme-file", run_nvme_file}, {"nvme-device", run_nvme_device}, {"fsdax", run_fsdax}, {"devdax", run_devdax},
 	{"bar", run_bar}, {"ofi-tmpfs", run_ofi_tmpfs}, {"ofi-writes", run_ofi_writes}, {"ofi-packed", run_ofi_packed}, {"ofi-file", run_ofi_file}, {"ofi-devdax", run_ofi_devdax}, {"verbs-tmpfs", run_verbs_tmpfs},
 	{"verbs-packed", run_verbs_packed}, {"verbs-devdax", run_verbs_devdax}};
 
