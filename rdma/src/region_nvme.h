@@ -76,7 +76,7 @@ static inline struct region_nvme *nvme_of(struct region *region)
 	return (struct region_nvme *)region;
 }
 
-/* region_nvme_open -- "nvme:/dev/nvme2n1". */
+/* region_nvme_open -- "nvme:/dev/nvme2n1", or "nvme:NQN/NAMESPACE". */
 int region_nvme_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error);
 

@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "block_name.h"
 #include "block_uring.h"
 #include "err.h"
 #include "region_nvme.h"
@@ -30,10 +32,24 @@ static int check_size(const char *text, const struct block_device *device, struc
 	return FARLOG_OK;
 }
 
+/* check_memory -- a writer's copy is fetched as a whole: refused here rather than by the kernel's killer of processes. */
+static int check_memory(const char *text, const struct region_nvme *nvme, struct farlog_error *error)
+{
+	uint64_t room = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
+
+	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= room)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_NO_MEMORY, 0,
+		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's are %lu; make a ring on a partition, or on "
+		"a smaller namespace", text, nvme->region.contract.size_bytes, room);
+}
+
 static int prepare(const char *text, struct region_nvme *nvme, struct farlog_error *error)
 {
 	int result = check_size(text, nvme->device, error);
 
+	if (result == FARLOG_OK)
+		result = check_memory(text, nvme, error);
 	if (result != FARLOG_OK)
 		return result;
 	nvme->copy_len = nvme->region.contract.size_bytes;
@@ -81,14 +97,18 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	return FARLOG_OK;
 }
 
-/* check_uri -- what other schemes know and this one does not. */
-static int check_uri(const char *text, const struct uri *uri, struct farlog_error *error)
+/* find_device -- refuse what other schemes know and this one does not; *found is *uri with the device's path. */
+static int find_device(const char *text, const struct uri *uri, struct uri *found, struct farlog_error *error)
 {
+	*found = *uri;
 	if (uri->ring[0] != '\0')
 		return error_set(error, FARLOG_UNSUPPORTED, 0,
 			"uri \"%s\": a device is one ring; many in one (ring=) there are in mem: regions only. Give each ring a namespace or a partition", text);
+	if (block_is_nqn(uri->path))
+		return block_find_namespace(text, uri->path, "/sys", found->path, sizeof(found->path), error);
 	if (uri->path[0] != '/')
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": expected the path of a block device, for example nvme:/dev/nvme2n1", text);
+		return error_set(error, FARLOG_INVALID, 0,
+			"uri \"%s\": expected the path of a block device, for example nvme:/dev/nvme2n1, or nvme:NQN/NAMESPACE", text);
 	return FARLOG_OK;
 }
 
@@ -101,10 +121,11 @@ static void show_size(struct farlog_contract *contract)
 
 int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
 {
-	int result = check_uri(text, uri, error);
+	struct uri found;
+	int result = find_device(text, uri, &found, error);
 
 	if (result == FARLOG_OK)
-		result = block_uring_probe(text, uri, contract, error);
+		result = block_uring_probe(text, &found, contract, error);
 	if (result == FARLOG_OK)
 		show_size(contract);
 	return result;
@@ -116,12 +137,13 @@ int region_nvme_open(const char *text, const struct uri *uri, const struct regio
 	struct region_ask whole = *ask;
 	struct farlog_contract contract;
 	struct block_device *device;
-	int result = check_uri(text, uri, error);
+	struct uri found;
+	int result = find_device(text, uri, &found, error);
 
 	if (ask->size_bytes != 0)
 		whole.size_bytes += NVME_EXTRA_LEN;
 	if (result == FARLOG_OK)
-		result = block_uring_open(text, uri, &whole, &contract, &device, error);
+		result = block_uring_open(text, &found, &whole, &contract, &device, error);
 	if (result != FARLOG_OK)
 		return result;
 	show_size(&contract);

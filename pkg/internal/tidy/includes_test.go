@@ -21,6 +21,7 @@ var extraHeaders = []struct {
 }{
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
+	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
 	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},
 		"what sysfs says of a block device"},
 	{"block_uring.c", []string{"fcntl.h", "linux/fs.h", "sys/ioctl.h", "sys/stat.h", "unistd.h"}, "block devices"},

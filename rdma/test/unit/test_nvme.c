@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "block_fault.h"
+#include "block_name.h"
 #include "clock.h"
 #include "region_nvme.h"
 #include "superblock.h"
@@ -216,6 +217,22 @@ static void open__namespace_has_shrunk(void **state)
 	expect_open(uri, FARLOG_CORRUPT, "the end of it is not here");
 }
 
+/* More than this host could copy: a file with a hole. */
+static void open__ring_beyond_memory(void **state)
+{
+	const char *uri = file_uri("huge");
+	int fd = open(uri + strlen("nvme:"), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	(void)state;
+	assert_true(fd >= 0);
+	if (ftruncate(fd, 4ll << 40) != 0) {
+		close(fd);
+		skip(); /* a file system of small files */
+	}
+	close(fd);
+	expect_open(uri, FARLOG_NO_MEMORY, "make a ring on a partition");
+}
+
 /* A ring on blocks is none in memory, nor the other way round: what lies where is not the same. */
 static void open__by_the_other_scheme(void **state)
 {
@@ -308,7 +325,59 @@ static void open__refused_by_name(void **state)
 	assert_non_null(strstr(error.text, "less than an LBA"));
 }
 
+/* A tree such as sysfs has it: two subsystems, of which one has two namespaces, and one is connected twice. */
+static void make_sysfs(char root[300])
+{
+	static const char *const devices[][3] = {{"nvme0n1", "nqn.2014-08.com.example:a", "1"}, {"nvme0n2", "nqn.2014-08.com.example:a", "2"},
+		{"nvme1n1", "nqn.2014-08.com.example:b", "7"}, {"nvme2n1", "nqn.2014-08.com.example:c", "1"}, {"nvme3n1", "nqn.2014-08.com.example:c", "1"}};
+	char command[900];
+
+	snprintf(root, 300, "%s", unit_path(unit_tmpfs_uri("sysfs")));
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+		snprintf(command, sizeof(command), "d='%s/block/%s'; mkdir -p $d/device && echo '%s' > $d/device/subsysnqn && echo %s > $d/nsid", root, devices[i][0],
+			devices[i][1], devices[i][2]);
+		assert_int_equal(system(command), 0);
+	}
+}
+
+static void expect_namespace(const char *sysfs, const char *name, int result, const char *text)
+{
+	struct farlog_error error = {0};
+	char path[64] = "";
+
+	assert_int_equal(block_find_namespace(name, name, sysfs, path, sizeof(path), &error), result);
+	if (strstr(result == FARLOG_OK ? path : error.text, text) == NULL)
+		fail_msg("%s: expected \"%s\" in: %s%s", name, text, path, error.text);
+}
+
+static void namespace__by_its_subsystems_name(void **state)
+{
+	char root[300];
+	char command[320];
+	char long_name[300] = "nqn.2014-08.com.example:";
+
+	(void)state;
+	make_sysfs(root);
+	memset(long_name + strlen(long_name), 'x', 224 - strlen(long_name));
+	expect_namespace(root, "nqn.2014-08.com.example:a/1", FARLOG_OK, "/dev/nvme0n1");
+	expect_namespace(root, "nqn.2014-08.com.example:a/2", FARLOG_OK, "/dev/nvme0n2");
+	expect_namespace(root, "nqn.2014-08.com.example:b", FARLOG_OK, "/dev/nvme1n1");
+	expect_namespace(root, "nqn.2014-08.com.example:a", FARLOG_NOT_FOUND, "name the namespace");
+	expect_namespace(root, "nqn.2014-08.com.example:c/1", FARLOG_NOT_FOUND, "connected twice");
+	expect_namespace(root, "nqn.2014-08.com.example:b/1", FARLOG_NOT_FOUND, "nvme connect");
+	expect_namespace(root, "nqn.2014-08.com.example:d/1", FARLOG_NOT_FOUND, "-n nqn.2014-08.com.example:d");
+	expect_namespace(root, "nqn.2014-8.com.example:d/1", FARLOG_INVALID, "is no NQN");
+	expect_namespace(root, "nqn.2014-08.", FARLOG_INVALID, "is no NQN");
+	expect_namespace(root, "nqn.2014-08.com.example:a/x", FARLOG_INVALID, "namespace \"x\"");
+	expect_namespace(root, "nqn.2014-08.com.example:a/0", FARLOG_INVALID, "namespace \"0\"");
+	expect_namespace(root, long_name, FARLOG_INVALID, "at most 223");
+	expect_open("nvme:nqn.2014-08.com.example:farlog-is-not-there/1", FARLOG_NOT_FOUND, "nvme connect");
+	snprintf(command, sizeof(command), "rm -r '%s'", root);
+	assert_int_equal(system(command), 0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(namespace__by_its_subsystems_name),
 	cmocka_unit_test(append__unknown_while_a_command_is_stuck),
 	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
 	cmocka_unit_test(append__device_gone),
@@ -316,6 +385,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(shared_append__all_are_there),
 	cmocka_unit_test(open__namespace_has_shrunk),
 	cmocka_unit_test(open__by_the_other_scheme),
+	cmocka_unit_test(open__ring_beyond_memory),
 	cmocka_unit_test(superblock__lba_has_changed),
 	cmocka_unit_test(format__names_what_is_there),
 	cmocka_unit_test(open__refused_by_name),
