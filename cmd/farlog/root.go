@@ -72,6 +72,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newApplyCommand(env),
 		newCACommand(env),
 		newControlCommand(env),
+		newDoctorCommand(env),
 		newDumpCommand(env),
 		newExportCommand(env),
 		newOrderCommand(env),

@@ -39,26 +39,37 @@ func (l Listed) State(now time.Time) string {
 
 // List shows the certificates in a directory, the authority's first.
 func List(dir string) ([]Listed, error) {
-	authorities, err := readCerts(filepath.Join(dir, authorityCert))
+	paths := []string{}
+	for _, kind := range Kinds {
+		paths = append(paths, In(dir, kind).Cert)
+	}
+	return list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName), paths)
+}
+
+// ListFiles shows the certificates of one process, the authority's first.
+func ListFiles(files Files) ([]Listed, error) {
+	return list(files.Authority, files.Revoked, []string{files.Cert})
+}
+
+func list(authority, revocations string, paths []string) ([]Listed, error) {
+	authorities, err := readCerts(authority)
 	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
 	}
 	revoked := map[string]bool{}
-	list, err := readRevoked(filepath.Join(dir, revokedName), authorities)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	if err == nil {
-		for _, entry := range list.RevokedCertificateEntries {
-			revoked[entry.SerialNumber.String()] = true
+	if revocations != "" {
+		known, err := readRevoked(revocations, authorities)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if err == nil {
+			for _, entry := range known.RevokedCertificateEntries {
+				revoked[entry.SerialNumber.String()] = true
+			}
 		}
 	}
-	paths := []string{filepath.Join(dir, authorityCert)}
-	for _, kind := range Kinds {
-		paths = append(paths, In(dir, kind).Cert)
-	}
 	var found []Listed
-	for _, path := range paths {
+	for _, path := range append([]string{authority}, paths...) {
 		certs, err := readCerts(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -16,6 +16,7 @@ const module = "github.com/farlog/farlog/"
 var arrows = map[string][]string{
 	"api":      {},
 	"config":   {},
+	"doctor":   {},
 	"identity": {},
 	"metrics":  {},
 	"record":   {},

@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	filesLeast = 4096
+	unlimited  = ^uint64(0)
+)
+
+// limits are those of this process: a daemon of systemd has its own.
+func (h Host) limits() []Finding {
+	findings := []Finding{h.memlock()}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
+		finding := Finding{"open files", OK, fmt.Sprintf("%d, at most %d", files.Cur, files.Max), ""}
+		if files.Max < filesLeast {
+			finding.State, finding.Reason = Warn, fmt.Sprintf("at most %d: each ring and connection is one", files.Max)
+			finding.Cure = "LimitNOFILE=65536 in the unit, ulimit -n 65536 in a shell"
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+func (h Host) memlock() Finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return Finding{"locked memory", Warn, "the limit cannot be read: " + err.Error(), ""}
+	}
+	hasRDMA := len(h.glob("/sys/class/infiniband/*")) > 0
+	switch {
+	case limit.Cur == unlimited:
+		return Finding{"locked memory", OK, "unlimited", ""}
+	case !hasRDMA:
+		return Finding{"locked memory", OK, fmt.Sprintf("%d bytes; only RDMA needs more", limit.Cur), ""}
+	}
+	return Finding{"locked memory", Warn, fmt.Sprintf("%d bytes: an RDMA device pins rings as a whole", limit.Cur),
+		"LimitMEMLOCK=infinity in the unit, ulimit -l unlimited in a shell, --ulimit memlock=-1 of a container"}
+}
+
+// memory looks at shared, huge and persistent memory.
+func (h Host) memory() []Finding {
+	findings := []Finding{h.shared(), h.hugePages()}
+	regions := h.glob("/sys/bus/nd/devices/region*")
+	if len(regions) == 0 {
+		return append(findings, Finding{"persistent memory", Warn, "none: rings on files are persistent by msync, at a disk's pace", ""})
+	}
+	for _, region := range regions {
+		name := "persistent memory " + path.Base(region)
+		switch domain := h.read(region + "/persistence_domain"); domain {
+		case "memory_controller", "cpu_cache":
+			findings = append(findings, Finding{name, OK, "persistence domain " + domain, ""})
+		default:
+			findings = append(findings, Finding{name, Warn, fmt.Sprintf("persistence domain %q: a target promises no more than visible of it", domain),
+				"ask the vendor, then farlogd target --attestation FILE (docs/operating.md)"})
+		}
+	}
+	if len(h.glob("/sys/class/infiniband/*")) > 0 {
+		findings = append(findings, Finding{"ddio", Warn, "no process can see whether a card's writes stay in the processor's cache: READ does not flush unless it is attested",
+			"docs/operating.md, Attesting what a READ flushes"})
+	}
+	return findings
+}
+
+func (h Host) shared() Finding {
+	if err := unix.Access(h.path("/dev/shm"), unix.W_OK); err != nil {
+		return Finding{"shared memory", Fail, "/dev/shm cannot be written: writers' counters are there", "mount -t tmpfs -o mode=1777 tmpfs /dev/shm"}
+	}
+	return Finding{"shared memory", OK, "/dev/shm can be written", ""}
+}
+
+func (h Host) hugePages() Finding {
+	switch mode := chosen(h.read("/sys/kernel/mm/transparent_hugepage/enabled")); mode {
+	case "madvise", "always":
+		return Finding{"huge pages", OK, mode, ""}
+	case "":
+		return Finding{"huge pages", Warn, "this kernel has no transparent huge pages", ""}
+	default:
+		return Finding{"huge pages", Warn, mode + ": a far writer's copy of its ring has small pages, and the card more addresses to translate",
+			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"}
+	}
+}

@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	idleLatencyMax = 10  // microseconds to wake up in
+	clockErrorMax  = 100 // microseconds: RTS 25 for high-frequency trading
+	staUnsync      = 0x0040
+)
+
+// processor looks at what makes a core slow to answer.
+func (h Host) processor() []Finding { return []Finding{h.idleStates(), h.governor()} }
+
+func (h Host) idleStates() Finding {
+	deepest, latency := "", int64(0)
+	for _, state := range h.glob("/sys/devices/system/cpu/cpu0/cpuidle/state*") {
+		if disabled, _ := h.number(state + "/disable"); disabled != 0 {
+			continue
+		}
+		if wake, ok := h.number(state + "/latency"); ok && wake >= latency {
+			deepest, latency = h.read(state+"/name"), wake
+		}
+	}
+	switch {
+	case deepest == "":
+		return Finding{"idle states", OK, "none are seen here", ""}
+	case latency > idleLatencyMax:
+		return Finding{"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up", deepest, latency), fmt.Sprintf("cpupower idle-set -D %d", idleLatencyMax)}
+	}
+	return Finding{"idle states", OK, fmt.Sprintf("the deepest is %s, %d us", deepest, latency), ""}
+}
+
+func (h Host) governor() Finding {
+	count, other := 0, ""
+	for _, path := range h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {
+		count++
+		if governor := h.read(path); governor != "performance" {
+			other = governor
+		}
+	}
+	switch {
+	case count == 0:
+		return Finding{"governor", OK, "none is seen here", ""}
+	case other != "":
+		return Finding{"governor", Warn, other + ": cores that rest are clocked down", "cpupower frequency-set -g performance"}
+	}
+	return Finding{"governor", OK, "performance", ""}
+}
+
+// clock looks at the source and the bound on the error of the time in records.
+func (h Host) clock() []Finding {
+	source := h.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	finding := Finding{"clock source", OK, source, ""}
+	if source != "tsc" && source != "arch_sys_counter" {
+		finding = Finding{"clock source", Warn, fmt.Sprintf("%q: reading the time may leave user space", source), "clocksource=tsc on the kernel's command line, if it is stable there"}
+	}
+	var state unix.Timex
+	if _, err := unix.Adjtimex(&state); err != nil {
+		return []Finding{finding, {"clock", Warn, "the kernel does not tell of it: " + err.Error(), ""}}
+	}
+	return []Finding{finding, clockFinding(state.Status&staUnsync != 0, int64(state.Maxerror))}
+}
+
+func clockFinding(isUnsynchronised bool, errorMax int64) Finding {
+	const cure = "chronyc tracking, or pmc -u -b 0 'GET CURRENT_DATA_SET'; install chrony or linuxptp where neither is there"
+	switch {
+	case isUnsynchronised:
+		return Finding{"clock", Warn, "nothing keeps it: the time in records has no bound", cure}
+	case errorMax > clockErrorMax:
+		return Finding{"clock", Warn, fmt.Sprintf("wrong by at most %d us; RTS 25 asks for %d us of high-frequency trading", errorMax, clockErrorMax), cure}
+	}
+	return Finding{"clock", OK, fmt.Sprintf("wrong by at most %d us", errorMax), ""}
+}
