@@ -10,7 +10,6 @@ import io.github.farlog.orderpath.record.Acknowledged;
 import io.github.farlog.orderpath.record.FarlogStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
@@ -70,8 +69,8 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
 
     /** Records; when this returns, the record is at the stream's level. Throws NotRecordedException otherwise. */
     void append(final int recordClass, final String key, final String payload) {
-        final byte[] bytes = payload.getBytes(StandardCharsets.ISO_8859_1);
-        final byte[] keyBytes = key.getBytes(StandardCharsets.ISO_8859_1);
+        final byte[] bytes = FixBytes.of(payload);
+        final byte[] keyBytes = FixBytes.of(key);
         appender.get().append(bytes, 0, bytes.length, recordClass, keyBytes, 0, keyBytes.length);
     }
 
@@ -138,6 +137,6 @@ public final class FixStream implements MessageStoreFactory, AutoCloseable {
     }
 
     private static String textOf(final MemorySegment bytes) {
-        return new String(bytes.toArray(ValueLayout.JAVA_BYTE), StandardCharsets.ISO_8859_1);
+        return FixBytes.text(bytes.toArray(ValueLayout.JAVA_BYTE));
     }
 }

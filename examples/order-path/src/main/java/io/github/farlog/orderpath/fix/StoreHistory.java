@@ -59,6 +59,6 @@ final class StoreHistory implements History {
     }
 
     private static String textOf(final String hex) {
-        return hex == null ? "" : new String(HexFormat.of().parseHex(hex), StandardCharsets.ISO_8859_1);
+        return hex == null ? "" : FixBytes.text(HexFormat.of().parseHex(hex));
     }
 }

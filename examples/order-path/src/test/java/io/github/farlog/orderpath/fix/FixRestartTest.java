@@ -16,6 +16,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.quickfixj.CharsetSupport;
 import quickfix.Initiator;
 import quickfix.Session;
 
@@ -94,6 +95,23 @@ final class FixRestartTest {
             assertEquals(1, store.getNextSenderMsgSeqNum());
             assertEquals(1, store.getNextTargetMsgSeqNum());
             assertEquals(List.of(), messages(store));
+        }
+    }
+
+    @Test
+    void shouldKeepTheBytesOfTheCharsetThatTheEngineSpeaks() throws Exception {
+        final FarlogStream place = new FarlogStream("mem:" + deskRing, Level.VISIBLE).formatted("test/desk", 8 << 20);
+        final String text = message(1).replace("10=000", "58=Z\u00fcrich \u6771\u4eac" + (char) 1 + "10=000");
+        CharsetSupport.setCharset("UTF-8");
+        try {
+            try (FixStream stream = new FixStream(place, History.none())) {
+                ((FarlogMessageStore) stream.create(FixEngines.DESK)).set(1, text);
+            }
+            try (FixStream stream = new FixStream(place, History.none())) {
+                assertEquals(List.of(text), messages((FarlogMessageStore) stream.create(FixEngines.DESK)));
+            }
+        } finally {
+            CharsetSupport.setCharset(CharsetSupport.getDefaultCharset());
         }
     }
 
