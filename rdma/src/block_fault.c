@@ -47,7 +47,7 @@ struct blocks {
 	void (*call)(void *context);
 	void *call_context;
 	bool is_dead;
-	bool is_stuck;
+	int is_stuck;
 	int failure;
 	const struct block_fault *holders[REGION_ROLE_READER];
 };
@@ -201,7 +201,8 @@ static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead,
 		return false;
 	if (is_write(flying) && medium_draw(&blocks->medium) % 2 == 0)
 		land(blocks, flying, (unsigned)(medium_draw(&blocks->medium) % lba_count(blocks, flying)));
-	if ((blocks->is_stuck && is_write(flying) && flying->command.off >= NVME_DATA_OFF) || medium_draw(&blocks->medium) % 2 == 0)
+	if ((blocks->is_stuck == 1 && is_write(flying) && flying->command.off >= NVME_DATA_OFF) ||
+		(blocks->is_stuck == 2 && flying->command.verb == BLOCK_READ) || medium_draw(&blocks->medium) % 2 == 0)
 		return false;
 	complete(blocks, flying);
 	return true;
@@ -402,7 +403,7 @@ static void revive(struct blocks *blocks)
 {
 	blocks->generation++;
 	blocks->is_dead = false;
-	blocks->is_stuck = false;
+	blocks->is_stuck = 0;
 	blocks->failure = 0;
 	blocks->armed = UINT64_MAX;
 	memset(blocks->holders, 0, sizeof(blocks->holders));
@@ -506,7 +507,7 @@ void farlog_block_trouble(const char *name, int is_stuck, int failure)
 	struct blocks *blocks = enter(name);
 
 	if (blocks != NULL) {
-		blocks->is_stuck = is_stuck != 0;
+		blocks->is_stuck = is_stuck;
 		blocks->failure = failure;
 	}
 	leave();

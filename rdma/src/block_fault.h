@@ -26,7 +26,7 @@ FARLOG_API void farlog_block_crash(const char *name);
 /* farlog_block_kill -- the processes die; what they have sent still comes to its end, as the kernel sees to it. */
 FARLOG_API void farlog_block_kill(const char *name);
 
-/* farlog_block_trouble -- is_stuck: no write of the ring's data comes back any more, though it may land. failure: every command fails with this errno; 0 = none does. */
+/* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read does. failure: every command fails with this errno; 0 = none does. */
 FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);
 
 #endif

@@ -17,7 +17,7 @@
 #include "mutant.h"
 
 #define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
-#define LOOK_PATIENCE_NS 20000000u   /* of a writer that looks for room */
+#define OPEN_PATIENCE_NS 100000000u  /* of an open writer that asks for the header: resolve has a deadline */
 #define LOOK_INTERVAL_NS 2000000u
 #define CLOSE_PATIENCE_NS 1000000000u
 #define LOCK_PATIENCE_NS 1000000000u
@@ -323,9 +323,7 @@ static void nvme_look(struct region *region, bool is_urgent)
 		return;
 	if (!nvme_try_take(&nvme->are_calls_busy))
 		return;
-	if (nvme_call(nvme, BLOCK_READ, NVME_FENCE_A * LAYOUT_BLOCK_LEN, nvme_block_of(nvme->called, NVME_FENCE_A),
-			(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS) == FARLOG_OK)
-		nvme_take_words(nvme, nvme->called);
+	nvme_call_look(nvme);
 	if (!nvme->device->is_clockless)
 		nvme->looked_ns = now_ns;
 	nvme_give(&nvme->are_calls_busy);
@@ -379,6 +377,7 @@ static void nvme_populate(struct region *region)
 
 	if (nvme->role != REGION_ROLE_WRITER)
 		return;
+	nvme->patience_ns = OPEN_PATIENCE_NS;
 	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
 	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own, NVME_CONTROL_LEN * 2))
 		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; buffers not registered: more than this process may lock");

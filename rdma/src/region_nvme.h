@@ -66,7 +66,10 @@ struct region_nvme {
 	bool is_credit_due;
 	uint64_t looked_ns;    /* when the last look began */
 	uint64_t call_id;
-	bool is_call_flying;   /* one that nobody waits for any more: its buffers are not ours */
+	bool is_call_flying;   /* perhaps one that nobody waits for any more: its buffers are not ours */
+	bool is_call_a_look;   /* what it brings is fence and credit */
+	bool is_look_next;     /* the next one will be */
+	uint64_t patience_ns;  /* of a call that brings the header */
 	unsigned fence_slot;   /* of the newest fence on the device */
 	char trouble[96];      /* the last command that failed, "" = none */
 };
@@ -127,8 +130,10 @@ void nvme_note_trouble(struct region_nvme *nvme, int failure);
 void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, uint64_t second);
 void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks);
 
-/* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next two the caller has taken the calls' queue. */
+/* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next three the caller has taken the calls' queue. */
 int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns);
+/* nvme_call_look -- bring fence and credit into the copy: now, or when a slow device has answered. */
+void nvme_call_look(struct region_nvme *nvme);
 int nvme_write_fence(struct region_nvme *nvme);
 int nvme_write_credit(struct region_nvme *nvme);
 

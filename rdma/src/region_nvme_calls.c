@@ -8,6 +8,7 @@
 #include "region_nvme.h"
 
 #define NAP_NS 20000
+#define LOOK_PATIENCE_NS 2000000u /* of an append that looks for room: its deadline may be short */
 
 const struct nvme_item nvme_items[NVME_ITEM_COUNT] = {
 	{LAYOUT_SUPERBLOCK_A_OFF, sizeof(struct superblock), NVME_SUPERBLOCK_A},
@@ -100,6 +101,9 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 		for (unsigned i = 0; i < count; i++) {
 			nvme->is_call_flying = false; /* there is never more than one */
 			failure = answers[i].failure;
+			/* Also of one that nobody waits for any more: a slow device's word is as good, later. */
+			if (nvme->is_call_a_look && failure == 0)
+				nvme_take_words(nvme, nvme->called);
 		}
 		if (failure != 0)
 			nvme_note_trouble(nvme, failure);
@@ -122,6 +126,8 @@ int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint
 	if (nvme->is_call_flying && (settle_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
 		return FARLOG_IO;
 	nvme->is_call_flying = true;
+	nvme->is_call_a_look = nvme->is_look_next;
+	nvme->is_look_next = false;
 	nvme->device->ops->put(nvme->device, BLOCK_CALLS, &command);
 	return settle_call(nvme, patience_ns);
 }
@@ -135,6 +141,17 @@ static int write_words(struct region_nvme *nvme, enum nvme_control control, uint
 		return FARLOG_IO; /* the block is not ours yet */
 	nvme_make_words(nvme, block, word, 0);
 	return nvme_call(nvme, verb, (uint64_t)control * LAYOUT_BLOCK_LEN, block, nvme->device->lba_len, NVME_PATIENCE_NS);
+}
+
+void nvme_call_look(struct region_nvme *nvme)
+{
+	/* An answer that has come since is taken first, and may be all that is wanted. */
+	if (nvme->is_call_flying)
+		(void)settle_call(nvme, 0);
+	nvme->is_look_next = true;
+	(void)nvme_call(nvme, BLOCK_READ, NVME_FENCE_A * LAYOUT_BLOCK_LEN, nvme_block_of(nvme->called, NVME_FENCE_A),
+		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS);
+	nvme->is_look_next = false;
 }
 
 int nvme_write_fence(struct region_nvme *nvme)
@@ -161,7 +178,7 @@ int nvme_write_credit(struct region_nvme *nvme)
 
 static int load_header(struct region_nvme *nvme)
 {
-	int result = nvme_call(nvme, BLOCK_READ, 0, nvme->called, NVME_CONTROL_LEN, NVME_PATIENCE_NS);
+	int result = nvme_call(nvme, BLOCK_READ, 0, nvme->called, NVME_CONTROL_LEN, nvme->patience_ns);
 
 	if (result == FARLOG_OK)
 		take_header(nvme, nvme->called);

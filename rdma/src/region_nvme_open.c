@@ -81,6 +81,7 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	}
 	nvme->device = device;
 	nvme->role = ask->role;
+	nvme->patience_ns = NVME_PATIENCE_NS;
 	nvme->region.ops = &nvme_ops;
 	nvme->region.contract = *contract;
 	nvme->region.is_far = true;

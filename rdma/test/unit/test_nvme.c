@@ -97,6 +97,43 @@ static void ring__stuck_slot_is_not_used_again(void **state)
 	farlog_reader_close(drain);
 }
 
+/* A full ring, and a device that is slow to tell of the credit: an append keeps its deadline, and what comes late is taken. */
+static void append__credit_comes_late(void **state)
+{
+	static uint8_t buffer[128 << 10];
+	struct farlog_position position;
+	struct farlog_batch batch;
+	struct farlog_entry entry = {.data = buffer, .len = 3000};
+	farlog_reader *drain;
+	farlog_writer *writer;
+	uint64_t durable_lsn;
+	uint64_t start_ns;
+	int result;
+
+	(void)state;
+	make(512);
+	writer = unit_open(URI);
+	drain = unit_read(URI, FARLOG_START_HEAD, true);
+	while (farlog_append(writer, &entry, 0, &position) == FARLOG_OK)
+		;
+	while (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK)
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	farlog_reader_close(drain);
+	farlog_block_trouble(NAME, 2, 0);
+	start_ns = clock_monotonic_ns();
+	assert_int_equal(farlog_append(writer, &entry, 1000000, &position), FARLOG_FULL);
+	assert_true(clock_monotonic_ns() - start_ns < 1000000000u);
+	assert_true(nvme_of(writer->region)->is_call_flying); /* given up on, and still to come */
+	farlog_block_trouble(NAME, 0, 0);
+	nvme_of(writer->region)->looked_ns = clock_monotonic_ns();
+	for (unsigned i = 0; i < 100 && nvme_of(writer->region)->is_call_flying; i++)
+		writer_take_credit(writer, false);
+	farlog_poll(writer, &durable_lsn);
+	result = farlog_append(writer, &entry, 0, &position);
+	assert_int_equal(result, FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
 /* The device goes away under load: nothing is acknowledged, the writer is done, and a later one finds the log as it was. */
 static void append__device_gone(void **state)
 {
@@ -380,6 +417,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(namespace__by_its_subsystems_name),
 	cmocka_unit_test(append__unknown_while_a_command_is_stuck),
 	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
+	cmocka_unit_test(append__credit_comes_late),
 	cmocka_unit_test(append__device_gone),
 	cmocka_unit_test(writer__sees_the_fence),
 	cmocka_unit_test(shared_append__all_are_there),
