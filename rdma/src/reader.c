@@ -120,6 +120,12 @@ static int resync(struct farlog_reader *reader)
 	return result;
 }
 
+int reader_follow_log(struct farlog_reader *reader)
+{
+	refresh_epoch(reader);
+	return reader->is_resync_needed ? resync(reader) : FARLOG_OK;
+}
+
 /* piece_len -- how much to copy at once: all that the hint covers; beyond it one record, whose length is not known before its header, or of a far ring,
  * where a READ costs more than its bytes, as much as was full the last time and more. */
 static uint64_t piece_len(const struct farlog_reader *reader, const struct pass *pass, uint64_t hint_lsn)
@@ -354,9 +360,9 @@ static int look_at_header(struct farlog_reader *reader)
 	if (result != FARLOG_OK)
 		return result;
 	durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
-	refresh_epoch(reader);
-	if (reader->is_resync_needed)
-		return resync(reader);
+	result = reader_follow_log(reader);
+	if (result != FARLOG_OK)
+		return result;
 	/* Foreign bytes are not believed: not more than the ring can hold. */
 	if (durable_lsn <= region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF) &&
 		durable_lsn - reader->released.head_lsn <= reader->identity.capacity)

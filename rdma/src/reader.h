@@ -31,4 +31,8 @@ struct farlog_reader {
  * head; CORRUPT. */
 int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head);
 
+/* reader_follow_log -- by the header that has just been fetched: a new writer may have come, and the log gone back behind what was read. Then the cursor is where its
+ * epoch begins. OK; NOT_YET: that cannot be seen yet; OVERRUN. */
+int reader_follow_log(struct farlog_reader *reader);
+
 #endif

@@ -65,30 +65,40 @@ static int end_release(struct farlog_reader *reader)
 	return result;
 }
 
-/* look_again -- before a release after the connection came back: another drain may have been in meanwhile. */
+/* look_again -- before a release after the connection came back. Another drain may have been in meanwhile; and the target's host may have lost records that were
+ * read and never acknowledged, so that the next writer's begin below what is to be released: to release it would give those away. IO: that is to be seen
+ * in a moment. */
 static int look_again(struct farlog_reader *reader)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
-	return result == FARLOG_OK ? reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0}) : result;
+	if (result == FARLOG_OK)
+		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
+	if (result == FARLOG_OK)
+		result = reader_follow_log(reader);
+	return result == FARLOG_NOT_YET ? FARLOG_IO : result;
 }
 
 int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
 {
 	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
 	int result = FARLOG_OK;
+	bool is_to_look;
 
 	if (!reader->is_drain || head_lsn < reader->released.head_lsn || head_seq < reader->released.head_seq ||
 		head_lsn > reader->cursor.lsn || last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
+	is_to_look = reader->is_release_open || reader->is_resync_needed || reader->comeback_count != reader->region->comeback_count;
 	if (reader->is_release_open)
 		result = end_release(reader);
-	else if (reader->comeback_count != reader->region->comeback_count)
+	if (result == FARLOG_OK && is_to_look)
 		result = look_again(reader);
 	if (result != FARLOG_OK)
 		return result;
 	if (head_lsn <= reader->released.head_lsn)
 		return FARLOG_OK;
+	if (head_lsn > reader->cursor.lsn)
+		return FARLOG_INVALID;
 	if (MUTANT(CREDIT_BEFORE_HEAD))
 		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
 	result = head_store(reader->region, &reader->superblock, &slot);

@@ -436,10 +436,10 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
  * this one, or another client has come with the token of its grant. */
 FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
 
-/* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets
- * the writer have the space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of a batch
- * that was read; going back is refused (INVALID). IO of a ring on another host: try again with the same, or with those of a later batch. HELD, for good:
- * another drain has taken the place of this one, or has moved the head. */
+/* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets the writer have the
+ * space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of a batch that was read; going back is refused (INVALID), and so is what the
+ * log has gone back behind: read again. IO of a ring on another host: try again with the same, or with those of a later batch. HELD, for good: another
+ * drain has taken the place of this one, or has moved the head. */
 FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch);
 
 /* What lies where a reader's next record would. */
