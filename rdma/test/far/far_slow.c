@@ -2,13 +2,17 @@
  * before, and a fence or the ring's end waits for them.
  *
  * The disk is real; what makes it slow is a gate before the flush of records, which the test opens. */
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "far_links.h"
+#include "far_ofi.h"
 #include "target.h"
 #include "writer.h"
 
@@ -255,7 +259,7 @@ static void fenced_while_it_flushes(void)
 	CHECK(append.result == FARLOG_FENCED || append.result == FARLOG_UNKNOWN);
 	next = let_in(&pair, "slow", FARLOG_LEVEL_PERSISTENT, 5);
 	CHECK(next != NULL && farlog_writer_recovery(next)->tail_lsn == fence.tail_lsn);
-	CHECK(append_number(next, 1, LONG_NS, &position) == FARLOG_OK);
+	CHECK(next == NULL || append_number(next, 1, LONG_NS, &position) == FARLOG_OK);
 	CHECK(farlog_writer_close(next) == FARLOG_OK);
 done:
 	pair_close(&pair);
@@ -284,6 +288,66 @@ static void forgotten_while_it_flushes(void)
 		pair.slow->deadline_ns = 100000000u; /* nobody answers its close */
 	}
 	pair_close(&pair);
+}
+
+/* cut_connections -- as a cable that is pulled does it, of all clients in this process. */
+static void cut_connections(const struct pair *pair)
+{
+	uint16_t port = (uint16_t)atoi(strrchr(farlog_target_uri(pair->target), ':') + 1);
+	unsigned count = 0;
+
+	for (int fd = 0; fd < 1024; fd++) {
+		struct sockaddr_in peer;
+		socklen_t len = sizeof(peer);
+
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+			count += shutdown(fd, SHUT_RDWR) == 0;
+	}
+	CHECK(count >= 2); /* both writers' */
+}
+
+static void await_admitted(struct pair *pair, uint64_t count)
+{
+	uint64_t until_ns = clock_after_ns(LONG_NS);
+	struct farlog_target_counters counters = {0};
+
+	while (counters.admitted_count < count && clock_monotonic_ns() < until_ns)
+		CHECK(farlog_target_counters_read(pair->target, "slow", &counters) == FARLOG_OK);
+	CHECK(counters.admitted_count >= count);
+}
+
+/* The connection goes between a request and its answer: the writer comes back and sends the same again, is answered once that has been flushed, and its
+ * record is there once. So with its bytes in the request, and with a write before it. */
+static void cut_while_it_flushes(bool carries)
+{
+	struct farlog_reader_config config = {0};
+	struct farlog_position position;
+	struct farlog_error error = {0};
+	farlog_reader *reader = NULL;
+	struct call append;
+	struct pair pair;
+	char uri[128];
+
+	snprintf(now_testing, sizeof(now_testing), "slow: cut while it flushes, %s", carries ? "carried" : "written");
+	atomic_store_relaxed(&ofi_carries_nothing, !carries);
+	if (pair_open(&pair)) {
+		CHECK(append_number(pair.slow, 6, LONG_NS, &position) == FARLOG_OK);
+		shut_gate(true);
+		begin(&append, &pair, append_slow, LONG_NS);
+		await_flush();
+		cut_connections(&pair);
+		await_admitted(&pair, 2);
+		CHECK(!is_over(&append));
+		shut_gate(false);
+		pthread_join(append.thread, NULL);
+		CHECK(append.result == FARLOG_OK && append.position.level == FARLOG_LEVEL_PERSISTENT);
+		snprintf(uri, sizeof(uri), "mem:%s", pair.paths[1]);
+		if (CHECK_OK(farlog_reader_open(uri, &config, &reader, &error)))
+			expect_numbers(reader, 6, 2);
+		farlog_reader_close(reader);
+	}
+	pair_close(&pair);
+	atomic_store_relaxed(&ofi_carries_nothing, 0);
 }
 
 static void ask_for_flush(struct far_link *link, uint32_t tag)
@@ -325,6 +389,8 @@ static void more_than_it_remembers(void)
 void test_slow(void)
 {
 	more_than_it_remembers();
+	cut_while_it_flushes(true);
+	cut_while_it_flushes(false);
 	neighbour_goes_on();
 	fenced_while_it_flushes();
 	forgotten_while_it_flushes();
