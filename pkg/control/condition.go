@@ -41,7 +41,9 @@ func (v *view) status(name string) *api.StreamStatus {
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
 	if len(status.RingSpecs) == 0 {
-		if reason := reconcile.WhyNotPlaced(v.world(), name); reason != "" {
+		world := v.world()
+		v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
+		if reason := reconcile.WhyNotPlaced(world, name, v.room); reason != "" {
 			status.Reason = reason
 		}
 	}

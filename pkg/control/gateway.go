@@ -23,7 +23,6 @@ import (
 const (
 	httpHeaderMax = 5 * time.Second
 	httpIdleMax   = 2 * time.Minute
-	httpBodyMax   = 4 << 20 // what gRPC takes as well
 )
 
 // newHTTP makes the API over HTTP/JSON: the same calls, by way of the same guard, as whoever the connection's certificate says.
@@ -40,7 +39,7 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		if request.TLS != nil {
 			from.AuthInfo = tlsInfo(*request.TLS)
 		}
-		request.Body = http.MaxBytesReader(response, request.Body, httpBodyMax)
+		request.Body = http.MaxBytesReader(response, request.Body, api.RequestLenMax)
 		mux.ServeHTTP(response, request.WithContext(peer.NewContext(request.Context(), from)))
 	})
 	return &http.Server{Handler: handler, ReadHeaderTimeout: httpHeaderMax, IdleTimeout: httpIdleMax}, nil

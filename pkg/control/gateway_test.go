@@ -80,8 +80,8 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d %s", test.name, code, body, test.code, test.want)
 		}
 	}
-	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", 5<<20)+`"}}`); code != 400 {
-		t.Errorf("5 MiB: got %d %.100s", code, body)
+	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", api.RequestLenMax)+`"}}`); code != 400 {
+		t.Errorf("more than may be said: got %d %.100s", code, body)
 	}
 }
 

@@ -36,6 +36,11 @@ type view struct {
 	drains         map[string]*api.DrainState
 	liveTargets    map[string]*api.Agent
 	liveDrains     map[string]*api.Agent
+
+	owned map[string]bool // prefixes whose maps are not shared with the view before; nil: all of them
+
+	measured sync.Once // room, when it is asked for first
+	room     map[string]uint64
 }
 
 // mirror follows etcd by a watch and publishes a view after each change. One goroutine writes (run); any may read.
@@ -169,26 +174,51 @@ func newView() *view {
 	}
 }
 
+// clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
 func (v *view) clone() *view {
-	return &view{
-		revision:       v.revision,
-		fabricRevision: v.fabricRevision,
-		streams:        maps.Clone(v.streams),
-		targetSpecs:    maps.Clone(v.targetSpecs),
-		rings:          maps.Clone(v.rings),
-		assignments:    maps.Clone(v.assignments),
-		admissions:     maps.Clone(v.admissions),
-		epochs:         maps.Clone(v.epochs),
-		grants:         maps.Clone(v.grants),
-		targets:        maps.Clone(v.targets),
-		drains:         maps.Clone(v.drains),
-		liveTargets:    maps.Clone(v.liveTargets),
-		liveDrains:     maps.Clone(v.liveDrains),
+	next := &view{owned: map[string]bool{}}
+	next.revision, next.fabricRevision = v.revision, v.fabricRevision
+	next.streams, next.targetSpecs, next.rings, next.assignments, next.admissions = v.streams, v.targetSpecs, v.rings, v.assignments, v.admissions
+	next.epochs, next.grants, next.targets, next.drains = v.epochs, v.grants, v.targets, v.drains
+	next.liveTargets, next.liveDrains = v.liveTargets, v.liveDrains
+	return next
+}
+
+// own makes the map of a prefix this view's alone before an entry of it changes.
+func (v *view) own(prefix string) {
+	if v.owned == nil || v.owned[prefix] {
+		return
+	}
+	v.owned[prefix] = true
+	switch prefix {
+	case keyStreams:
+		v.streams = maps.Clone(v.streams)
+	case keyTargetSpecs:
+		v.targetSpecs = maps.Clone(v.targetSpecs)
+	case keyRings:
+		v.rings = maps.Clone(v.rings)
+	case keyAssignments:
+		v.assignments = maps.Clone(v.assignments)
+	case keyAdmissions:
+		v.admissions = maps.Clone(v.admissions)
+	case keyEpochs:
+		v.epochs = maps.Clone(v.epochs)
+	case keyGrants:
+		v.grants = maps.Clone(v.grants)
+	case keyTargets:
+		v.targets = maps.Clone(v.targets)
+	case keyDrains:
+		v.drains = maps.Clone(v.drains)
+	case keyLiveTargets:
+		v.liveTargets = maps.Clone(v.liveTargets)
+	case keyLiveDrains:
+		v.liveDrains = maps.Clone(v.liveDrains)
 	}
 }
 
 func (v *view) put(key string, value []byte) error {
 	prefix, name := cutKey(key)
+	v.own(prefix)
 	switch prefix {
 	case keyStreams:
 		return putMessage(v.streams, key, name, value, new(api.Stream))
@@ -222,6 +252,7 @@ func (v *view) put(key string, value []byte) error {
 
 func (v *view) remove(key string) {
 	prefix, name := cutKey(key)
+	v.own(prefix)
 	switch prefix {
 	case keyStreams:
 		delete(v.streams, name)

@@ -166,6 +166,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	server := grpc.NewServer(
 		grpc.Creds(credentials),
 		grpc.ConnectionTimeout(connectMax),
+		grpc.MaxRecvMsgSize(api.RequestLenMax),
 		grpc.ChainUnaryInterceptor(s.observeUnary, s.guardUnary),
 		grpc.ChainStreamInterceptor(s.observeStream, s.guardStream),
 		// Agents behind a dead link are noticed, and their own pings allowed.

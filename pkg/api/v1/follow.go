@@ -18,6 +18,12 @@ const (
 	dialTimeout     = 2 * time.Second
 )
 
+// RequestLenMax bounds what the control plane reads of one message: a fabric of about 100,000 streams. An answer may be longer, as it tells of each.
+const (
+	RequestLenMax = 16 << 20
+	answerLenMax  = 4 * RequestLenMax
+)
+
 // Dial makes a connection to a control plane. It does not wait: calls fail with Unavailable while there is none.
 func Dial(address string, credentials credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address,
@@ -26,6 +32,7 @@ func Dial(address string, credentials credentials.TransportCredentials) (*grpc.C
 			Backoff:           backoff.Config{BaseDelay: retryDelayLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryDelayMost},
 			MinConnectTimeout: dialTimeout,
 		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerLenMax)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}))
 }
 

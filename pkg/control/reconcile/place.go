@@ -19,9 +19,9 @@ func place(world World, name string, placed map[string]int, room map[string]uint
 	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
 }
 
-// WhyNotPlaced says why no target takes a stream; "" when one does.
-func WhyNotPlaced(world World, name string) string {
-	fitting, reason := fittingTargets(world, world.Streams[name].GetSpec(), measureRoom(world))
+// WhyNotPlaced says why no target takes a stream, given the Room of the world; "" when one does.
+func WhyNotPlaced(world World, name string, room map[string]uint64) string {
+	fitting, reason := fittingTargets(world, world.Streams[name].GetSpec(), room)
 	if len(fitting) > 0 {
 		return ""
 	}
@@ -56,8 +56,6 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 func isOnHost(agent *api.Agent, host string) bool {
 	return host == "" || agent.GetHost() == host
 }
-
-func measureRoom(world World) map[string]uint64 { return Room(world, world.TargetSpecs) }
 
 // Room is what hosts with a capacity have left of it, if they had these specs.
 func Room(world World, specs map[string]*api.TargetSpec) map[string]uint64 {

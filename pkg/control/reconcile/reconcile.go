@@ -45,7 +45,7 @@ type Writer struct {
 func Plan(world World) []Action {
 	var actions []Action
 	placed := countPlaced(world)
-	room := measureRoom(world)
+	room := Room(world, world.TargetSpecs)
 	loads := countAssigned(world)
 	for _, name := range sortedNames(world.Streams) {
 		ring, ok := world.Rings[name]
