@@ -110,6 +110,7 @@ func freeURL(t *testing.T) url.URL {
 // TestOpenEtcd_ClusterOfThreeOverTLS runs a control plane on such a cluster, and goes on when a member dies. A client without a certificate of the
 // authority does not come in.
 func TestOpenEtcd_ClusterOfThreeOverTLS(t *testing.T) {
+	t.Parallel()
 	authority, err := identity.InitAuthority(filepath.Join(t.TempDir(), "tls"), "farlog", time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ func changesText(changes []*api.Change) string {
 }
 
 func TestApplyFabric_UntilItIsSo(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	one.create("there")
 	fabric := &api.Fabric{
@@ -92,6 +93,7 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 
 // All that is wrong is told in one answer, field by field, and nothing is done.
 func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	one.create("there")
 	_, err := one.apply(&api.ApplyFabricRequest{Fabric: &api.Fabric{
@@ -130,6 +132,7 @@ func TestApplyFabric_AllProblemsAtOnce(t *testing.T) {
 }
 
 func TestUpdateStream_ByRevision(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	stream := one.create("a")
 	spec := proto.Clone(stream.Spec).(*api.StreamSpec)
@@ -156,6 +159,7 @@ func TestUpdateStream_ByRevision(t *testing.T) {
 }
 
 func TestListStreams_PagesAndFilters(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	var streams []*api.StreamSpec
 	for i := range 25 {
@@ -202,6 +206,7 @@ func TestListStreams_PagesAndFilters(t *testing.T) {
 
 // A watch that breaks goes on from the revision it has heard of: nothing is told twice, nothing is left out.
 func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	one.create("a")
 	revision, heard := int64(0), []string{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 const (
@@ -35,6 +37,10 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		return nil, fmt.Errorf("set up HTTP: %w", err)
 	}
 	handler := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if s.config.Keeper == nil && !isLocalRequest(request) {
+			http.Error(response, "without TLS only programs of this host are answered, and no web page", http.StatusForbidden)
+			return
+		}
 		from := &peer.Peer{Addr: clientAddress(request.RemoteAddr)}
 		if request.TLS != nil {
 			from.AuthInfo = tlsInfo(*request.TLS)
@@ -43,6 +49,16 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		mux.ServeHTTP(response, request.WithContext(peer.NewContext(request.Context(), from)))
 	})
 	return &http.Server{Handler: handler, ReadHeaderTimeout: httpHeaderMax, IdleTimeout: httpIdleMax}, nil
+}
+
+// isLocalRequest tells a program from a web page in a browser on this host, which has nobody's certificate to show either: a page of somebody else's
+// says where it is from, or has given its own name this host's address.
+func isLocalRequest(request *http.Request) bool {
+	host := request.Host
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
+	}
+	return request.Header.Get("Origin") == "" && request.Header.Get("Sec-Fetch-Site") == "" && identity.IsLoopback(host)
 }
 
 // clientAddress is a net.Addr by its text.

@@ -48,6 +48,7 @@ func (g *guarded) ask(client *http.Client, method, path, body string) (int, stri
 
 // The same calls over HTTP, with the same rules, roles and details, on the port of gRPC.
 func TestHTTP_SamePortSameRules(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	admin, host := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour)), g.web(g.keeper(identity.KindHost, "trading1", time.Hour))
 	for _, test := range []struct {
@@ -87,6 +88,7 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 
 // A watch over HTTP is a line of JSON a message, as they come.
 func TestHTTP_Watch(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	keeper := g.keeper(identity.KindAdmin, "ada", time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
@@ -132,6 +134,7 @@ func TestHTTP_Watch(t *testing.T) {
 
 // Without TLS the first bytes tell gRPC from HTTP; clients that say nothing keep nobody else out.
 func TestPort_WithoutTLS(t *testing.T) {
+	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	address := one.conn.Target()
 	for range 100 {
@@ -142,6 +145,7 @@ func TestPort_WithoutTLS(t *testing.T) {
 		defer silent.Close()
 	}
 	one.create("a")
+	defer http.DefaultClient.CloseIdleConnections()
 	response, err := http.Get("http://" + address + "/v1/streams/a")
 	if err != nil {
 		t.Fatal(err)
@@ -150,4 +154,38 @@ func TestPort_WithoutTLS(t *testing.T) {
 	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !strings.Contains(string(body), `"a"`) {
 		t.Errorf("got %d %s, %v", response.StatusCode, body, err)
 	}
+}
+
+// Without TLS there is nobody's certificate to ask for: a web page in a browser on the host must not pass for a program of it.
+func TestHTTP_NoWebPageWithoutTLS(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	address := one.conn.Target()
+	_, port, _ := net.SplitHostPort(address)
+	for name, test := range map[string]struct {
+		change func(*http.Request)
+		code   int
+	}{
+		"a program":            {func(*http.Request) {}, 200},
+		"by name":              {func(r *http.Request) { r.Host = "localhost:" + port }, 200},
+		"a page":               {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, 403},
+		"a page of this host":  {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
+		"an image of a page":   {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		"a name that was bent": {func(r *http.Request) { r.Host = "evil.example:" + port }, 403},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+"/v1/streams", strings.NewReader(`{"spec": {"name": "a"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.change(request)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != test.code {
+			t.Errorf("%s: got %d, want %d", name, response.StatusCode, test.code)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }

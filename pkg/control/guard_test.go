@@ -249,6 +249,7 @@ var allowed = map[string]string{
 // TestGuard_EachRoleOnEachCall makes each call as somebody who has exactly one role, and as somebody who has none, over real connections: it is let in
 // exactly where the table says.
 func TestGuard_EachRoleOnEachCall(t *testing.T) {
+	t.Parallel()
 	rules := "rules:\n"
 	for _, role := range access.Roles {
 		rules += fmt.Sprintf("- {identities: [spiffe://farlog/farlog/host/%s], roles: [%s]}\n", role, role)
@@ -281,6 +282,7 @@ func TestGuard_EachRoleOnEachCall(t *testing.T) {
 
 // Somebody with a role on some streams sees, names and writes no other one.
 func TestGuard_StreamsOfARole(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules:\n- {identities: [spiffe://farlog/farlog/host/desk7], roles: [append], streams: [desk7/*]}\n")
 	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
 	desk7 := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "desk7", time.Hour)))
@@ -309,6 +311,7 @@ func TestGuard_StreamsOfARole(t *testing.T) {
 
 // An agent whose certificate is for one host cannot speak for another one, and so gets none of its tokens.
 func TestGuard_AgentsSpeakForTheirHost(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	conn := g.dial(g.keeper(identity.KindTarget, "storage1", time.Hour))
 	report := func(id, host string) error {
@@ -328,6 +331,7 @@ func TestGuard_AgentsSpeakForTheirHost(t *testing.T) {
 
 // A watch ends when its caller's certificate is revoked, and its holder does not come in again.
 func TestGuard_RevokedWhileWatching(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	keeper := g.keeper(identity.KindTarget, "storage1", time.Hour)
 	conn := g.dial(keeper)
@@ -357,6 +361,7 @@ func TestGuard_RevokedWhileWatching(t *testing.T) {
 
 // A certificate that ends while its holder is connected is good for nothing from then on.
 func TestGuard_ExpiredWhileConnected(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	client := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", 4*time.Second)))
 	if _, err := client.ListStreams(t.Context(), &api.ListStreamsRequest{}); err != nil {
@@ -375,6 +380,7 @@ func TestGuard_ExpiredWhileConnected(t *testing.T) {
 
 // Whoever speaks no TLS, or has no certificate, does not get in.
 func TestGuard_NoCertificate(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	conn, err := api.Dial(g.address, identity.Insecure())
 	if err != nil {
