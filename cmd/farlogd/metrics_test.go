@@ -56,6 +56,11 @@ func TestDev_MetricsOfALivingStream(t *testing.T) {
 	var body string
 	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
 		body = fetch(t, "http://"+address.Metrics+"/metrics")
+		for _, role := range []string{"control", "target", "drain"} {
+			if !strings.Contains(body, "\nfarlog_"+role+"_certificate_expiry_timestamp_seconds 1.") {
+				t.Fatalf("no expiry of the certificate of role %s:\n%s", role, body)
+			}
+		}
 		missing := difference(t, body, wanted)
 		if missing == "" {
 			break

@@ -14,6 +14,7 @@ import (
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/metrics"
 )
 
 // renewInterval is how often a control plane with an authority of its own looks whether certificates end soon.
@@ -124,6 +125,7 @@ func (d *daemon) openSecurity() error {
 	if d.keeper, err = identity.NewKeeper(files, d.choice.Logger); err != nil {
 		return err
 	}
+	metrics.NewIdentity(d.registry, roleControl, d.keeper.NotAfter)
 	d.access, err = access.OpenFile(d.settings.accessFile, d.choice.Logger)
 	return err
 }
@@ -170,7 +172,15 @@ func (d *daemon) credentials(kind identity.Kind) credentials.TransportCredential
 	if d.settings.isInsecure {
 		return identity.Insecure()
 	}
-	return identity.NewClientCredentials(d.agentChoice(kind).Finder())
+	find := d.agentChoice(kind).Finder()
+	metrics.NewIdentity(d.registry, string(kind), func() time.Time {
+		keeper, err := find()
+		if err != nil {
+			return time.Time{}
+		}
+		return keeper.NotAfter()
+	})
+	return identity.NewClientCredentials(find)
 }
 
 func (d *daemon) agentChoice(kind identity.Kind) identity.Choice {
