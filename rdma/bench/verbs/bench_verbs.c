@@ -2,6 +2,10 @@
  * that posts the same work requests.
  *
  * usage: bench_verbs ADDRESS                 times, one JSON line a case, in the form of `make bench`
+ *        bench_verbs ADDRESS single          of single appends alone
+ *        bench_verbs ADDRESS queue           of queues of 16 alone
+ *        bench_verbs ADDRESS persistent DAX  times of an append with a persistent flush, to this device DAX; what lies there is destroyed
+ *        bench_verbs ADDRESS drain           a drain on another host, and its READs
  *        bench_verbs ADDRESS instructions    instructions of an append, and whose they are
  *        bench_verbs ADDRESS appends N       N appends and nothing beside, for a profiler
  *
@@ -18,6 +22,7 @@
 
 #include "clock.h"
 #include "count.h"
+#include "drain.h"
 #include "far_verbs.h"
 #include "farlog/farlog.h"
 #include "floor.h"
@@ -37,6 +42,8 @@
 #define PATIENCE_NS 10000000000u
 #define FLOOR_PATH "/dev/shm/farlog-bench-verbs.floor"
 #define RING_PATH "/dev/shm/farlog-bench-verbs.ring"
+#define WRITER_EPOCH_FIRST 2u
+#define DEVICE_FLOOR_OFF (48ull << 20) /* of a device DAX; the ring lies below */
 
 /* What the other side tells of itself, or why it cannot. */
 struct invitation {
@@ -47,6 +54,14 @@ struct invitation {
 };
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = {0x42, 1, 2, 3};
+static bool is_single = true; /* what is measured */
+static bool is_queue = true;
+static const char *device; /* DAX, of ring and floor; NULL: both are on tmpfs */
+
+static const char *level_name(void)
+{
+	return device != NULL ? "persistent" : "visible";
+}
 
 _Noreturn static void fail(const char *what, const char *text)
 {
@@ -56,28 +71,42 @@ _Noreturn static void fail(const char *what, const char *text)
 
 /* ---------------------------------------------------------------- the other side */
 
+static void grant(farlog_target *target, uint32_t role, uint32_t epoch, struct invitation *invitation)
+{
+	struct farlog_grant granted = {.role = role, .epoch = epoch};
+	struct farlog_error error = {0};
+
+	memcpy(granted.token, token, sizeof(token));
+	granted.token[0] = (uint8_t)epoch;
+	if (farlog_target_grant(target, "bench", &granted, &error) != FARLOG_OK)
+		snprintf(invitation->failed, sizeof(invitation->failed), "%s", error.text);
+}
+
 static void serve(const char *address, int out)
 {
 	struct farlog_ring_config config = {.size_bytes = RING_LEN, .is_forced = 1, .stream_name = "bench"};
-	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER};
 	struct invitation invitation = {0};
 	struct farlog_error error = {0};
 	struct rdma_cm_id *listener = NULL;
 	farlog_target *target;
+	struct floor_memory memory = {.path = FLOOR_PATH};
+	char region[128];
 	char uri[128];
 
-	memcpy(grant.token, token, sizeof(token));
+	if (device != NULL)
+		snprintf(region, sizeof(region), "mem:%s?ring=bench", device);
+	else
+		snprintf(region, sizeof(region), "mem:%s", RING_PATH);
 	snprintf(uri, sizeof(uri), "verbs://%s:0", address);
 	if (farlog_target_open(uri, &target, &error) != FARLOG_OK ||
-		farlog_ring_format("mem:" RING_PATH, &config, &error) != FARLOG_OK ||
-		farlog_target_serve(target, "bench", "mem:" RING_PATH, NULL, &error) != FARLOG_OK)
+		farlog_ring_format(region, &config, &error) != FARLOG_OK ||
+		farlog_target_serve(target, "bench", region, NULL, &error) != FARLOG_OK)
 		snprintf(invitation.failed, sizeof(invitation.failed), "%s", error.text);
-	/* A grant for each writer that will come, one after the other. */
-	for (grant.epoch = 2; invitation.failed[0] == '\0' && grant.epoch < 4; grant.epoch++) {
-		grant.token[0] = (uint8_t)grant.epoch;
-		if (farlog_target_grant(target, "bench", &grant, &error) != FARLOG_OK)
-			snprintf(invitation.failed, sizeof(invitation.failed), "%s", error.text);
-	}
+	/* A grant for each writer that will come, one after the other, and one for a drain. */
+	for (uint32_t epoch = WRITER_EPOCH_FIRST; invitation.failed[0] == '\0' && epoch < WRITER_EPOCH_FIRST + 2; epoch++)
+		grant(target, FARLOG_GRANT_WRITER, epoch, &invitation);
+	if (invitation.failed[0] == '\0')
+		grant(target, FARLOG_GRANT_DRAIN, 0, &invitation);
 	if (invitation.failed[0] == '\0') {
 		snprintf(invitation.address, sizeof(invitation.address), "%s", address);
 		listener = floor_listen(address, &invitation.floor_port);
@@ -85,7 +114,9 @@ static void serve(const char *address, int out)
 	}
 	if (write(out, &invitation, sizeof(invitation)) != sizeof(invitation) || invitation.failed[0] != '\0')
 		exit(1);
-	floor_serve(listener, FLOOR_PATH);
+	if (device != NULL)
+		memory = (struct floor_memory){.path = device, .off = DEVICE_FLOOR_OFF, .is_device = true};
+	floor_serve(listener, &memory);
 	for (;;)
 		pause();
 }
@@ -114,8 +145,8 @@ static pid_t start_other(const char *address, struct invitation *invitation)
 static farlog_writer *open_writer(const struct invitation *invitation, const char *method, uint32_t epoch)
 {
 	uint8_t own[FARLOG_TOKEN_LEN];
-	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .wait = FARLOG_WAIT_SPIN, .counters_dir = "", .epoch = epoch,
-		.grant_token = own, .deadline_ns = PATIENCE_NS};
+	struct farlog_writer_config config = {.level = device != NULL ? FARLOG_LEVEL_PERSISTENT : FARLOG_LEVEL_VISIBLE, .wait = FARLOG_WAIT_SPIN,
+		.counters_dir = "", .epoch = epoch, .grant_token = own, .deadline_ns = PATIENCE_NS};
 	struct farlog_error error = {0};
 	farlog_writer *writer;
 	char uri[192];
@@ -266,8 +297,8 @@ static void block_of_floor(const struct sides *sides, struct times *times)
 
 static void print_times(const char *name, const char *method, const char *suffix, double ours, double floor, const char *note)
 {
-	printf("{\"name\":\"%s.%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\",\"level\":\"visible\",\"note\":\"%s\"", name,
-		method, suffix, ours, floor, ours / floor, method, note);
+	printf("{\"name\":\"%s.%s%s%s\",\"ours\":%.1f,\"floor\":%.1f,\"ratio\":%.3f,\"unit\":\"ns\",\"flush\":\"%s\",\"level\":\"%s\",\"note\":\"%s\"", name,
+		method, device != NULL ? ".persistent" : "", suffix, ours, floor, ours / floor, method, level_name(), note);
 }
 
 static double mean_ns(const struct times *times)
@@ -278,7 +309,7 @@ static double mean_ns(const struct times *times)
 static void compare(const struct sides *sides, const char *name, const char *method, const char *note, void (*end_line)(void))
 {
 	struct times ours = {0}, floor = {0}, ignored = {0};
-	unsigned round_count = sides->queue_count == 1 ? APPEND_ROUND_COUNT : QUEUE_ROUND_COUNT;
+	unsigned round_count = sides->queue_count > 1 ? QUEUE_ROUND_COUNT : device != NULL ? 2 * APPEND_ROUND_COUNT : APPEND_ROUND_COUNT;
 
 	block_of_ours(sides, &ignored);
 	block_of_floor(sides, &ignored);
@@ -292,6 +323,14 @@ static void compare(const struct sides *sides, const char *name, const char *met
 	end_line();
 }
 
+static void compare_queues(struct sides *sides, const char *method, void (*end_line)(void))
+{
+	sides->queue_count = QUEUE_COUNT;
+	compare(sides, "verbs.submit.16", method, "a queue of 16; floor: 16 pairs, one doorbell", end_line);
+	sides->is_one_pair = true;
+	compare(sides, "verbs.submit.16.piece", method, "a queue of 16; floor: one pair of 4096 bytes", end_line);
+}
+
 static void measure(const struct invitation *invitation, const char *method, uint32_t epoch, void (*end_line)(void))
 {
 	static struct floor floor;
@@ -301,13 +340,13 @@ static void measure(const struct invitation *invitation, const char *method, uin
 		floor_connect(&floor, invitation->address, invitation->floor_port);
 	if (sides.is_flush && !floor.has_flush)
 		fail("floor", "this device has no FLUSH");
+	floor.is_persistent = device != NULL;
 	sides.writer = open_writer(invitation, method, epoch);
 	sides.queue_count = 1;
-	compare(&sides, "verbs.append.256", method, "floor: the same pair", end_line);
-	sides.queue_count = QUEUE_COUNT;
-	compare(&sides, "verbs.submit.16", method, "a queue of 16; floor: 16 pairs, one doorbell", end_line);
-	sides.is_one_pair = true;
-	compare(&sides, "verbs.submit.16.piece", method, "a queue of 16; floor: one pair of 4096 bytes", end_line);
+	if (is_single)
+		compare(&sides, "verbs.append.256", method, device != NULL ? "floor: the same pair, on the same device DAX" : "floor: the same pair", end_line);
+	if (is_queue)
+		compare_queues(&sides, method, end_line);
 	farlog_writer_close(sides.writer);
 }
 
@@ -362,38 +401,78 @@ static void end_line(void)
 	fflush(stdout);
 }
 
-/* measure_here -- times or, of append_count appends, nothing. */
-static void measure_here(const struct invitation *invitation, long append_count)
+static void measure_here(const struct invitation *invitation)
 {
+	measure(invitation, "rdma-flush", WRITER_EPOCH_FIRST, end_line);
+	if (device == NULL)
+		measure(invitation, "rdma-read", WRITER_EPOCH_FIRST + 1, end_line);
+}
+
+static void append_often(const struct invitation *invitation, long count)
+{
+	farlog_writer *writer = open_writer(invitation, "rdma-flush", WRITER_EPOCH_FIRST);
+
+	for (; count > 0; count--)
+		append(writer);
+	farlog_writer_close(writer);
+}
+
+static void measure_drain(const struct invitation *invitation)
+{
+	struct drain_ends ends = {.near_uri = "mem:" RING_PATH, .far_uri = invitation->uri, .payload_len = PAYLOAD_LEN};
+	static struct floor floor;
+
+	floor_connect(&floor, invitation->address, invitation->floor_port);
+	memcpy(ends.token, token, sizeof(token));
+	ends.token[0] = 0;
+	drain_measure(&ends, &floor, end_line);
+}
+
+/* run -- what the command line asks for. */
+static void run(struct invitation *invitation, const char *mode, const char *argument)
+{
+	if (strcmp(mode, "instructions") == 0) {
+		measure_instructions(invitation, end_line); /* by a child, which has a clock of its own */
+		return;
+	}
 	if (clock_start() != 0)
 		fail("clock", "cannot start its sampler");
-	if (append_count > 0) {
-		farlog_writer *writer = open_writer(invitation, "rdma-flush", 2);
-
-		for (; append_count > 0; append_count--)
-			append(writer);
-		farlog_writer_close(writer);
-	} else {
-		measure(invitation, "rdma-flush", 2, end_line);
-		measure(invitation, "rdma-read", 3, end_line);
-	}
+	if (strcmp(mode, "appends") == 0)
+		append_often(invitation, strtol(argument, NULL, 10));
+	else if (strcmp(mode, "drain") == 0)
+		measure_drain(invitation);
+	else
+		measure_here(invitation);
 	clock_stop();
+}
+
+static bool is_known(int count, const char *mode)
+{
+	switch (count) {
+	case 2: return true;
+	case 3: return strcmp(mode, "single") == 0 || strcmp(mode, "queue") == 0 || strcmp(mode, "instructions") == 0 || strcmp(mode, "drain") == 0;
+	case 4: return strcmp(mode, "appends") == 0 || strcmp(mode, "persistent") == 0;
+	default: return false;
+	}
 }
 
 int main(int argc, char **argv)
 {
+	const char *mode = argc > 2 ? argv[2] : "";
+	const char *argument = argc > 3 ? argv[3] : "";
 	struct invitation invitation;
 	pid_t other;
 
-	if (argc != 2 && !(argc == 3 && strcmp(argv[2], "instructions") == 0) && !(argc == 4 && strcmp(argv[2], "appends") == 0)) {
-		fprintf(stderr, "usage: bench_verbs ADDRESS [instructions | appends N]\n");
+	if (!is_known(argc, mode)) {
+		fprintf(stderr, "usage: bench_verbs ADDRESS [single | queue | persistent DAX | drain | instructions | appends N]\n");
 		return 2;
 	}
+	if (strcmp(mode, "persistent") == 0)
+		device = argument;
+	is_single = strcmp(mode, "queue") != 0;
+	is_queue = strcmp(mode, "single") != 0 && device == NULL;
 	other = start_other(argv[1], &invitation);
-	if (argc == 3)
-		measure_instructions(&invitation, end_line);
-	else
-		measure_here(&invitation, argc == 4 ? strtol(argv[3], NULL, 10) : 0);
+	run(&invitation, mode, argument);
 	kill(other, SIGKILL);
 	waitpid(other, NULL, 0);
 	unlink(RING_PATH);

@@ -57,28 +57,45 @@ static struct rdma_conn_param param_of(struct ibv_context *device)
 		.responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 255), .retry_count = 6, .rnr_retry_count = 6};
 }
 
-void floor_serve(struct rdma_cm_id *listener, const char *path)
+static void *map_memory(const struct floor_memory *memory)
+{
+	int fd = open(memory->path, memory->is_device ? O_RDWR : O_RDWR | O_CREAT | O_TRUNC, 0600);
+	void *bytes;
+
+	if (fd < 0 || (!memory->is_device && ftruncate(fd, FLOOR_LEN) != 0))
+		floor_fail(memory->path);
+	bytes = mmap(NULL, FLOOR_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)memory->off);
+	if (bytes == MAP_FAILED)
+		floor_fail(memory->path);
+	close(fd);
+	return bytes;
+}
+
+static struct ibv_mr *register_memory(struct ibv_pd *pd, void *bytes, bool is_device)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct ibv_mr *mr = ibv_reg_mr(pd, bytes, FLOOR_LEN, access | (is_device ? IBV_ACCESS_FLUSH_PERSISTENT : IBV_ACCESS_FLUSH_GLOBAL));
+
+	if (mr == NULL && !is_device) /* a device without FLUSH */
+		mr = ibv_reg_mr(pd, bytes, FLOOR_LEN, access);
+	if (mr == NULL)
+		floor_fail("floor: register memory");
+	return mr;
+}
+
+void floor_serve(struct rdma_cm_id *listener, const struct floor_memory *memory)
 {
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct rdma_conn_param param;
 	struct rdma_cm_id *id;
 	struct ibv_mr *mr;
 	struct peer peer;
-	void *bytes;
-	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	void *bytes = map_memory(memory);
 
-	if (fd < 0 || ftruncate(fd, FLOOR_LEN) != 0)
-		floor_fail("floor: memory");
-	bytes = mmap(NULL, FLOOR_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (bytes == MAP_FAILED || rdma_get_request(listener, &id) != 0)
-		floor_fail("floor: memory and request");
+	if (rdma_get_request(listener, &id) != 0)
+		floor_fail("floor: request");
 	id->pd = ibv_alloc_pd(id->verbs);
-	mr = ibv_reg_mr(id->pd, bytes, FLOOR_LEN,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_FLUSH_GLOBAL);
-	if (mr == NULL) /* a device without FLUSH */
-		mr = ibv_reg_mr(id->pd, bytes, FLOOR_LEN, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	if (mr == NULL)
-		floor_fail("floor: register memory");
+	mr = register_memory(id->pd, bytes, memory->is_device);
 	peer = (struct peer){.addr = (uint64_t)(uintptr_t)bytes, .key = mr->rkey};
 	param = param_of(id->verbs);
 	param.private_data = &peer;
@@ -150,7 +167,7 @@ static void post_pair(struct floor *floor, uint32_t len, bool is_flush, bool is_
 	ibv_wr_set_sge(qp, floor->mr->lkey, (uint64_t)(uintptr_t)(floor->bytes + floor->off), len);
 	qp->wr_flags = is_last ? IBV_SEND_SIGNALED : 0;
 	if (is_flush) {
-		ibv_wr_flush(qp, floor->peer_key, place, len, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+		ibv_wr_flush(qp, floor->peer_key, place, len, floor->is_persistent ? IBV_FLUSH_PERSISTENT : IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
 	} else {
 		ibv_wr_rdma_read(qp, floor->peer_key, place + len - READ_BACK_LEN);
 		ibv_wr_set_sge(qp, floor->mr->lkey, (uint64_t)(uintptr_t)(floor->bytes + READ_BACK_OFF), READ_BACK_LEN);
@@ -158,11 +175,22 @@ static void post_pair(struct floor *floor, uint32_t len, bool is_flush, bool is_
 	floor->off += len;
 }
 
-void floor_pairs(struct floor *floor, unsigned count, uint32_t len, bool is_flush)
+/* await -- the one signalled request that is under way. */
+static void await(struct floor *floor)
 {
 	struct ibv_wc wc;
 	int got;
 
+	while ((got = ibv_poll_cq(floor->cq, 1, &wc)) == 0)
+		__builtin_ia32_pause();
+	if (got < 0 || wc.status != IBV_WC_SUCCESS) {
+		fprintf(stderr, "bench_verbs: floor: %s\n", got < 0 ? "cannot be polled" : ibv_wc_status_str(wc.status));
+		exit(1);
+	}
+}
+
+void floor_pairs(struct floor *floor, unsigned count, uint32_t len, bool is_flush)
+{
 	if (floor->off + (uint64_t)count * len > FLOOR_LEN)
 		floor->off = 0;
 	ibv_wr_start(floor->qp);
@@ -170,10 +198,16 @@ void floor_pairs(struct floor *floor, unsigned count, uint32_t len, bool is_flus
 		post_pair(floor, len, is_flush, i + 1 == count);
 	if (ibv_wr_complete(floor->qp) != 0)
 		floor_fail("floor: post");
-	while ((got = ibv_poll_cq(floor->cq, 1, &wc)) == 0)
-		__builtin_ia32_pause();
-	if (got < 0 || wc.status != IBV_WC_SUCCESS) {
-		fprintf(stderr, "bench_verbs: floor: %s\n", got < 0 ? "cannot be polled" : ibv_wc_status_str(wc.status));
-		exit(1);
-	}
+	await(floor);
+}
+
+void floor_read(struct floor *floor, uint32_t len)
+{
+	ibv_wr_start(floor->qp);
+	floor->qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_read(floor->qp, floor->peer_key, floor->peer_addr);
+	ibv_wr_set_sge(floor->qp, floor->mr->lkey, (uint64_t)(uintptr_t)floor->bytes, len);
+	if (ibv_wr_complete(floor->qp) != 0)
+		floor_fail("floor: post");
+	await(floor);
 }
