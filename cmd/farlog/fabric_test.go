@@ -110,3 +110,19 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 		}
 	})
 }
+
+// Whatever a file holds, it is read to its end, and every problem has a place in it.
+func TestReadFabric_AnyText(t *testing.T) {
+	words := rapid.SampledFrom([]string{"targets:", "streams:", "\n- ", "\n  ", "name:", "size:", " x", " 64MiB", "host:", " &a", " *a", " [", "]", "{", "}", ",", "\"", "#", ":", "|", "\t",
+		"<<:", "!!int", "---\n", "...\n", " 1", "deadline:", "level:", "\x00", "\xff"})
+	rapid.Check(t, func(rt *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(words, 0, 30).Draw(rt, "words"), "")
+		file := readFabric([]byte(text))
+		file.take([]*api.Problem{{Field: "fabric.streams[0].name", Rule: "x"}})
+		for _, one := range file.problems {
+			if one.Line < 1 || one.Column < 1 || one.text() == "" {
+				rt.Fatalf("%q: %+v", text, one)
+			}
+		}
+	})
+}

@@ -132,13 +132,13 @@ func (d *daemon) openSecurity() error {
 
 // announceSecurity tells other programs of this user where the certificates are, and renews those of an authority of its own.
 func (d *daemon) announceSecurity() error {
-	if !d.isAuthority {
-		return nil
-	}
 	address := d.controlAddress
 	if !identity.IsLoopback(address) {
 		_, port, _ := net.SplitHostPort(address)
 		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	if !d.isAuthority {
+		return identity.Unannounce(address)
 	}
 	withdraw, err := identity.Announce(address, d.choice.Dir)
 	if err != nil {

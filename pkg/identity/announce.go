@@ -68,6 +68,17 @@ func Announce(address, dir string) (withdraw func() error, err error) {
 	return nil, fmt.Errorf("announce certificates for %s: %w", address, errors.Join(errs...))
 }
 
+// Unannounce takes back what an earlier control plane has announced for an address and, being killed, could not.
+func Unannounce(address string) error {
+	var errs []error
+	for _, announced := range announceDirs() {
+		if info, err := os.Lstat(announced); err == nil && isOwn(info) {
+			errs = append(errs, removeIfThere(filepath.Join(announced, announcedName(address))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Announced gives the directory that a control plane at this address has announced; "" when none has.
 func Announced(address string) (string, error) {
 	for _, announced := range announceDirs() {

@@ -371,4 +371,13 @@ func TestAnnounce_FoundByItsAddress(t *testing.T) {
 	if _, err := choice.Files(); !errors.Is(err, ErrNoCertificates) {
 		t.Errorf("withdrawn: %v", err)
 	}
+	if _, err := Announce("127.0.0.1:7070", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unannounce("127.0.0.1:7070"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := choice.Files(); !errors.Is(err, ErrNoCertificates) {
+		t.Errorf("taken back: %v", err)
+	}
 }
