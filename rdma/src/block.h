@@ -72,7 +72,7 @@ struct block_device {
 	uint64_t size_bytes;
 	uint32_t lba_len;
 	uint32_t command_len_max;
-	bool is_clockless;    /* of the tests: nothing that happens may depend on the time */
+	bool is_clockless;    /* of the tests: nothing that happens may depend on the time; patience is counted */
 	uint64_t enter_count; /* system calls of the commits' queue */
 };
 

@@ -346,7 +346,7 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 {
 	struct block_fault *fault = calloc(1, sizeof(*fault));
 	struct farlog_contract contract = {.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FUA, .level = FARLOG_LEVEL_PERSISTENT,
-		.deadline_default_ns = 1000000000u, .kind_name = "fault", .flush_name = "fua", .probe = "adversarial blocks of the tests"};
+		.deadline_default_ns = 30000000000u, .kind_name = "fault", .flush_name = "fua", .probe = "adversarial blocks of the tests"}; /* a machine that stands still is no dead device */
 	struct blocks *blocks;
 
 	pthread_mutex_lock(&mutex);
