@@ -126,7 +126,16 @@ int reader_follow_log(struct farlog_reader *reader)
 	return reader->is_resync_needed ? resync(reader) : FARLOG_OK;
 }
 
-/* piece_len -- how much to copy at once: all that the hint covers; beyond it one record, whose length is not known before its header, or of a far ring,
+/* hint_at -- a word of the writer's, who may have stored anything there: 0, no hint, where it cannot be one. */
+static uint64_t hint_at(const struct farlog_reader *reader, uint64_t off)
+{
+	uint64_t lsn = region_load_word(reader->region, off);
+	bool can_be = lsn % reader->identity.align == 0 && (lsn <= reader->cursor.lsn || lsn - reader->cursor.lsn <= reader->identity.capacity);
+
+	return can_be ? lsn : 0;
+}
+
+/* piece_len -- how much to copy at once: all that the hint covers, unless it was said of this place before and nothing was there; beyond it one record, whose length is not known before its header, or of a far ring,
  * where a READ costs more than its bytes, as much as was full the last time and more. */
 static uint64_t piece_len(const struct farlog_reader *reader, const struct pass *pass, uint64_t hint_lsn)
 {
@@ -137,7 +146,7 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 
 	if (len > left_in_ring)
 		len = left_in_ring;
-	if (hint_lsn > lsn)
+	if (hint_lsn > lsn && reader->barren_lsn != lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
 	return len < tip_len ? len : tip_len;
 }
@@ -390,8 +399,8 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	result = is_spared ? FARLOG_OK : look_at_header(reader);
 	if (result != FARLOG_OK)
 		return result;
-	durable_lsn = is_spared ? reader->sure_lsn : region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
-	hint_lsn = is_spared ? reader->sure_lsn : region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
+	durable_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_DURABLE_HINT_OFF);
+	hint_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_TAIL_HINT_OFF);
 	batch->first_lsn = reader->cursor.lsn;
 	for (;;) {
 		if (is_spared && reader->cursor.lsn >= hint_lsn)
@@ -403,8 +412,10 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 		len = piece_len(reader, &pass, hint_lsn);
 		before = pass.used;
 		is_more = read_piece(reader, &pass, len);
-		if (is_tentative)
+		if (is_tentative || reader->barren_lsn == reader->cursor.lsn)
 			adapt_tip(reader, len, pass.used - before);
+		else if (pass.used == before && pass.need == 0 && pass.result == FARLOG_OK)
+			reader->barren_lsn = reader->cursor.lsn;
 		if (!is_more)
 			break;
 	}
@@ -527,6 +538,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	reader->identity = superblock_identity(&reader->superblock);
 	reader->is_drain = config->is_drain;
 	reader->tip_len = TIP_LEN_FIRST;
+	reader->barren_lsn = UINT64_MAX;
 	reader->released = head;
 	reader->forgotten_lsn = head.head_lsn;
 	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,

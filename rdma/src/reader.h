@@ -20,6 +20,7 @@ struct farlog_reader {
 	bool is_rewound;
 	uint32_t tip_len; /* of a far ring: how much to READ beyond the hint */
 	uint8_t *again;   /* AGAIN_LEN bytes for the second look at a far ring; NULL until it is needed */
+	uint64_t barren_lsn; /* a hint covered it, and nothing was there: until there is, no more is fetched than beyond a hint */
 	uint64_t sure_lsn; /* of a drain of a far ring: below it the log is what it is, said the header that was fetched last; 0: it said nothing */
 	uint64_t comeback_count; /* of the region when the head was last seen to be the one released */
 	struct head_slot open_slot; /* with is_release_open: what it was to store */

@@ -149,14 +149,19 @@ static void far_wait(struct region *region, uint64_t timeout_ns)
 	struct region_far *far = far_of(region);
 	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
 
-	if (atomic_load_acquire(&far->state) == FAR_UP && take_link(far)) {
-		far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
-		if (far->tag_asked != far->link->done.persist_tag)
-			break_off_if_silent(far);
+	bool has_waited = false;
+
+	if (take_link(far)) {
+		has_waited = atomic_load_acquire(&far->state) == FAR_UP; /* looked at by who has the link: another thread may just have broken it off */
+		if (has_waited) {
+			far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
+			if (far->tag_asked != far->link->done.persist_tag)
+				break_off_if_silent(far);
+		}
 		give_link(far);
-	} else {
-		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
 	}
+	if (!has_waited)
+		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
 }
 
 /* await -- for cold calls: turn until `is_done` says so. OK, or IO when the link broke or patience ran out. */

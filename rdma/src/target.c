@@ -15,6 +15,7 @@
 #include "superblock.h"
 
 #define SUPERSEDED_KEPT 256u /* clients of a grant; who was superseded longer ago than that has been told, or has slept through as many restarts */
+#define FLUSH_LEN_SHORT (1u << 20)  /* a tenth of a millisecond of clwb; a commit is never that long */
 #define CREDIT_REPEAT_NS 100000000u /* a credit is sent again that often: a client that fetched its header may have lost a newer word */
 
 static uint64_t utc_now_ns(void)
@@ -435,22 +436,49 @@ static uint32_t locked_roles(struct target_ring *ring)
 	return bits;
 }
 
+/* may_flush -- a role has the spans made durable that it writes, and a drain the header as well, which it builds upon. */
+static bool may_flush(const struct target_conn *conn, const struct far_request *request)
+{
+	if (conn->role == REGION_ROLE_READER || !is_inside(conn->ring, request))
+		return false;
+	for (unsigned i = 0; i < request->span_count && conn->role == REGION_ROLE_DRAIN; i++)
+		if (request->spans[i].off + request->spans[i].len > LAYOUT_DATA_OFF)
+			return false;
+	return true;
+}
+
+/* flush -- by the ring's worker what takes long, for all connections wait for this thread. A worker of memory is started by the first such request. True: it
+ * answers later. */
+static bool flush(struct target_conn *conn, const struct far_request *request, uint32_t *answer)
+{
+	struct target_ring *ring = conn->ring;
+	uint64_t len = request->spans[0].len + (request->span_count == 2 ? request->spans[1].len : 0);
+	bool is_long = target_is_disk(ring) || len > FLUSH_LEN_SHORT;
+
+	if (is_long && ring->worker == NULL)
+		(void)target_worker_start(ring, NULL);
+	if (is_long && ring->worker != NULL && target_worker_take(conn, request))
+		return true;
+	*answer = is_long && ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, request);
+	return false;
+}
+
 void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request)
 {
 	struct target_ring *ring = conn->ring;
-	struct far_request flush = *request;
+	struct far_request flushed = *request;
 	int taken = FARLOG_INVALID;
 	uint32_t answer;
 
 	atomic_bump(&ring->counters.request_count, 1);
 	if (request->operation == FAR_EPOCH)
-		taken = target_take_epoch(target, conn, request, &flush);
-	else if (request->operation == FAR_FLUSH && is_inside(ring, request))
+		taken = target_take_epoch(target, conn, request, &flushed);
+	else if (request->operation == FAR_FLUSH && may_flush(conn, request))
 		taken = FARLOG_OK;
-	if (taken == FARLOG_OK && ring->worker != NULL && target_worker_take(conn, &flush))
+	if (taken == FARLOG_OK && flush(conn, &flushed, &answer))
 		return;
 	if (taken == FARLOG_OK)
-		answer = ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, &flush);
+		; /* flush has the answer */
 	else if (request->operation == FAR_LOCKED)
 		answer = locked_roles(ring);
 	else

@@ -101,7 +101,7 @@ struct target_ring {
 	uint8_t level;             /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;
-	struct target_worker *worker; /* that flushes; NULL: a flush is short, and the transport's thread does it */
+	struct target_worker *worker; /* that flushes what takes long; NULL: nothing has yet */
 	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
 	uint32_t line;            /* its own; of a page: the last that was ever taken */
 	struct {
@@ -170,15 +170,19 @@ bool target_put(const struct target_conn *conn, const struct far_message *messag
 /* target_flush_spans -- by this processor. The answer to the request. By the transport's thread, or by the ring's worker where it has one. */
 uint32_t target_flush_spans(struct target_ring *ring, const struct far_request *request);
 
-/* target_worker_start, target_worker_stop -- of a ring that is served: a thread for its flushes where they wait for a disk. OK, NO_MEMORY, IO. stop waits for
- * what it was given, and holds no lock of target.c. */
+/* target_is_disk -- every flush of this ring waits for one. */
+bool target_is_disk(const struct target_ring *ring);
+
+/* target_worker_start, target_worker_stop -- of a ring that is served: a thread for flushes that take long, where there is none yet. OK, NO_MEMORY, IO. stop waits
+ * for what it was given, and holds no lock of target.c. */
 int target_worker_start(struct target_ring *ring, struct farlog_error *error);
 void target_worker_stop(struct target_ring *ring);
 
-#define WORKER_JOB_COUNT 64u /* that it can remember, of all its ring's connections together */
+#define WORKER_JOB_COUNT 64u        /* that it can remember, of all its ring's connections together */
+#define WORKER_JOB_COUNT_OF_ONE 8u  /* and of each: a client of ours has two at most */
 
 /* target_worker_take -- a flush to be done behind those before it; target_tick sends the answer. False: it has more than it can remember.
- * target_worker_answer -- send what is done. target_worker_part -- the connection ends: its jobs are done, and nobody is told. By the transport's thread. */
+ * target_worker_answer -- send what is done. target_worker_part -- the connection ends: nobody is told of its jobs, and those that have not begun are left out. By the transport's thread. */
 bool target_worker_take(struct target_conn *conn, const struct far_request *request);
 void target_worker_answer(struct target_ring *ring);
 void target_worker_part(struct target_conn *conn);

@@ -121,7 +121,7 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 	}
 	if (result == FARLOG_OK)
 		result = target_apply_attestation(target, ring, region_uri, error);
-	if (result == FARLOG_OK)
+	if (result == FARLOG_OK && target_is_disk(ring))
 		result = target_worker_start(ring, error);
 	if (result == FARLOG_OK)
 		result = target->transport->expose(target->listener, ring, &ring->key, error);

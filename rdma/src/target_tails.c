@@ -196,6 +196,8 @@ static uint64_t extent_at(const struct target_ring *ring, uint64_t lsn)
 	uint64_t extent;
 	uint64_t trailer;
 
+	if (lsn % identity->align != 0) /* where no record begins there may be less left than a header has */
+		return 0;
 	memcpy(&header, at, sizeof(header));
 	if (header.magic != RECORD_MAGIC || header.lsn != lsn)
 		return 0;
@@ -222,11 +224,26 @@ static bool look_at_superblocks(struct target_ring *ring, uint32_t mark)
 	return true;
 }
 
+/* credit, hint -- words of the drain's and of the writer's, who may have stored anything there: what cannot be is not believed, and is what is known already. */
+static uint64_t credit(const struct target_ring *ring)
+{
+	uint64_t lsn = region_load_word(ring->region, LAYOUT_CREDIT_OFF);
+
+	return lsn % ring->seen.identity.align == 0 ? lsn : ring->seen.line.head_lsn;
+}
+
+static uint64_t hint(const struct target_ring *ring, uint64_t off, uint64_t known_lsn)
+{
+	uint64_t lsn = region_load_word(ring->region, off);
+
+	return lsn % ring->seen.identity.align == 0 && lsn - ring->seen.line.head_lsn <= ring->seen.identity.capacity ? lsn : known_lsn;
+}
+
 static void look_at_ring(struct target_ring *ring)
 {
 	struct tails_line *line = &ring->seen.line;
 	struct tails_line before = *line;
-	uint64_t hint_lsn = region_load_word(ring->region, LAYOUT_TAIL_HINT_OFF);
+	uint64_t hint_lsn;
 	uint32_t marks[2];
 	uint32_t mark;
 
@@ -236,8 +253,9 @@ static void look_at_ring(struct target_ring *ring)
 	if ((mark != line->mark || line->sequence == 0) && !look_at_superblocks(ring, mark))
 		return;
 	memcpy(line->ring_uuid, ring->ring_uuid, sizeof(line->ring_uuid));
-	line->head_lsn = region_load_word(ring->region, LAYOUT_CREDIT_OFF);
-	line->durable_lsn = region_load_word(ring->region, LAYOUT_DURABLE_HINT_OFF);
+	line->head_lsn = credit(ring);
+	line->durable_lsn = hint(ring, LAYOUT_DURABLE_HINT_OFF, line->durable_lsn);
+	hint_lsn = hint(ring, LAYOUT_TAIL_HINT_OFF, line->tail_lsn);
 	if (line->tail_lsn < line->head_lsn)
 		line->tail_lsn = line->head_lsn;
 	if (line->tail_lsn < hint_lsn)

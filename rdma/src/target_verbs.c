@@ -23,6 +23,7 @@
 #define SPIN_NS 50000u      /* after something happened: the next request is near */
 #define DOZE_NS 1000000u    /* credits are due that often while there are connections */
 #define SLEEP_NS 999000000u /* without connections only events matter */
+#define TURNS_OF_ONE_THAT_GOES (VERBS_RECV_COUNT / 8 + 1) /* more than its queue can hold: it may be sending on */
 #define LOOK_EVERY 64u      /* turns between two looks at events, while there is no sleep between */
 
 /* ---------------------------------------------------------------- events */
@@ -42,7 +43,7 @@ static void take_cm_event(struct verbs_listener *listener, struct rdma_cm_event 
 	switch (type) {
 	case RDMA_CM_EVENT_DISCONNECTED:
 		/* Why it goes may lie in its queue still: what the device refused is counted, also of a client that is gone at once. */
-		while (!verbs_conn_is_down(conn) && verbs_conn_turn(conn))
+		for (unsigned turn = 0; turn < TURNS_OF_ONE_THAT_GOES && !verbs_conn_is_down(conn) && verbs_conn_turn(conn); turn++)
 			;
 		conn->is_goodbye = !verbs_conn_is_down(conn);
 		verbs_conn_end(conn, false);

@@ -10,7 +10,7 @@
 #include "target_verbs.h"
 
 #define BIND_NS 500000000u      /* our own device has no peer to wait for, but all clients wait for this thread */
-#define INVALIDATE_NS 50000000u /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
+#define INVALIDATE_NS 5000000u  /* but behind words to a client that is gone it does: then destroying the queue pair does it alone */
 
 #ifdef FARLOG_FAULT
 uint64_t verbs_binds_late;

@@ -1,8 +1,9 @@
-/* target_worker.c -- a thread of a ring whose flush takes as long as a disk: flushes that clients ask for wait there, and not the connections of other
- * rings, for which the transport has one thread.
+/* target_worker.c -- a thread of a ring for flushes that take long: those of a disk, and those of much memory. What clients ask for waits there, and not the
+ * connections of other rings, for which the transport has one thread.
  *
  * Jobs are done in the order in which they were asked for. An answer is made when its flush has returned, and sent by the transport's thread. A
- * connection that ends leaves its jobs behind: they are done, and nobody is told. A fence waits for them, and so does the end of the ring. */
+ * connection that ends leaves its jobs behind: one that is under way is done, and nobody is told; the others are left out. A fence waits, and so does the end of the
+ * ring. */
 #include <stdlib.h>
 
 #include "err.h"
@@ -51,6 +52,11 @@ static void *work_loop(void *context)
 			pthread_cond_wait(&worker->moved, &worker->lock);
 			continue;
 		}
+		if (job->conn == NULL) {
+			worker->done++;
+			pthread_cond_broadcast(&worker->moved);
+			continue;
+		}
 		pthread_mutex_unlock(&worker->lock);
 		answer = target_flush_spans(worker->ring, &job->request);
 		pthread_mutex_lock(&worker->lock);
@@ -64,13 +70,16 @@ static void *work_loop(void *context)
 	return NULL;
 }
 
+bool target_is_disk(const struct target_ring *ring)
+{
+	return ring->region->contract.flush_method == FARLOG_FLUSH_MSYNC;
+}
+
 int target_worker_start(struct target_ring *ring, struct farlog_error *error)
 {
 	struct target_worker *worker;
 	int failure;
 
-	if (ring->region->contract.flush_method != FARLOG_FLUSH_MSYNC)
-		return FARLOG_OK;
 	worker = calloc(1, sizeof(*worker));
 	if (worker == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "serve ring \"%s\": out of memory", ring->name);
@@ -79,7 +88,7 @@ int target_worker_start(struct target_ring *ring, struct farlog_error *error)
 	pthread_cond_init(&worker->moved, NULL);
 	failure = pthread_create(&worker->thread, NULL, work_loop, worker);
 	if (failure == 0) {
-		ring->worker = worker;
+		__atomic_store_n(&ring->worker, worker, __ATOMIC_RELEASE);
 		return FARLOG_OK;
 	}
 	pthread_cond_destroy(&worker->moved);
@@ -108,10 +117,13 @@ void target_worker_stop(struct target_ring *ring)
 bool target_worker_take(struct target_conn *conn, const struct far_request *request)
 {
 	struct target_worker *worker = conn->ring->worker;
+	unsigned of_conn = 0;
 	bool has_room;
 
 	pthread_mutex_lock(&worker->lock);
-	has_room = worker->asked - worker->sent < WORKER_JOB_COUNT;
+	for (uint64_t i = worker->sent; i < worker->asked; i++)
+		of_conn += worker->jobs[i % WORKER_JOB_COUNT].conn == conn;
+	has_room = worker->asked - worker->sent < WORKER_JOB_COUNT && of_conn < WORKER_JOB_COUNT_OF_ONE;
 	if (has_room) {
 		worker->jobs[worker->asked % WORKER_JOB_COUNT] = (struct job){.conn = conn, .request = *request};
 		worker->asked++;
@@ -152,7 +164,7 @@ void target_worker_part(struct target_conn *conn)
 
 void target_worker_settle(struct target_ring *ring)
 {
-	struct target_worker *worker = ring->worker;
+	struct target_worker *worker = __atomic_load_n(&ring->worker, __ATOMIC_ACQUIRE); /* the transport's thread may just have started it */
 	uint64_t asked;
 
 	if (worker == NULL)

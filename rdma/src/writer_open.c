@@ -112,6 +112,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 {
 	uint64_t start_ns = clock_monotonic_ns();
 	uint64_t durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	bool is_hint_evidence;
 	uint64_t orphan_count;
 	struct recover_scan scan;
 	struct head_slot head;
@@ -137,7 +138,9 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphan_count);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "read undrained records", uri, error);
-	if (scan.tail.lsn < durable_hint_lsn)
+	/* What cannot be says nothing: a far writer has a key to this word. */
+	is_hint_evidence = durable_hint_lsn % writer->identity.align == 0 && durable_hint_lsn - head.head_lsn <= writer->identity.capacity;
+	if (is_hint_evidence && scan.tail.lsn < durable_hint_lsn)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
 			"bytes; run" REGION_DUMP,

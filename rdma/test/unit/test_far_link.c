@@ -31,6 +31,7 @@ static struct before {
 	struct bed *bed;
 	unsigned reads_left;                 /* until the one before which `act` is called; 0: it has been */
 	void (*act)(struct bed *bed, struct far_link *link);
+	uint64_t read_len;    /* of all reads */
 	unsigned lost_count;  /* head slots that do not arrive whole */
 	unsigned lost_len;    /* what arrives of each */
 	bool is_unsafe;       /* a slot was stored to the place of the only whole head */
@@ -61,6 +62,7 @@ static int read_before(struct far_link *link, struct region_span span, uint64_t 
 {
 	bool is_broken = before.act == break_link && before.reads_left == 1;
 
+	before.read_len += span.len;
 	if (before.reads_left > 0 && --before.reads_left == 0)
 		before.act(before.bed, link);
 	return is_broken ? FARLOG_OK : before.real->read(link, span, tag); /* posted, and nothing comes of it */
@@ -334,6 +336,24 @@ static void far_link__knock_as_the_door_shuts(void **state)
 	}
 }
 
+/* A hint that covers what nobody wrote costs one long READ, and not one at each look. */
+static void far_link__forged_hint_is_doubted(void **state)
+{
+	struct farlog_batch batch;
+	struct bed bed;
+
+	(void)state;
+	if (!make_bed(&bed, true))
+		skip();
+	assert_int_equal(farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch), FARLOG_OK);
+	hint(&bed, batch.next_lsn + (40u << 10), 0);
+	before.read_len = 0;
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(farlog_reader_read(bed.far, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
+	assert_in_range(before.read_len, 1, (40u << 10) + 20 * (4096 + LAYOUT_DATA_OFF));
+	free_bed(&bed);
+}
+
 #define DOZE_NS 20000000
 
 static void *close_reader(void *reader)
@@ -375,6 +395,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__damage_is_told),
 	cmocka_unit_test(far_link__release_that_failed),
 	cmocka_unit_test(far_link__knock_as_the_door_shuts),
+	cmocka_unit_test(far_link__forged_hint_is_doubted),
 	cmocka_unit_test(far_link__closed_before_the_connector_sleeps),
 };
 RUN_GROUP(far_link, tests)

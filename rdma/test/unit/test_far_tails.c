@@ -285,6 +285,51 @@ static void far_tails__come_back_with_their_target(void **state)
 	free_bed(&bed);
 }
 
+/* ring_word -- a word of the ring's header, as whoever has a key to it could store it. */
+static uint64_t *ring_word(const struct tails_bed *bed, unsigned ring, uint64_t off)
+{
+	const struct target_ring *at = bed->target->rings;
+
+	while (strcmp(at->name, bed->names[ring]) != 0)
+		at = at->next;
+	return (uint64_t *)(at->bytes + off);
+}
+
+/* A client may store anything in the words that are its own: what cannot be is not looked at, and not passed on. Where no record can begin there may be less left
+ * in the ring than a header has. */
+static void far_tails__words_that_cannot_be(void **state)
+{
+	static const uint64_t offs[] = {LAYOUT_TAIL_HINT_OFF, LAYOUT_CREDIT_OFF};
+	struct tails_bed bed;
+	struct farlog_position position;
+	struct farlog_tail tail;
+	farlog_writer *writer;
+
+	(void)state;
+	if (!make_bed(&bed))
+		skip();
+	writer = unit_open(bed.local_uris[0]);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	for (unsigned i = 0; i < sizeof(offs) / sizeof(offs[0]); i++) {
+		uint64_t *word = ring_word(&bed, 0, offs[i]);
+		uint64_t wrong[] = {RING_LEN - LAYOUT_DATA_OFF - 8, position.end_lsn + 8, UINT64_MAX - 7, 1ull << 40};
+		uint64_t right = atomic_load_relaxed(word);
+
+		for (unsigned j = 0; j < (offs[i] == LAYOUT_CREDIT_OFF ? 3 : 4); j++) { /* a drain's word may be any place where a record can begin */
+			atomic_store_relaxed(word, wrong[j]);
+			nanosleep(&(struct timespec){0, 20000000}, NULL); /* forty looks of the target's */
+			tail = await_tail(&bed, 0, position.end_lsn);
+			assert_int_equal(tail.tail_lsn, position.end_lsn);
+			assert_int_equal(tail.head_lsn, 0);
+		}
+		atomic_store_relaxed(word, right);
+	}
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	assert_int_equal(await_tail(&bed, 0, position.end_lsn).tail_lsn, position.end_lsn);
+	farlog_writer_close(writer);
+	free_bed(&bed);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_tails__show_what_is_appended),
 	cmocka_unit_test(far_tails__follow_a_ring_round),
@@ -292,5 +337,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_tails__end_with_their_grant),
 	cmocka_unit_test(far_tails__torn_or_standing_still),
 	cmocka_unit_test(far_tails__come_back_with_their_target),
+	cmocka_unit_test(far_tails__words_that_cannot_be),
 };
 RUN_GROUP(far_tails, tests)

@@ -206,6 +206,34 @@ static void read__corrupt_record_below_durable(void **state)
 	break_a_record(uri);
 }
 
+/* Hints that cannot be are no evidence that the media has lost anything: a far writer may have stored any word there, and its successor opens all the same. */
+static void read__impossible_hints_accuse_nobody(void **state)
+{
+	static const uint64_t words[] = {1ull << 62, UINT64_MAX, SIZE * 2, 8};
+	const char *uri = unit_tmpfs_uri("hints");
+	struct farlog_position position;
+	struct farlog_batch batch;
+
+	(void)state;
+	unit_format(uri, SIZE, 1024);
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		farlog_writer *writer = unit_open(uri);
+		farlog_reader *reader = unit_read(uri, FARLOG_START_TAIL, false);
+		struct region *region = open_bytes(uri);
+
+		assert_int_equal(unit_append(writer, 64, (uint8_t)i, &position), FARLOG_OK);
+		farlog_writer_close(writer);
+		region->ops->store_word(region, LAYOUT_TAIL_HINT_OFF, words[i]);
+		region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, words[i]);
+		region->ops->close(region);
+		assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_OK);
+		assert_int_equal(batch.next_lsn, position.end_lsn);
+		assert_int_equal(farlog_reader_read(reader, buffer, sizeof(buffer), &batch), FARLOG_NOT_YET);
+		farlog_reader_close(reader);
+	}
+	farlog_writer_close(unit_open(uri));
+}
+
 static void open__start_at_lsn_tail_and_held(void **state)
 {
 	const char *uri = unit_tmpfs_uri("start");
@@ -345,6 +373,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(read__any_buffer_size_gives_the_same_log),
 	cmocka_unit_test(read__overtaken),
 	cmocka_unit_test(read__corrupt_record_below_durable),
+	cmocka_unit_test(read__impossible_hints_accuse_nobody),
 	cmocka_unit_test(open__start_at_lsn_tail_and_held),
 	cmocka_unit_test(suspect__names_the_check),
 	cmocka_unit_test(release__refuses_what_was_not_read_and_going_back),
