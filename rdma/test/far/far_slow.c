@@ -300,7 +300,6 @@ static void forgotten_while_it_flushes(void)
 	pair_close(&pair);
 }
 
-<<<<<<< HEAD
 /* cut_connections -- as a cable that is pulled does it, of all clients in this process. */
 static void cut_connections(const struct pair *pair)
 {
@@ -361,10 +360,7 @@ static void cut_while_it_flushes(bool carries)
 	atomic_store_relaxed(&ofi_carries_nothing, 0);
 }
 
-static void ask_for_flush(struct far_link *link, uint32_t tag)
-=======
 static void ask_for_flush(struct far_link *link, uint32_t tag, uint64_t len)
->>>>>>> da126ac (target: let no client's words or requests harm another tenant)
 {
 	struct far_request request = {.operation = FAR_FLUSH, .tag = tag, .span_count = 1, .spans = {{LAYOUT_DATA_OFF, len}}};
 
