@@ -156,7 +156,7 @@ struct target_grant *target_find_grant(struct farlog_target *target, const uint8
 /* target_refused -- write down that this refusal was sent. peer and hello: NULL or incomplete where nothing is known. By the transport's thread. */
 void target_refused(struct farlog_target *target, const struct sockaddr *peer, const struct far_hello *hello, const struct far_refusal *refusal);
 
-/* target_serve -- carry out a request; the answer goes back by write_word at FAR_ANSWER_OFF. Spans outside the ring are refused. */
+/* target_serve -- carry out a request; the answer goes back by write_word at far_answer_off of its tag. What the role may not ask for is refused. */
 void target_serve(struct farlog_target *target, struct target_conn *conn, const struct far_request *request);
 
 /* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there. OK: *flush makes it durable, and its

@@ -144,8 +144,6 @@ static void ofi_write_word(struct target_conn *base, uint64_t off, uint64_t valu
 	struct ofi_conn *conn = (struct ofi_conn *)base;
 	unsigned i = 0;
 
-	if (off == FAR_ANSWER_OFF)
-		off = far_answer_off((uint32_t)(value >> 32));
 	if (conn->is_closed || !conn->has_header || (conn->word_count == 0 && send_word(conn, off, value)))
 		return;
 	while (i < conn->word_count && conn->words[i].off != off)
