@@ -80,6 +80,19 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 	return result;
 }
 
+/* load_head -- where the chain of records begins of which the writer's memory still has all: the head may have gone on since it was fetched, and what lay there
+ * been written over. False: that is not known, or the chain does not reach back to this position. */
+static bool load_head(const struct farlog_writer *writer, uint64_t lsn, struct head_slot *head)
+{
+	const struct region *region = writer->region;
+	bool is_known = head_load(region, &writer->superblock, head);
+
+	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
+	if (region->is_block || (region->is_far && is_known && writer->ring.appended_lsn - head->head_lsn > writer->identity.capacity))
+		is_known = region_fetch(writer->region, 0, LAYOUT_DATA_OFF) == FARLOG_OK && head_load(region, &writer->superblock, head);
+	return is_known && head->head_lsn <= lsn && writer->ring.credit_lsn <= lsn;
+}
+
 /* resolve_inherited -- a position below this epoch: recovery has decided. What it kept is the chain of valid records from the head on; a
  * header at the right place proves nothing. Of what is drained the ring no longer knows. */
 static int resolve_inherited(const struct farlog_writer *writer, struct farlog_position *position)
@@ -90,10 +103,7 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 	struct head_slot head;
 	struct record_cursor walk;
 
-	/* A head that has gone on since frees what it passed, and the walk from there would end at once. */
-	if (writer->region->is_block && region_fetch(writer->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
-		return FARLOG_UNKNOWN;
-	if (!head_load(writer->region, &writer->superblock, &head) || head.head_lsn > position->lsn)
+	if (!load_head(writer, position->lsn, &head))
 		return FARLOG_UNKNOWN;
 	walk = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = writer->epoch};
@@ -123,8 +133,8 @@ int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, st
 		return FARLOG_INVALID;
 	if (lsn >= writer->ring.appended_lsn)
 		return FARLOG_NOT_FOUND;
+	writer_take_credit(writer, true);
 	if (lsn < writer->recovery.tail_lsn)
 		return resolve_inherited(writer, position);
-	writer_take_credit(writer, true);
 	return resolve_own(writer, &deadline, position);
 }

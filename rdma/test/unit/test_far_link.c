@@ -354,6 +354,60 @@ static void far_link__forged_hint_is_doubted(void **state)
 	free_bed(&bed);
 }
 
+/* drain_to -- release what ends at or below this place. */
+static void drain_to(const char *uri, uint64_t lsn)
+{
+	farlog_reader *drain = unit_read(uri, FARLOG_START_HEAD, true);
+	struct farlog_batch batch;
+
+	assert_int_equal(farlog_reader_read(drain, buffer, lsn, &batch), FARLOG_OK);
+	assert_in_range(batch.next_lsn, lsn - 2048, lsn);
+	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	farlog_reader_close(drain);
+}
+
+/* A far writer tells what became of a record of the epoch before, also when it has written over the place where the log began when it opened. */
+static void far_link__resolves_what_it_inherited(void **state)
+{
+	const uint64_t third_len = (RING_LEN - LAYOUT_DATA_OFF) / 3;
+	struct farlog_grant grant = {.role = FARLOG_GRANT_WRITER, .epoch = 2};
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = 2, .grant_token = token, .counters_dir = ""};
+	struct farlog_position positions[3] = {{0}}; /* early, in the middle, the last of the epoch before */
+	struct farlog_position position = {0};
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+	struct bed bed = {0};
+
+	(void)state;
+	if (farlog_target_open("ofi:tcp://127.0.0.1:0", &bed.target, &error) == FARLOG_UNSUPPORTED)
+		skip();
+	bed.local_uri = unit_tmpfs_uri("inherited");
+	unit_format(bed.local_uri, RING_LEN, 0);
+	writer = unit_open(bed.local_uri);
+	while (position.end_lsn < 2 * third_len) {
+		assert_int_equal(unit_append(writer, 900, 1, &position), FARLOG_OK);
+		positions[2] = position;
+		positions[position.end_lsn < third_len ? 0 : 1] = position;
+	}
+	farlog_writer_close(writer);
+	memcpy(grant.token, token, sizeof(token));
+	assert_int_equal(farlog_target_serve(bed.target, "ring", bed.local_uri, NULL, &error), FARLOG_OK);
+	assert_int_equal(farlog_target_grant(bed.target, "ring", &grant, &error), FARLOG_OK);
+	snprintf(bed.uri, sizeof(bed.uri), "%s/ring", farlog_target_uri(bed.target));
+	assert_int_equal(farlog_writer_open(bed.uri, &config, &writer, &error), FARLOG_OK);
+	assert_int_equal(farlog_resolve(writer, positions[0].lsn, IN_TIME_NS, &position), FARLOG_OK);
+	drain_to(bed.local_uri, third_len);
+	do
+		assert_int_equal(unit_append(writer, 900, 2, &position), FARLOG_OK);
+	while (position.end_lsn < RING_LEN - LAYOUT_DATA_OFF + third_len / 2);
+	assert_int_equal(farlog_resolve(writer, positions[2].lsn, IN_TIME_NS, &position), FARLOG_OK);
+	assert_int_equal(position.epoch, 1);
+	assert_int_equal(farlog_resolve(writer, positions[0].lsn, IN_TIME_NS, &position), FARLOG_UNKNOWN); /* drained: the ring no longer knows */
+	farlog_writer_close(writer);
+	farlog_target_close(bed.target);
+	remove(unit_path(bed.local_uri));
+}
+
 #define DOZE_NS 20000000
 
 static void *close_reader(void *reader)
@@ -396,6 +450,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_link__release_that_failed),
 	cmocka_unit_test(far_link__knock_as_the_door_shuts),
 	cmocka_unit_test(far_link__forged_hint_is_doubted),
+	cmocka_unit_test(far_link__resolves_what_it_inherited),
 	cmocka_unit_test(far_link__closed_before_the_connector_sleeps),
 };
 RUN_GROUP(far_link, tests)
