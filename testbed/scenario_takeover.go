@@ -93,7 +93,7 @@ func (s *stage) takenOver(ctx context.Context, other *vm.Guest) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	counters, err := s.fenced(ctx)
+	counters, err := s.fenced(ctx, 0)
 	return fmt.Sprintf("%d WRITEs went out and none landed, %s; %s", after.Writes-before.Writes, told, counters), err
 }
 
@@ -148,7 +148,7 @@ func (s *stage) takenOverByDevice(ctx context.Context, other *vm.Guest) (string,
 	if err != nil {
 		return "", err
 	}
-	counters, err := s.fenced(ctx)
+	counters, err := s.fenced(ctx, 1)
 	return fmt.Sprintf("the target's device answered %d WRITEs with a remote access error, %s; %s", after.Denials-before.Denials, told, counters), err
 }
 
@@ -190,19 +190,19 @@ func (s *stage) goesOn(ctx context.Context, next *vm.Process) error {
 	return finish(ctx, next)
 }
 
-// fenced compares counters of the target: one writer was fenced, came again and was refused at the door, once or more.
-func (s *stage) fenced(ctx context.Context) (string, error) {
+// fenced compares counters of the target: one writer was fenced, denied so often by the device, came again and was refused at the door, once or more.
+func (s *stage) fenced(ctx context.Context, denied int) (string, error) {
 	counters, err := s.target.count(ctx, "orders")
 	if err != nil {
 		return "", err
 	}
-	if counters["fenced_count"] != 1 {
-		return "", fmt.Errorf("fenced_count is %d, want 1: %v", counters["fenced_count"], counters)
+	if counters["fenced_count"] != 1 || counters["denied_count"] != denied {
+		return "", fmt.Errorf("fenced_count is %d, want 1, denied_count %d, want %d: %v", counters["fenced_count"], counters["denied_count"], denied, counters)
 	}
 	if counters["refused_count"] == 0 {
 		return "", fmt.Errorf("refused_count is 0: who told the old writer that it is fenced? %v", counters)
 	}
-	return fmt.Sprintf("fenced_count 1, refused_count %d", counters["refused_count"]), nil
+	return fmt.Sprintf("fenced_count 1, denied_count %d, refused_count %d", denied, counters["refused_count"]), nil
 }
 
 // isTold judges how a writer that was taken over learned of it and ended, from what it said beside acknowledgements. end is how listening to it ended.

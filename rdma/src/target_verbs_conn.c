@@ -67,6 +67,17 @@ static int free_all(struct verbs_conn *conn, struct farlog_error *error)
 	return FARLOG_OK;
 }
 
+/* count_denied -- a receive that has come back although nobody stopped the queue pair yet: the device did, because of what the peer sent. It is looked for before we
+ * stop it ourselves, and so a writer is counted whose key has just ended under it. */
+static void count_denied(struct verbs_conn *conn)
+{
+	struct ibv_wc wc;
+
+	while (conn->queue.cq != NULL && ibv_poll_cq(conn->queue.cq, 1, &wc) == 1)
+		if (wc.status != IBV_WC_SUCCESS && (wc.wr_id & VERBS_KIND_MASK) == VERBS_RECV)
+			verbs_conn_deny(conn);
+}
+
 void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 {
 	struct verbs_listener *listener = conn->listener;
@@ -79,6 +90,8 @@ void verbs_conn_end(struct verbs_conn *conn, bool is_broken)
 		conn->conn.is_broken = is_broken;
 		verbs_keys_invalidate(conn);
 		pause_revocation();
+		if (!is_broken) /* else the cause is known */
+			count_denied(conn);
 		(void)stop_queue(conn);
 		if (conn->is_admitted && !conn->is_goodbye)
 			listener->lib->disconnect(conn->id); /* the peer is told now, not by its retries */

@@ -42,6 +42,7 @@ static void zombie_is_refused_by_the_device(void)
 	CHECK(strstr(link->broken, "remote access error") != NULL && strstr(link->broken, "(status 10,") != NULL);
 	pthread_join(fencer, &failure);
 	CHECK(failure == NULL);
+	CHECK(pair_counters("fenced").denied_count == 1); /* and it is counted */
 	atomic_store_relaxed(&verbs_revocation_pause_ns, 0);
 	/* The old key by a connection that is good: of the same tenant, to the same ring. */
 	pair_condition = "old key by another connection";
