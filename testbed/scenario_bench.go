@@ -15,7 +15,7 @@ import (
 const benchResult = "build/testbed-bench.json"
 
 // benchTries: when the guest's kernel schedules what is not quite the same each time, and an average shows it. What is slower is so every time.
-const benchTries = 3
+const benchTries = 5
 
 // benchLimits are ratios of ours to the bare program that may not be passed. The others are only told.
 var benchLimits = map[string]float64{

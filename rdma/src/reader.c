@@ -414,7 +414,7 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 		is_more = read_piece(reader, &pass, len);
 		if (is_tentative || reader->barren_lsn == reader->cursor.lsn)
 			adapt_tip(reader, len, pass.used - before);
-		else if (pass.used == before && pass.need == 0 && pass.result == FARLOG_OK)
+		else if (len >= RECORD_PAD_STORED_LEN && pass.used == before && pass.need == 0 && pass.result == FARLOG_OK)
 			reader->barren_lsn = reader->cursor.lsn;
 		if (!is_more)
 			break;

@@ -14,9 +14,12 @@
 #define BATCH_LEN (128u << 10)
 #define BACKLOG_LEN (4u << 20)
 #define PAYLOAD_LEN 700u
+#define FILLING_LEN 192u /* of payload: its records fill a batch to the last byte */
 #define READS_BESIDE 8u /* of headers at the beginning, the tip, and the look that finds nothing */
 
 static const uint8_t token[FARLOG_TOKEN_LEN] = "a drain's token";
+
+static uint32_t payload_len = PAYLOAD_LEN;
 
 struct far_bed {
 	const char *local_uri;
@@ -69,10 +72,10 @@ static uint64_t append_len(farlog_writer *writer, uint64_t len)
 	struct farlog_position position;
 	uint64_t first_lsn;
 
-	assert_int_equal(unit_append(writer, PAYLOAD_LEN, 1, &position), FARLOG_OK);
+	assert_int_equal(unit_append(writer, payload_len, 1, &position), FARLOG_OK);
 	first_lsn = position.lsn;
 	while (position.end_lsn - first_lsn < len)
-		assert_int_equal(unit_append(writer, PAYLOAD_LEN, 1, &position), FARLOG_OK);
+		assert_int_equal(unit_append(writer, payload_len, 1, &position), FARLOG_OK);
 	return position.end_lsn;
 }
 
@@ -163,6 +166,13 @@ static void far_header__asked_once_for_what_is_durable(void **state)
 		assert_true(batches >= BACKLOG_LEN / BATCH_LEN && reads <= batches + READS_BESIDE);
 	}
 	free_bed(&bed);
+}
+
+static void far_header__asked_once_where_batches_are_filled(void **state)
+{
+	payload_len = FILLING_LEN;
+	far_header__asked_once_for_what_is_durable(state);
+	payload_len = PAYLOAD_LEN;
 }
 
 /* A word that cannot be is not believed: each batch looks for itself. */
@@ -338,6 +348,7 @@ static void far_header__log_goes_back_before_a_release(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(far_header__asked_once_for_what_is_durable),
+	cmocka_unit_test(far_header__asked_once_where_batches_are_filled),
 	cmocka_unit_test(far_header__foreign_word_is_not_believed),
 	cmocka_unit_test(far_header__new_writer_between_batches),
 	cmocka_unit_test(far_header__log_goes_back_behind_a_batch),
