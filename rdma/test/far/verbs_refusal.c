@@ -15,6 +15,37 @@ static void *fence(void *name)
 	return farlog_target_fence(pair_target, name, 50, NULL, NULL) == FARLOG_OK ? NULL : name;
 }
 
+/* await_nobody -- a link that broke does not wait for its target. */
+static void await_nobody(const char *name)
+{
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	while (pair_counters(name).writer_count + pair_counters(name).drain_count != 0 && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters(name).writer_count + pair_counters(name).drain_count == 0);
+}
+
+/* await_denied -- one more than before: the target hears of a refusal after who was refused. */
+static void await_denied(const char *name, uint64_t before)
+{
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	while (pair_counters(name).denied_count == before && clock_monotonic_ns() < until_ns)
+		usleep(1000);
+	CHECK(pair_counters(name).denied_count == before + 1);
+}
+
+/* is_refusal -- told by the device, or by the target's goodbye: it hears of the refusal too, and that may be read before the completion. That the device refused is
+ * counted there: await_denied. */
+static bool is_refusal(const struct far_link *link)
+{
+	bool is = strstr(link->broken, "remote access error") != NULL || strstr(link->broken, "the target closed the connection") != NULL;
+
+	if (!is)
+		printf("verbs: %s: %s\n", pair_condition, link->broken);
+	return is;
+}
+
 /* Between the end of the key and the end of the queue pair nobody but the device can refuse the write. */
 static void zombie_is_refused_by_the_device(void)
 {
@@ -50,30 +81,11 @@ static void zombie_is_refused_by_the_device(void)
 	memset(other->copy + LINE, 3, 4096);
 	*verbs_link_key(other) = *verbs_link_key(link);
 	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO);
-	CHECK(strstr(other->broken, "remote access error") != NULL);
+	CHECK(is_refusal(other));
+	await_denied("fenced", 1);
 	CHECK(pair_ring_bytes("fenced")[LINE] != 3);
 	pair_close_link(other);
 	pair_close_link(link);
-}
-
-/* await_nobody -- a link that broke does not wait for its target. */
-static void await_nobody(const char *name)
-{
-	uint64_t until_ns = clock_after_ns(WAIT_NS);
-
-	while (pair_counters(name).writer_count + pair_counters(name).drain_count != 0 && clock_monotonic_ns() < until_ns)
-		usleep(1000);
-	CHECK(pair_counters(name).writer_count + pair_counters(name).drain_count == 0);
-}
-
-/* await_denied -- one more than before: the target hears of a refusal after who was refused. */
-static void await_denied(const char *name, uint64_t before)
-{
-	uint64_t until_ns = clock_after_ns(WAIT_NS);
-
-	while (pair_counters(name).denied_count == before && clock_monotonic_ns() < until_ns)
-		usleep(1000);
-	CHECK(pair_counters(name).denied_count == before + 1);
 }
 
 static void key_of_another_is_refused(const char *victim, const char *what)
@@ -90,10 +102,7 @@ static void key_of_another_is_refused(const char *victim, const char *what)
 	a->welcome.data_addr = b->welcome.data_addr;
 	*verbs_link_key(a) = *verbs_link_key(b);
 	CHECK(pair_persist(a, &span, 1, 1) == FARLOG_IO);
-	/* The target hears of the refusal too, and its goodbye may be read before the completion: that it was one is counted there, below. */
-	if (strstr(a->broken, "remote access error") == NULL && strstr(a->broken, "the target closed the connection") == NULL)
-		printf("verbs: %s: %s\n", what, a->broken);
-	CHECK(strstr(a->broken, "remote access error") != NULL || strstr(a->broken, "the target closed the connection") != NULL);
+	CHECK(is_refusal(a));
 	CHECK(pair_ring_bytes(victim)[LINE] != 0xEE);
 	CHECK(pair_persist(b, &span, 1, 1) == FARLOG_OK); /* and the owner goes on */
 	await_denied("mine", denied_before);
@@ -147,6 +156,7 @@ static void left_is_refused(void)
 	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, epoch);
 	struct farlog_grant drain_grant = pair_grant("mine", FARLOG_GRANT_DRAIN, 0);
 	struct far_link *link = pair_open_to_write("mine", &granted);
+	uint64_t denied_before = pair_counters("mine").denied_count;
 	struct far_link *other;
 
 	pair_condition = "left";
@@ -158,7 +168,8 @@ static void left_is_refused(void)
 	other = pair_open_to_write("mine", &drain_grant);
 	memset(other->copy + LINE, 0xAB, 64);
 	*verbs_link_key(other) = *verbs_link_key(link);
-	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && strstr(other->broken, "remote access error") != NULL);
+	CHECK(pair_persist(other, &span, 1, 1) == FARLOG_IO && is_refusal(other));
+	await_denied("mine", denied_before);
 	CHECK(pair_ring_bytes("mine")[LINE] == 0xCC);
 	pair_close_link(other);
 	pair_close_link(link);
@@ -253,13 +264,15 @@ static void key_of_the_ring_opens_nothing(const char *what)
 	CHECK(exposure != NULL);
 	for (unsigned i = 0; i < 2; i++) {
 		struct farlog_grant granted = pair_grant("sister", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("sister").admitted_count + 1);
+		uint64_t denied_before = pair_counters("sister").denied_count;
 		struct far_link *link = pair_open_to_write("sister", &granted);
 		bool is_read = i == 1;
 
 		memset(link->copy + LINE, 0xBA, 64);
 		*verbs_link_key(link) = exposure->on[0].pieces[FAR_PIECE_WRITER].mr->rkey;
 		CHECK((is_read ? link->ops->read(link, span, 1) : link->ops->persist(link, &span, 1, 1)) == FARLOG_OK);
-		CHECK(pair_await(link, 1) == FARLOG_IO && strstr(link->broken, "remote access error") != NULL);
+		CHECK(pair_await(link, 1) == FARLOG_IO && is_refusal(link));
+		await_denied("sister", denied_before);
 		CHECK(is_read ? link->copy[LINE] == 0xBA : pair_ring_bytes("sister")[LINE] != 0xBA);
 		pair_close_link(link);
 		await_nobody("sister");
