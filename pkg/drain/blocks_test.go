@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/store"
@@ -22,7 +23,7 @@ func TestRun_RingOnBlocksGoesRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.writer, err = farlog.OpenWriter(b.uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible}); err != nil {
+	if b.writer, err = farlog.OpenWriter(b.uri, farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	b.Cleanup(func() { b.writer.Close() })

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -19,7 +20,7 @@ func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	w := openWriter(t, uri, WriterOptions{Level: LevelVisible})
+	w := openWriter(t, uri, WriterOptions{Level: LevelVisible, Deadline: 30 * time.Second}) // a real disk, beside other tests
 	for _, text := range []string{"one", "two", "three"} {
 		if _, err := w.Append(Entry{Data: []byte(text)}, 0); err != nil {
 			t.Fatal(err)

@@ -198,7 +198,7 @@ static void *append_some(void *context)
 	uint64_t count = 0;
 
 	for (unsigned i = 0; i < THREAD_RECORD_COUNT; i++)
-		count += farlog_shared_append(context, &entry, 5000000000u, &position) == FARLOG_OK;
+		count += farlog_shared_append(context, &entry, 30000000000u, &position) == FARLOG_OK;
 	return (void *)count;
 }
 
