@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/farlog/farlog/cmd/internal/reference"
 	"github.com/farlog/farlog/pkg/config"
 )
 
@@ -76,7 +77,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newDumpCommand(env),
 		newExportCommand(env),
 		newOrderCommand(env),
-		newReferenceCommand(env.stdout),
+		reference.NewCommand(env.stdout),
 		newReplayCommand(env),
 		newRingCommand(env),
 		newStatusCommand(env),

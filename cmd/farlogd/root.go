@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/cmd/internal/reference"
 )
 
 func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -35,7 +37,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout, stderr),
 		newRoleCommand("drain", "Move records from rings into the store", drainMetricsDefault, stdout, stderr),
 		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout, stderr),
-		newReferenceCommand(stdout),
+		reference.NewCommand(stdout),
 	)
 	return root
 }

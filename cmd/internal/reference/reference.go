@@ -1,4 +1,5 @@
-package main
+// Package reference prints what a program says of its own command line.
+package reference
 
 import (
 	"fmt"
@@ -9,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newReferenceCommand prints the whole command line as Markdown: docs/reference/PROGRAM.md.
-func newReferenceCommand(stdout io.Writer) *cobra.Command {
+// NewCommand prints the whole command line as Markdown: docs/reference/PROGRAM.md.
+func NewCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:    "reference",
 		Short:  "Print this program's reference as Markdown",
