@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control"
 	"github.com/farlog/farlog/pkg/metrics"
 )
@@ -23,7 +24,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 		return err
 	}
 	var server *control.Server
-	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) })
+	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) }, func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
 	server = control.New(control.Config{
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
@@ -109,7 +110,19 @@ func streamSamples(server *control.Server) []metrics.StreamSample {
 			Condition:    strings.ToLower(strings.TrimPrefix(status.Condition.String(), "CONDITION_")),
 			EpochGranted: status.EpochGranted,
 			IsDrainAlive: status.IsDrainAlive,
+			Members:      max(1, len(status.RingSpecs)),
+			MembersReady: membersReady(status),
 		})
 	}
 	return samples
+}
+
+// membersReady counts the rings that are there for a writer.
+func membersReady(status *api.StreamStatus) (count int) {
+	for _, ring := range status.Rings {
+		if status.IsTargetAlive && len(ring.RingUuid) > 0 && ring.Error == "" {
+			count++
+		}
+	}
+	return count
 }

@@ -46,6 +46,7 @@ type drainRole struct {
 	store    *store.Store
 	tails    *drain.Tails
 	metrics  *metrics.Drain
+	scrub    *scrub
 	logger   *slog.Logger
 	path     string // of the file with the last assignments
 
@@ -65,6 +66,7 @@ type drainWorker struct {
 	mutex    sync.Mutex
 	progress drain.Progress
 	failure  string // why the last run ended; "" while one is going well
+	isGap    bool   // it ended before something that is missing
 }
 
 func (d *daemon) openDrain(context.Context) error {
@@ -84,6 +86,8 @@ func (d *daemon) openDrain(context.Context) error {
 		ending: make(map[string]<-chan struct{}),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
+	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
+	metrics.NewStore(d.registry, role.scrub.sample)
 	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
 	d.parts = append(d.parts, part{run: role.run, healthy: role.healthy, close: conn.Close})
 	return nil
@@ -99,6 +103,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	var workers sync.WaitGroup
 	workers.Go(func() { r.follow(ctx) })
 	workers.Go(func() { r.report(ctx) })
+	workers.Go(func() { r.scrub.run(ctx) })
 	workers.Wait()
 	r.apply(ctx, nil)
 	r.running.Wait()
@@ -150,6 +155,7 @@ func (r *drainRole) apply(ctx context.Context, assignments []*api.Assignment) {
 // start begins a worker when the one before it, if any, has ended.
 func (r *drainRole) start(ctx context.Context, assignment *api.Assignment, before <-chan struct{}) *drainWorker {
 	ctx, stop := context.WithCancel(ctx)
+	r.metrics.OnStart(assignment.Stream)
 	worker := &drainWorker{assignment: assignment, stop: stop, done: make(chan struct{})}
 	r.running.Go(func() {
 		defer close(worker.done)
@@ -186,7 +192,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		if err != nil {
 			text = oneLine(err)
 		}
-		worker.fail(text)
+		worker.fail(text, errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) || errors.Is(err, store.ErrOutOfOrder))
 		r.metrics.OnRestart(worker.assignment.Stream)
 		if text != last {
 			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text)
@@ -259,7 +265,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 		samples = append(samples, metrics.DrainSample{
 			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN, Records: progress.Records,
 			Bytes: progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates, LagBytes: progress.LagBytes,
-			LagAge: progress.LagAge, IsFailing: failure != "", IsSuspect: progress.Suspect != "",
+			LagAge: progress.LagAge, IsFailing: failure != "", IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
 		})
 	}
 	return samples
@@ -315,16 +321,23 @@ func (w *drainWorker) keep(progress drain.Progress) {
 	w.progress, w.failure = progress, progress.LastError
 }
 
-func (w *drainWorker) fail(text string) {
+func (w *drainWorker) fail(text string, isGap bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.failure = text
+	w.failure, w.isGap = text, isGap
 }
 
 func (w *drainWorker) look() (drain.Progress, string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.progress, w.failure
+}
+
+// standsBeforeGap tells whether the failure is that something is missing.
+func (w *drainWorker) standsBeforeGap() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.isGap && w.failure != ""
 }
 
 func ringKey(a *api.Assignment) string {

@@ -26,24 +26,7 @@ import (
 // and reads /metrics with Prometheus's own parser and linter.
 func TestDev_MetricsOfALivingStream(t *testing.T) {
 	address := startDev(t)
-	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := api.NewControlServiceClient(conn)
-	if _, err := client.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20}}); err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Name: "test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer writer.Close()
+	writer := openDevWriter(t, address)
 	for range 20 {
 		if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
 			t.Fatal(err)
@@ -83,8 +66,32 @@ func TestDev_MetricsOfALivingStream(t *testing.T) {
 	}
 }
 
+// openDevWriter makes stream a and opens it by the grant that the daemon gives.
+func openDevWriter(t *testing.T, address ready) *farlog.Writer {
+	t.Helper()
+	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := api.NewControlServiceClient(conn)
+	if _, err := client.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Name: "test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close() })
+	return writer
+}
+
 // startDev runs farlogd dev until the end of the test and returns its ready line.
-func startDev(t *testing.T) ready {
+func startDev(t *testing.T, args ...string) ready {
 	t.Helper()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,7 +99,8 @@ func startDev(t *testing.T) ready {
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, wire, &stderr)
+		args := append([]string{"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, args...)
+		ended <- run(ctx, args, wire, &stderr)
 		wire.Close()
 	}()
 	t.Cleanup(func() {

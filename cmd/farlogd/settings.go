@@ -61,6 +61,8 @@ type settings struct {
 	segmentBytes  uint64
 	batchBytes    uint64
 	pollInterval  time.Duration
+
+	verifyInterval time.Duration
 }
 
 // declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
@@ -102,6 +104,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	if has(roleDrain) {
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
 		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
+		set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
 		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
 		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
 			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
@@ -232,4 +235,12 @@ func (s *settings) checkEtcd() error {
 		return &usageError{"--etcd-ca, --etcd-cert and --etcd-key: expected with --etcd-endpoints https://host:port"}
 	}
 	return nil
+}
+
+// checkVerify lets a store be verified never, or not all the time.
+func checkVerify(interval time.Duration) error {
+	if interval == 0 {
+		return nil
+	}
+	return config.Range(time.Second, 365*24*time.Hour, time.Duration.String)(interval)
 }

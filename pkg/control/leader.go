@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,6 +27,8 @@ type reconciler struct {
 	instance string
 	ttl      time.Duration
 	isSole   bool // the lock of the embedded etcd's directory is the election
+
+	isLeading *atomic.Bool // told to whoever asks
 }
 
 // run reconciles until ctx is done.
@@ -76,6 +79,8 @@ func (r *reconciler) campaign(ctx context.Context) error {
 }
 
 func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
+	r.isLeading.Store(true)
+	defer r.isLeading.Store(false)
 	for {
 		now, changed := r.mirror.load()
 		for _, action := range reconcile.Plan(now.world()) {

@@ -68,6 +68,7 @@ type Server struct {
 	specs      specStore
 	liveness   liveness
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
+	isLeading  atomic.Bool   // this instance reconciles
 	stopping   chan struct{} // closed when Run ends: watches end too
 }
 
@@ -154,7 +155,7 @@ func (s *Server) newReconciler() *reconciler {
 	host, _ := os.Hostname() // an unknown host only makes the instance's name poorer
 	return &reconciler{
 		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, ttl: s.config.Lease, isSole: s.config.IsSole,
-		instance: fmt.Sprintf("%s/%d", host, os.Getpid()),
+		instance: fmt.Sprintf("%s/%d", host, os.Getpid()), isLeading: &s.isLeading,
 	}
 }
 
@@ -217,6 +218,18 @@ func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() && s.isAnswere
 func (s *Server) Statuses() []*api.StreamStatus {
 	now, _ := s.mirror.load()
 	return now.statuses()
+}
+
+// Instance is what one control plane knows of itself, and of the agents that report to any.
+type Instance struct {
+	IsLeading, IsEtcdSeen     bool
+	TargetsAlive, DrainsAlive int
+}
+
+// Instance tells how this control plane is, for metrics.
+func (s *Server) Instance() Instance {
+	now, _ := s.mirror.load()
+	return Instance{IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains)}
 }
 
 func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -21,14 +21,14 @@ type Control struct {
 
 // NewControl makes and registers the metrics of a control plane. states gives the condition of every stream at the
 // time of the scrape.
-func NewControl(registry prometheus.Registerer, states func() []StreamSample) *Control {
+func NewControl(registry prometheus.Registerer, states func() []StreamSample, instance func() InstanceSample) *Control {
 	control := &Control{
 		requests: newLatency("control", "request_seconds", "Time to answer a request; of a watch, the time it was open.", "method", "code"),
 		grants: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: "control", Name: "grants_total", Help: "Epochs handed out to writers.",
 		}, []string{"stream"}),
 	}
-	registry.MustRegister(control.requests, control.grants, streamCollector{states})
+	registry.MustRegister(control.requests, control.grants, streamCollector{states}, instanceCollector{instance})
 	return control
 }
 
@@ -55,18 +55,28 @@ type StreamSample struct {
 	Condition    string
 	EpochGranted uint32
 	IsDrainAlive bool
+	Members      int // that it has
+	MembersReady int // whose target lives and provides the ring
+}
+
+// InstanceSample is what one control plane knows of itself and of who reports to any of them.
+type InstanceSample struct {
+	IsLeading, IsEtcdSeen     bool
+	TargetsAlive, DrainsAlive int
 }
 
 var (
 	streamCondition = desc("stream", "condition_info", "1 for the condition that a stream is in.", "stream", "condition")
 	streamEpoch     = desc("stream", "granted_epoch", "Last epoch handed out.", "stream")
+	streamMembers   = desc("stream", "members", "Rings that the stream's configuration has.", "stream")
+	streamReady     = desc("stream", "members_ready", "Those of them whose target lives and provides the ring.", "stream")
 	streamDrained   = desc("stream", "drain_alive", "1 while the stream's drain reports.", "stream")
 )
 
 type streamCollector struct{ samples func() []StreamSample }
 
 func (c streamCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{streamCondition, streamEpoch, streamDrained} {
+	for _, one := range []*prometheus.Desc{streamCondition, streamEpoch, streamDrained, streamMembers, streamReady} {
 		descs <- one
 	}
 }
@@ -76,7 +86,31 @@ func (c streamCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(streamCondition, 1, sample.Stream, sample.Condition)
 		metrics <- gauge(streamEpoch, float64(sample.EpochGranted), sample.Stream)
 		metrics <- gauge(streamDrained, number(sample.IsDrainAlive), sample.Stream)
+		metrics <- gauge(streamMembers, float64(sample.Members), sample.Stream)
+		metrics <- gauge(streamReady, float64(sample.MembersReady), sample.Stream)
 	}
+}
+
+var (
+	controlLeading = desc("control", "leading", "1 while this control plane is the one that places rings and assigns drains.")
+	controlEtcd    = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
+	controlAgents  = desc("control", "agents", "Agents that report.", "role")
+)
+
+type instanceCollector struct{ sample func() InstanceSample }
+
+func (c instanceCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents} {
+		descs <- one
+	}
+}
+
+func (c instanceCollector) Collect(metrics chan<- prometheus.Metric) {
+	sample := c.sample()
+	metrics <- gauge(controlLeading, number(sample.IsLeading))
+	metrics <- gauge(controlEtcd, number(sample.IsEtcdSeen))
+	metrics <- gauge(controlAgents, float64(sample.TargetsAlive), "target")
+	metrics <- gauge(controlAgents, float64(sample.DrainsAlive), "drain")
 }
 
 func desc(room, name, help string, labels ...string) *prometheus.Desc {

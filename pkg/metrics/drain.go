@@ -15,6 +15,7 @@ type DrainSample struct {
 	LagAge                              time.Duration
 	IsFailing                           bool // it reports an error and tries again
 	IsSuspect                           bool // bytes stand still where the next record would be, and are none
+	IsGap                               bool // something that was acknowledged or stored is missing, and draining stands before it
 }
 
 // Drain observes what a drain does; the samples are read at the time of the scrape.
@@ -40,6 +41,9 @@ func (d *Drain) OnSync(stream string, took time.Duration) {
 	d.syncs.WithLabelValues(stream).Observe(took.Seconds())
 }
 
+// OnStart makes a stream's counters be there before there is anything to count.
+func (d *Drain) OnStart(stream string) { d.restart.WithLabelValues(stream) }
+
 // OnRestart records that draining a stream ended with an error.
 func (d *Drain) OnRestart(stream string) { d.restart.WithLabelValues(stream).Inc() }
 
@@ -53,6 +57,7 @@ var (
 	drainLagBytes   = desc("drain", "lag_bytes", "Bytes appended and not yet stored, as the drain sees them.", "stream")
 	drainLagSeconds = desc("drain", "lag_seconds", "Age of the oldest record that is not yet stored, as the drain sees it.", "stream")
 	drainFailing    = desc("drain", "failing", "1 while the drain cannot store and tries again.", "stream")
+	drainGap        = desc("drain", "gap", "1 while draining stands before a gap: a record that was acknowledged and is unreadable, or a store that has less than the ring gave back.", "stream")
 	drainSuspect    = desc("drain", "suspect", "1 while bytes that are no record stand where the next one would: torn by a writer that died, or scribbled.", "stream")
 )
 
@@ -60,7 +65,7 @@ type drainCollector struct{ samples func() []DrainSample }
 
 func (c drainCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{drainRecords, drainBytes, drainBatches, drainDuplicates, drainStoredLSN, drainHeadLSN,
-		drainLagBytes, drainLagSeconds, drainFailing, drainSuspect} {
+		drainLagBytes, drainLagSeconds, drainFailing, drainGap, drainSuspect} {
 		descs <- one
 	}
 }
@@ -76,6 +81,7 @@ func (c drainCollector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- gauge(drainLagBytes, float64(sample.LagBytes), sample.Stream)
 		metrics <- gauge(drainLagSeconds, sample.LagAge.Seconds(), sample.Stream)
 		metrics <- gauge(drainFailing, number(sample.IsFailing), sample.Stream)
+		metrics <- gauge(drainGap, number(sample.IsGap), sample.Stream)
 		metrics <- gauge(drainSuspect, number(sample.IsSuspect), sample.Stream)
 	}
 }

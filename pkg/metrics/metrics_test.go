@@ -21,8 +21,8 @@ import (
 func fullRegistry() *prometheus.Registry {
 	registry := NewRegistry("test")
 	control := NewControl(registry, func() []StreamSample {
-		return []StreamSample{{Stream: "a", Condition: "ok", EpochGranted: 3, IsDrainAlive: true}}
-	})
+		return []StreamSample{{Stream: "a", Condition: "ok", EpochGranted: 3, IsDrainAlive: true, Members: 1, MembersReady: 1}}
+	}, func() InstanceSample { return InstanceSample{IsLeading: true, IsEtcdSeen: true, TargetsAlive: 4} })
 	control.OnRequest("/farlog.v1.ControlService/AcquireWriter", "OK", 3*time.Millisecond)
 	control.OnGrant("a")
 	NewRings(registry, func() []RingSample {
@@ -37,6 +37,9 @@ func fullRegistry() *prometheus.Registry {
 	drain := NewDrain(registry, func() []DrainSample { return []DrainSample{{Stream: "a", Records: 9, Batches: 2}} })
 	drain.OnSync("a", time.Millisecond)
 	drain.OnRestart("a")
+	NewStore(registry, func() StoreSample {
+		return StoreSample{FreeBytes: 1 << 30, Verified: time.Unix(1700000000, 5e8), Took: 2 * time.Second, Damaged: map[string]bool{"a": true}}
+	})
 	return registry
 }
 
@@ -94,6 +97,8 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_ring_lag_bytes": 750, "farlog_ring_lag_records": 3, "farlog_ring_lag_seconds": 1.5, "farlog_ring_full_ratio": 0.75,
 		"farlog_ring_time_to_full_seconds": 20, "farlog_ring_writer_epoch": 7, "farlog_writer_records_total": 11,
 		"farlog_writer_clock_error_seconds": 2e-6, "farlog_control_grants_total": 1, "farlog_drain_records_total": 9,
+		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1, "farlog_writer_clock_known": 1,
+		"farlog_drain_gap": 0, "farlog_store_free_bytes": 1 << 30, "farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
 	} {
 		if got := value(families[name]); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

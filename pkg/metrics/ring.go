@@ -106,6 +106,7 @@ var writerMetrics = []writerMetric{
 }
 
 var (
+	writerClockKnown = desc("writer", "clock_known", "1 while the error of the writer's timestamps has a known bound.", "stream", "target")
 	writerClockError = desc("writer", "clock_error_seconds", "Bound on the error of the writer's timestamps; absent while unknown.", "stream", "target")
 	writerAppend     = desc("writer", "append_seconds", "Time from the call of append to its acknowledgement.", "stream", "target", "level", "flush", "region")
 )
@@ -142,6 +143,7 @@ func (c ringCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range writerMetrics {
 		descs <- one.desc
 	}
+	descs <- writerClockKnown
 	descs <- writerClockError
 	descs <- writerAppend
 }
@@ -167,7 +169,9 @@ func collectWriter(metrics chan<- prometheus.Metric, sample RingSample) {
 	for _, one := range writerMetrics {
 		metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value(sample.Writer), sample.Stream, sample.Target)
 	}
-	if sample.Writer.ClockErrorNS != clockErrorUnknown {
+	isKnown := sample.Writer.ClockErrorNS != clockErrorUnknown
+	metrics <- gauge(writerClockKnown, number(isKnown), sample.Stream, sample.Target)
+	if isKnown {
 		metrics <- gauge(writerClockError, float64(sample.Writer.ClockErrorNS)/1e9, sample.Stream, sample.Target)
 	}
 	latency := sample.Writer.Latency
