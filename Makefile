@@ -15,7 +15,7 @@ help:
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
 	@echo "make soak      more crashes of the adversarial memory: make soak CRASHES=10000000 [SEED=...]"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
-	@echo "make generate  what is derived: the protocol's Go code, docs/reference, the core's tables and hash"
+	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables and hash"
 
 build:
 	@scripts/build.sh
@@ -49,6 +49,7 @@ generate:
 	@scripts/setup.sh build proto
 	@pkg/api/v1/generate.sh
 	@go generate ./pkg/farlog
+	@go run ./pkg/internal/gen/dashboards deploy/grafana
 	@FARLOG_CONFIG= go run ./cmd/farlog reference >build/reference && mv build/reference docs/reference/farlog.md
 	@FARLOG_CONFIG= go run ./cmd/farlogd reference >build/reference && mv build/reference docs/reference/farlogd.md
 

@@ -6,6 +6,7 @@
 #   java    a JDK of 22 or later and Maven, where the distribution has them; where it has none nothing, the tests say that they are skipped
 #   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
+#   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus, no service is installed
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -112,6 +113,20 @@ check_net() {
 	need nft nftables
 }
 
+# check_prometheus -- Debian's package would start a service on this host: its programs are all that is wanted.
+check_prometheus() {
+	if command -v prometheus >/dev/null && command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ]; then return 0; fi
+	command -v apt-get >/dev/null || die "prometheus and promtool: not found, and there is no apt-get here; put them into PATH yourself"
+	local folder
+	folder=$(mktemp -d)
+	(cd "$folder" && { apt-get download prometheus || { as_root apt-get update -qq && apt-get download prometheus; }; }) >"$folder/log" 2>&1 </dev/null ||
+		die "apt-get download prometheus: $(grep -m1 '^E:' "$folder/log" || tail -1 "$folder/log")"
+	mkdir -p build/prometheus.part
+	dpkg-deb -x "$folder"/prometheus_*.deb build/prometheus.part
+	rm -rf build/prometheus "$folder"
+	mv build/prometheus.part build/prometheus
+}
+
 check_vm() {
 	[ "$(uname -m)" = x86_64 ] || die "$(uname -m): the testbed's guests are x86_64; expected such a machine"
 	need qemu-system-x86_64 qemu-system-x86
@@ -149,9 +164,10 @@ for part in "$@"; do
 	shm) check_shm ;;
 	java) refresh_lists && check_java ;;
 	net) check_net ;;
+	prometheus) check_prometheus ;;
 	vm) refresh_lists && check_vm ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, vm or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, vm or proto" ;;
 	esac
 done
 install_missing

@@ -74,7 +74,7 @@ if [ $# -gt 0 ]; then
 	done
 	exit "$failed"
 fi
-scripts/setup.sh build ctest shm java net
+scripts/setup.sh build ctest shm java net prometheus
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 2 -n 1 scripts/test.sh || failed=1
 echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"

@@ -20,7 +20,9 @@ type Cluster struct {
 	Control, Target, Drain *Process
 	DrainArgs              []string // beyond what StartDrain gives
 	TargetArgs             []string
-	Under                  []string // a command that becomes each of them, such as ip netns exec NAME; empty = none
+	MetricsListen          string            // of each role; empty = off
+	Metrics                map[string]string // by role: where its metrics are
+	Under                  []string          // a command that becomes each of them, such as ip netns exec NAME; empty = none
 
 	tb        testing.TB
 	processes []*Process // all that were started, for what they said
@@ -30,7 +32,7 @@ type Cluster struct {
 func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
-	c.start()
+	c.Start()
 	return c
 }
 
@@ -38,10 +40,17 @@ func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 // drain reach its rings by libfabric only. under is a command that becomes each of them; nil = none.
 func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
+	c := PrepareFarCluster(tb, dir, host, under, drainArgs...)
+	c.Start()
+	return c
+}
+
+// PrepareFarCluster is NewFarCluster without starting anything: more may be said before Start.
+func PrepareFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
+	tb.Helper()
 	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: host + ":0", Under: under}
 	c.DrainArgs = append([]string{"--host-name", "central"}, drainArgs...)
 	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + host + ":" + strconv.Itoa(freePort(tb))}
-	c.start()
 	return c
 }
 
@@ -57,7 +66,8 @@ func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
 	return process
 }
 
-func (c *Cluster) start() {
+// Start starts the three roles.
+func (c *Cluster) Start() {
 	c.tb.Helper()
 	c.tb.Cleanup(c.checkSecrets) // before the directory goes
 	c.StartControl()
@@ -80,16 +90,19 @@ func freePort(tb testing.TB) int {
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", "off")
+		"--metrics-listen", c.metricsListen())
 	c.Control, c.ControlAddress = process, ready.Control
+	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
 }
 
 // StartTarget starts the target.
 func (c *Cluster) StartTarget() {
 	c.tb.Helper()
-	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", "off"}, c.TargetArgs...)
-	c.Target, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
+	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen()}, c.TargetArgs...)
+	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
+	c.Target = process
+	c.keepMetrics("target", ready)
 	c.processes = append(c.processes, c.Target)
 }
 
@@ -97,9 +110,25 @@ func (c *Cluster) StartTarget() {
 func (c *Cluster) StartDrain() {
 	c.tb.Helper()
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
-		"--metrics-listen", "off"}, c.DrainArgs...)
-	c.Drain, _ = StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
+		"--metrics-listen", c.metricsListen()}, c.DrainArgs...)
+	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
+	c.Drain = process
+	c.keepMetrics("drain", ready)
 	c.processes = append(c.processes, c.Drain)
+}
+
+func (c *Cluster) metricsListen() string {
+	if c.MetricsListen == "" {
+		return "off"
+	}
+	return c.MetricsListen
+}
+
+func (c *Cluster) keepMetrics(role string, ready Ready) {
+	if c.Metrics == nil {
+		c.Metrics = map[string]string{}
+	}
+	c.Metrics[role] = ready.Metrics
 }
 
 // CreateStream creates a stream and gives its ring's URI.

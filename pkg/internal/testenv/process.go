@@ -65,13 +65,23 @@ func Start(tb testing.TB, stdin io.Reader, stdout io.Writer, program string, arg
 func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer, program string, args ...string) *Process {
 	tb.Helper()
 	line := append(append(slices.Clone(under), Program(tb, program)), args...)
-	p := &Process{Name: program, tb: tb, cmd: exec.Command(line[0], line[1:]...), log: &logBuffer{}, exited: make(chan struct{})}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, p.log
-	if stdout == nil {
-		p.cmd.Stdout = p.log
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	p := startCommand(tb, cmd)
+	p.Name = program
+	return p
+}
+
+// startCommand starts a program whose output, as far as nobody else takes it, is kept.
+func startCommand(tb testing.TB, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	p := &Process{Name: filepath.Base(cmd.Path), tb: tb, cmd: cmd, log: &logBuffer{}, exited: make(chan struct{})}
+	cmd.Stderr = p.log
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.log
 	}
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatalf("start %s: %v", program, err)
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("start %s: %v", cmd.Path, err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
@@ -80,7 +90,7 @@ func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer
 	tb.Cleanup(func() {
 		p.Kill()
 		if tb.Failed() {
-			tb.Logf("%s %v said:\n%s", program, args, p.log)
+			tb.Logf("%s said:\n%s", cmd, p.log)
 		}
 	})
 	return p

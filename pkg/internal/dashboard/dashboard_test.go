@@ -1,0 +1,193 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/farlog/farlog/pkg/internal/testenv"
+)
+
+func deployed(parts ...string) string {
+	return filepath.Join(append([]string{testenv.Root(), "deploy"}, parts...)...)
+}
+
+func TestDashboards_AreThoseInDeploy(t *testing.T) {
+	files, err := filepath.Glob(deployed("grafana", "*.json"))
+	if err != nil || len(files) != len(All()) {
+		t.Errorf("deploy/grafana has %d files, expected %d: %v", len(files), len(All()), err)
+	}
+	for _, one := range All() {
+		want, err := one.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(deployed("grafana", one.Name+".json")); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("deploy/grafana/%s.json is not what this tree makes: make generate (%v)", one.Name, err)
+		}
+	}
+}
+
+// model is what of Grafana's dashboard model must be right for a page to be shown.
+type model struct {
+	UID, Title    string
+	SchemaVersion int
+	Templating    struct {
+		List []struct{ Name, Type, Query string }
+	}
+	Panels []struct {
+		ID          int
+		Type, Title string
+		GridPos     struct{ X, Y, W, H int }
+		Datasource  struct{ Type, UID string }
+		FieldConfig struct{ Defaults struct{ Unit string } }
+		Targets     []struct{ RefID, Expr, LegendFormat string }
+	}
+}
+
+// units are those of Grafana that these pages use.
+var units = map[string]bool{"s": true, "bytes": true, "binBps": true, "ops": true, "percentunit": true, "short": true}
+
+var variable = regexp.MustCompile(`\$\{?(\w+)`)
+
+func TestDashboards_AreWellFormed(t *testing.T) {
+	for _, one := range All() {
+		raw, err := one.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m model
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		known := map[string]bool{"__rate_interval": true}
+		for _, variable := range m.Templating.List {
+			known[variable.Name] = true
+		}
+		if !known["datasource"] || m.UID == "" || m.SchemaVersion == 0 || len(m.Panels) < 4 {
+			t.Errorf("%s: no data source, id, version or panels", one.Name)
+		}
+		if title := m.Panels[0].Title; title != "Log lag" {
+			t.Errorf("%s begins with %q: log lag comes first", one.Name, title)
+		}
+		taken, ids := map[string]string{}, map[int]bool{}
+		for _, panel := range m.Panels {
+			where := one.Name + "/" + panel.Title
+			if panel.Title == "" || ids[panel.ID] {
+				t.Errorf("%s: no title, or id %d twice", where, panel.ID)
+			}
+			ids[panel.ID] = true
+			at := panel.GridPos
+			for x := at.X; x < at.X+at.W; x++ {
+				for y := at.Y; y < at.Y+at.H; y++ {
+					cell := fmt.Sprint(x, "/", y)
+					if taken[cell] != "" || x >= gridColumns {
+						t.Errorf("%s lies over %q, or beyond the page, at %s", where, taken[cell], cell)
+					}
+					taken[cell] = panel.Title
+				}
+			}
+			if panel.Type == "row" {
+				continue
+			}
+			if panel.Datasource.UID != "${datasource}" || !units[panel.FieldConfig.Defaults.Unit] || len(panel.Targets) == 0 {
+				t.Errorf("%s: data source %q, unit %q, %d queries", where, panel.Datasource.UID, panel.FieldConfig.Defaults.Unit, len(panel.Targets))
+			}
+			for _, target := range panel.Targets {
+				if target.RefID == "" || panel.Type == kindGraph && target.LegendFormat == "" {
+					t.Errorf("%s: %s: no name of the query or of its lines", where, target.Expr)
+				}
+				for _, used := range variable.FindAllStringSubmatch(target.Expr, -1) {
+					if !known[used[1]] {
+						t.Errorf("%s: %s: unknown variable %s", where, target.Expr, used[1])
+					}
+				}
+			}
+		}
+	}
+}
+
+type ruleFile struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr         string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+type ruleTests struct {
+	Tests []struct {
+		AlertRuleTest []struct {
+			Alertname string           `json:"alertname"`
+			ExpAlerts []map[string]any `json:"exp_alerts"`
+		} `json:"alert_rule_test"`
+	}
+}
+
+// Every alert says what to do, and is tested both when it must be silent and when it must fire.
+func TestRules_EachAlertIsExplainedAndTested(t *testing.T) {
+	var rules ruleFile
+	read(t, deployed("prometheus", "farlog.rules.yml"), &rules)
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, name := range []string{"farlog.rules.test.yml", "farlog.rules.long.test.yml"} {
+		var tests ruleTests
+		read(t, deployed("prometheus", name), &tests)
+		for _, test := range tests.Tests {
+			for _, one := range test.AlertRuleTest {
+				fires[one.Alertname] = fires[one.Alertname] || len(one.ExpAlerts) > 0
+				silent[one.Alertname] = silent[one.Alertname] || len(one.ExpAlerts) == 0
+			}
+		}
+	}
+	count := 0
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" {
+				continue
+			}
+			count++
+			if !fires[rule.Alert] || !silent[rule.Alert] {
+				t.Errorf("%s: tested when it fires: %v, when it is silent: %v", rule.Alert, fires[rule.Alert], silent[rule.Alert])
+			}
+			if severity := rule.Labels["severity"]; severity != "warning" && severity != "critical" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("%s: severity %q, annotations %v", rule.Alert, severity, rule.Annotations)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("%d alerts are in the file", count)
+	}
+}
+
+func read(t *testing.T, path string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func TestRules_PassPromtool(t *testing.T) {
+	promtool := testenv.PrometheusTool(t, "promtool")
+	for _, args := range [][]string{
+		{"check", "rules", "--lint=all", "--lint-fatal", deployed("prometheus", "farlog.rules.yml")},
+		{"check", "config", deployed("prometheus", "prometheus.yml")},
+		{"test", "rules", deployed("prometheus", "farlog.rules.test.yml"), deployed("prometheus", "farlog.rules.long.test.yml")},
+	} {
+		if output, err := exec.Command(promtool, args...).CombinedOutput(); err != nil || !strings.Contains(string(output), "SUCCESS") {
+			t.Errorf("promtool %v: %v\n%s", args[:2], err, output)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package dashboard
+
+import "fmt"
+
+// quantiles are the lines of a latency: of the histogram with that name, told apart by labels.
+func quantiles(histogram, where, by string) []Query {
+	var queries []Query
+	for _, one := range []struct{ quantile, name string }{{"0.5", "p50"}, {"0.99", "p99"}, {"0.999", "p99.9"}, {"1", "max"}} {
+		queries = append(queries, Query{
+			Expr:   fmt.Sprintf("histogram_quantile(%s, sum by (%s, le) (rate(%s_bucket%s[$__rate_interval])))", one.quantile, by, histogram, where),
+			Legend: one.name + " {{stream}}",
+		})
+	}
+	return queries
+}
+
+const ofStream, ofInstance = `{stream=~"$stream"}`, `{instance=~"$instance"}`
+
+func lines(unit, title string, queries ...Query) Panel {
+	return Panel{Title: title, Unit: unit, Kind: kindGraph, Queries: queries}
+}
+
+func number(unit, title, expr string, warn, alarm float64) Panel {
+	return Panel{Title: title, Unit: unit, Kind: kindStat, Warn: warn, Alarm: alarm, Queries: []Query{{expr, ""}}}
+}
+
+func (p Panel) marks(warn, alarm float64) Panel {
+	p.Warn, p.Alarm = warn, alarm
+	return p
+}
+
+func (p Panel) says(about string) Panel {
+	p.About = about
+	return p
+}
+
+func (p Panel) wide(columns int) Panel {
+	p.Width = columns
+	return p
+}
+
+func fabric() Dashboard {
+	return Dashboard{Name: "fabric", Title: "farlog / fabric", About: "All streams: what waits, what is slow, what is not there.", Rows: []Row{
+		{"Log lag", []Panel{
+			number("s", "Oldest record that waits", "max(farlog_ring_lag_seconds)", 5, 60),
+			number("bytes", "Bytes that wait", "sum(farlog_ring_lag_bytes)", 0, 0),
+			number("s", "Shortest time to full", "min(farlog_ring_time_to_full_seconds)", 300, 60).says("Nothing while no ring fills."),
+			number("percentunit", "Fullest ring", "max(farlog_ring_full_ratio)", 0.7, 0.85),
+			number("short", "Streams not ok", `count(farlog_stream_condition_info{condition!="ok"}) or vector(0)`, 1, 0),
+			number("short", "Alerts", `count(ALERTS{alertname=~"Farlog.*", alertstate="firing"}) or vector(0)`, 1, 0),
+			lines("s", "Age of the oldest record", Query{"topk(20, max by (stream) (farlog_ring_lag_seconds))", "{{stream}}"}).marks(5, 60).wide(12),
+			lines("bytes", "Bytes that wait", Query{"topk(20, max by (stream) (farlog_ring_lag_bytes))", "{{stream}}"}).wide(12),
+			lines("percentunit", "Rings in use", Query{"topk(20, max by (stream) (farlog_ring_full_ratio))", "{{stream}}"}).marks(0.7, 0.85),
+			lines("s", "Time to full", Query{"bottomk(20, min by (stream) (farlog_ring_time_to_full_seconds))", "{{stream}}"}).says("Nothing while no ring fills."),
+			{Title: "Streams not ok", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{`farlog_stream_condition_info == 1`, ""}}},
+		}},
+		{"Appends and drains", []Panel{
+			lines("ops", "Records a second", Query{"sum(rate(farlog_writer_records_total[$__rate_interval]))", "appended"},
+				Query{"sum(rate(farlog_drain_records_total[$__rate_interval]))", "stored"}),
+			lines("s", "Append, all streams", Query{"histogram_quantile(0.5, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p50"},
+				Query{"histogram_quantile(0.99, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p99"},
+				Query{"histogram_quantile(0.999, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p99.9"}),
+			lines("s", "Sync of a store", Query{"histogram_quantile(0.99, sum by (instance, le) (rate(farlog_store_sync_seconds_bucket[$__rate_interval])))", "p99 {{instance}}"}),
+		}},
+		{"Members and control planes", []Panel{
+			number("short", "Rings missing", "sum(farlog_stream_members) - sum(farlog_stream_members_ready)", 1, 1),
+			number("short", "Streams without a drain", "count(farlog_stream_drain_alive == 0) or vector(0)", 1, 1),
+			number("short", "Targets", `max(farlog_control_agents{role="target"})`, 0, 0),
+			number("short", "Drains", `max(farlog_control_agents{role="drain"})`, 0, 0),
+			number("short", "Leaders", "sum(farlog_control_leading)", 0, 0),
+			number("short", "Control planes that see etcd", "sum(farlog_control_etcd_seen)", 0, 0),
+			lines("ops", "Calls", Query{"sum by (code) (rate(farlog_control_request_seconds_count[$__rate_interval]))", "{{code}}"}),
+			lines("s", "Answer", Query{`histogram_quantile(0.99, sum by (method, le) (rate(farlog_control_request_seconds_bucket{method!~".*Watch.*"}[$__rate_interval])))`, "p99 {{method}}"}),
+			lines("ops", "Grants", Query{"sum by (stream) (rate(farlog_control_grants_total[$__rate_interval]))", "{{stream}}"}),
+		}},
+	}}
+}
+
+func stream() Dashboard {
+	return Dashboard{Name: "stream", Title: "farlog / stream", About: "One stream: its lag, its ring, its appends, its writer.",
+		Variables: []Variable{{"stream", "farlog_ring_lag_bytes", "stream"}}, Rows: []Row{
+			{"Log lag", []Panel{
+				lines("s", "Age of the oldest record", Query{"farlog_ring_lag_seconds" + ofStream, "{{stream}} {{target}}"}).marks(5, 60),
+				lines("bytes", "Bytes that wait", Query{"farlog_ring_lag_bytes" + ofStream, "{{stream}} {{target}}"}),
+				lines("short", "Records that wait", Query{"farlog_ring_lag_records" + ofStream, "{{stream}} {{target}}"}),
+				lines("percentunit", "Ring in use", Query{"farlog_ring_full_ratio" + ofStream, "{{stream}} {{target}}"}).marks(0.7, 0.85),
+				lines("s", "Time to full", Query{"farlog_ring_time_to_full_seconds" + ofStream, "{{stream}} {{target}}"}).says("Nothing while the ring does not fill."),
+				lines("ops", "Records a second", Query{"sum by (stream) (rate(farlog_writer_records_total" + ofStream + "[$__rate_interval]))", "appended {{stream}}"},
+					Query{"sum by (stream) (rate(farlog_drain_records_total" + ofStream + "[$__rate_interval]))", "stored {{stream}}"}),
+			}},
+			{"Appends", []Panel{
+				{Title: "Append", About: "From the call to its acknowledgement; the level and flush are in the legend of the table below.", Unit: "s", Kind: kindGraph, Width: 12,
+					Queries: quantiles("farlog_writer_append_seconds", ofStream, "stream")},
+				lines("binBps", "Payload", Query{"sum by (stream) (rate(farlog_writer_payload_bytes_total" + ofStream + "[$__rate_interval]))", "{{stream}}"}).wide(6),
+				lines("short", "Records a flush", Query{"sum by (stream) (rate(farlog_writer_records_total" + ofStream + "[$__rate_interval])) / sum by (stream) (rate(farlog_writer_flushes_total" + ofStream + "[$__rate_interval]))", "{{stream}}"}).wide(6),
+				lines("short", "Not acknowledged", Query{"increase(farlog_writer_full_total" + ofStream + "[$__rate_interval])", "full {{stream}}"},
+					Query{"increase(farlog_writer_unknown_total" + ofStream + "[$__rate_interval])", "unknown {{stream}}"},
+					Query{"increase(farlog_writer_fenced_total" + ofStream + "[$__rate_interval])", "fenced {{stream}}"},
+					Query{"increase(farlog_writer_too_large_total" + ofStream + "[$__rate_interval])", "too large {{stream}}"}),
+				{Title: "Level and flush", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"sum by (stream, level, flush, region) (farlog_writer_append_seconds_count" + ofStream + ")", ""}}},
+				lines("s", "Error of the writer's clock", Query{"farlog_writer_clock_error_seconds" + ofStream, "{{stream}}"}).marks(100e-6, 1e-3).says("Nothing while it is not known."),
+			}},
+			{"Writer and ring", []Panel{
+				lines("short", "Epochs", Query{"farlog_ring_writer_epoch" + ofStream, "writer {{stream}}"}, Query{"farlog_stream_granted_epoch" + ofStream, "granted {{stream}}"},
+					Query{"farlog_ring_fence_epoch" + ofStream, "fence {{stream}}"}),
+				lines("short", "Held", Query{"farlog_ring_writer_held" + ofStream, "writer {{stream}}"}, Query{"farlog_ring_drain_held" + ofStream, "drain {{stream}}"},
+					Query{"farlog_stream_members_ready" + ofStream, "rings {{stream}}"}, Query{"farlog_writer_clock_known" + ofStream, "clock known {{stream}}"}),
+				lines("short", "Cursors", Query{"farlog_ring_appended_lsn" + ofStream, "appended {{stream}}"}, Query{"farlog_ring_durable_lsn" + ofStream, "durable {{stream}}"},
+					Query{"farlog_ring_credit_lsn" + ofStream, "credit {{stream}}"}, Query{"farlog_ring_head_lsn" + ofStream, "head {{stream}}"}),
+				lines("short", "Connections from other hosts", Query{"farlog_target_writers" + ofStream, "writers {{stream}} {{transport}}"}, Query{"farlog_target_drains" + ofStream, "drains {{stream}} {{transport}}"}),
+				lines("ops", "At the door", Query{"rate(farlog_target_admitted_total" + ofStream + "[$__rate_interval])", "admitted {{stream}}"},
+					Query{"rate(farlog_target_refused_total" + ofStream + "[$__rate_interval])", "refused {{stream}}"},
+					Query{"rate(farlog_target_lost_total" + ofStream + "[$__rate_interval])", "lost {{stream}}"},
+					Query{"rate(farlog_target_fenced_total" + ofStream + "[$__rate_interval])", "fenced {{stream}}"}),
+				lines("bytes", "Ring", Query{"farlog_ring_capacity_bytes" + ofStream, "{{stream}}"}),
+			}},
+		}}
+}
+
+func drain() Dashboard {
+	return Dashboard{Name: "drain", Title: "farlog / drain", About: "What drains take out of rings, and the stores that they write.",
+		Variables: []Variable{{"instance", "farlog_store_free_bytes", "instance"}}, Rows: []Row{
+			{"Log lag", []Panel{
+				lines("s", "Age of the oldest record, as the drain sees it", Query{"topk(20, farlog_drain_lag_seconds" + ofInstance + ")", "{{stream}}"}).marks(5, 60).wide(12),
+				lines("bytes", "Bytes that wait, as the drain sees it", Query{"topk(20, farlog_drain_lag_bytes" + ofInstance + ")", "{{stream}}"}).wide(12),
+			}},
+			{"Draining", []Panel{
+				lines("ops", "Records a second", Query{"sum by (stream) (rate(farlog_drain_records_total" + ofInstance + "[$__rate_interval]))", "{{stream}}"}),
+				lines("binBps", "Bytes a second", Query{"sum by (stream) (rate(farlog_drain_stored_bytes_total" + ofInstance + "[$__rate_interval]))", "{{stream}}"}),
+				lines("bytes", "Bytes a batch", Query{"sum by (stream) (rate(farlog_drain_stored_bytes_total" + ofInstance + "[$__rate_interval])) / sum by (stream) (rate(farlog_drain_batches_total" + ofInstance + "[$__rate_interval]) > 0)", "{{stream}}"}),
+				{Title: "Sync of the store", Unit: "s", Kind: kindGraph, Queries: quantiles("farlog_store_sync_seconds", ofInstance, "stream")},
+				lines("short", "In trouble", Query{"farlog_drain_failing" + ofInstance, "failing {{stream}}"}, Query{"farlog_drain_suspect" + ofInstance, "suspect {{stream}}"}, Query{"farlog_drain_gap" + ofInstance, "gap {{stream}}"}).marks(1, 1),
+				lines("short", "Begun again, and read twice", Query{"increase(farlog_drain_restarts_total" + ofInstance + "[$__rate_interval])", "restarts {{stream}}"},
+					Query{"increase(farlog_drain_duplicates_total" + ofInstance + "[$__rate_interval])", "duplicates {{stream}}"}),
+				lines("short", "Cursors", Query{"farlog_drain_stored_lsn" + ofInstance, "stored {{stream}}"}, Query{"farlog_drain_head_lsn" + ofInstance, "head {{stream}}"}),
+			}},
+			{"Store", []Panel{
+				lines("bytes", "Room left", Query{"farlog_store_free_bytes" + ofInstance, "{{instance}}"}),
+				number("s", "Since the last verification", "time() - max(farlog_store_verify_timestamp_seconds"+ofInstance+")", 2*86400, 3*86400),
+				number("s", "It took", "max(farlog_store_verify_seconds"+ofInstance+")", 0, 0),
+				number("short", "Damaged streams", "sum(farlog_store_verify_failed"+ofInstance+")", 1, 1),
+			}},
+		}}
+}
+
+func host() Dashboard {
+	return Dashboard{Name: "host", Title: "farlog / host", About: "The processes of farlog on a host, and who comes to its target.",
+		Variables: []Variable{{"instance", "farlog_build_info", "instance"}}, Rows: []Row{
+			{"Log lag", []Panel{
+				lines("s", "Age of the oldest record of the rings here", Query{"topk(20, farlog_ring_lag_seconds" + ofInstance + ")", "{{stream}}"}).marks(5, 60).wide(12),
+				lines("bytes", "Bytes that wait in the rings here", Query{"sum by (target) (farlog_ring_lag_bytes" + ofInstance + ")", "{{target}}"}).wide(12),
+			}},
+			{"Processes", []Panel{
+				lines("short", "Up", Query{`up{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
+				lines("short", "Sees its control plane, or its etcd", Query{"farlog_target_control_connected" + ofInstance, "target {{instance}}"},
+					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
+				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
+				lines("short", "Processors", Query{`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`, "{{job}} {{instance}}"}),
+				lines("bytes", "Memory", Query{`process_resident_memory_bytes{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
+				lines("short", "Open files", Query{`process_open_fds{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
+				{Title: "Versions", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"farlog_build_info" + ofInstance, ""}}},
+			}},
+			{"Target", []Panel{
+				lines("short", "Connections", Query{"sum by (transport) (farlog_target_writers" + ofInstance + ")", "writers {{transport}}"}, Query{"sum by (transport) (farlog_target_drains" + ofInstance + ")", "drains {{transport}}"}),
+				lines("ops", "Turned away", Query{"sum by (transport) (rate(farlog_target_refused_total" + ofInstance + "[$__rate_interval]))", "refused {{transport}}"},
+					Query{"sum by (transport) (rate(farlog_target_stranger_total" + ofInstance + "[$__rate_interval]))", "stranger {{transport}}"},
+					Query{"sum by (transport) (rate(farlog_target_denied_total" + ofInstance + "[$__rate_interval]))", "denied {{transport}}"},
+					Query{"sum by (transport) (rate(farlog_target_lost_total" + ofInstance + "[$__rate_interval]))", "lost {{transport}}"}),
+				lines("ops", "Asked of the target's processor", Query{"sum by (transport) (rate(farlog_target_request_total" + ofInstance + "[$__rate_interval]))", "requests {{transport}}"},
+					Query{"sum by (transport) (rate(farlog_target_flush_total" + ofInstance + "[$__rate_interval]))", "flushes {{transport}}"}),
+				lines("short", "Rings ready", Query{"sum by (target) (farlog_ring_ready" + ofInstance + ")", "{{target}}"}),
+			}},
+		}}
+}

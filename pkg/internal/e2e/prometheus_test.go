@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/farlog/farlog/pkg/internal/dashboard"
+	"github.com/farlog/farlog/pkg/internal/testenv"
+)
+
+// What this proves, and how. A real Prometheus scrapes a running fabric while records are appended, and its drain stands still for a moment so that the
+// ring fills. Every query of every dashboard must bring data, and every metric in the alert rules must be one that was scraped.
+func TestPrometheus_EveryQueryHasData(t *testing.T) {
+	testenv.PrometheusTool(t, "prometheus")
+	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB")
+	cluster.MetricsListen = "127.0.0.1:0"
+	cluster.Start()
+	prometheus := testenv.StartPrometheus(t, map[string][]string{
+		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]}, "farlog-drain": {cluster.Metrics["drain"]}})
+	began := time.Now()
+	cluster.CreateStream(streamName, "--size", "64MiB", "--record-len-max", "64KiB", "--level", "visible")
+	w := startWriter(t, newLedger(t, "P"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
+	f := &scraped{T: t, prometheus: prometheus, began: began, missing: queries()}
+	f.until("the writer is seen", func() bool { f.ask(); return !f.misses("farlog_ring_writer_held") })
+	cluster.Drain.Pause()
+	f.until("the ring fills", func() bool { f.ask(); return !f.misses("farlog_ring_time_to_full_seconds") })
+	cluster.Drain.Signal(syscall.SIGCONT)
+	isClockKnown := f.count("farlog_writer_clock_known == 1") > 0
+	f.until("every query has data", func() bool {
+		f.ask()
+		return len(f.missing) == 0 || !isClockKnown && len(f.missing) == 1 && f.misses("farlog_writer_clock_error_seconds")
+	})
+	w.kill()
+	f.checkRules(isClockKnown)
+}
+
+// queries are those of all dashboards, with the variables of a page that shows everything.
+func queries() (list []string) {
+	fill := strings.NewReplacer("$stream", ".*", "$instance", ".*", "$__rate_interval", "5s")
+	for _, page := range dashboard.All() {
+		for _, row := range page.Rows {
+			for _, panel := range row.Panels {
+				for _, query := range panel.Queries {
+					list = append(list, fill.Replace(query.Expr))
+				}
+			}
+		}
+	}
+	return list
+}
+
+// scraped is what a Prometheus has to answer.
+type scraped struct {
+	*testing.T
+	prometheus *testenv.Prometheus
+	began      time.Time
+	missing    []string // queries that had no data yet
+}
+
+func (f *scraped) until(what string, isSo func() bool) {
+	f.Helper()
+	defer func() {
+		if f.Failed() {
+			f.Logf("no data: %s", strings.Join(f.missing, "\n"))
+		}
+	}()
+	testenv.Until(f, what, func() (bool, error) {
+		time.Sleep(200 * time.Millisecond)
+		return isSo(), nil
+	})
+}
+
+func (f *scraped) ask() {
+	f.missing = slices.DeleteFunc(f.missing, func(query string) bool { return f.count(query) > 0 })
+}
+
+func (f *scraped) count(query string) int {
+	f.Helper()
+	count, err := f.prometheus.Series(query, f.began)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return count
+}
+
+func (f *scraped) misses(metric string) bool {
+	return slices.ContainsFunc(f.missing, func(query string) bool { return strings.Contains(query, metric) })
+}
+
+var metricName = regexp.MustCompile(`\bfarlog_[a-z_]+`)
+
+func (f *scraped) checkRules(isClockKnown bool) {
+	failures, err := f.prometheus.RuleErrors()
+	if err != nil || len(failures) > 0 {
+		f.Errorf("rules: %v %v", failures, err)
+	}
+	names, err := f.prometheus.Names()
+	if err != nil {
+		f.Fatal(err)
+	}
+	rules, err := os.ReadFile(filepath.Join(testenv.Root(), "deploy", "prometheus", "farlog.rules.yml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var file struct {
+		Groups []struct{ Rules []struct{ Expr string } }
+	}
+	if err := yaml.Unmarshal(rules, &file); err != nil {
+		f.Fatal(err)
+	}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			for _, name := range metricName.FindAllString(rule.Expr, -1) {
+				isThere := slices.Contains(names, name) || slices.ContainsFunc(names, func(one string) bool { return strings.Contains(one, ":"+name+":") })
+				if !isThere && (isClockKnown || name != "farlog_writer_clock_error_seconds") {
+					f.Errorf("rule %q: nothing exports %s", rule.Expr, name)
+				}
+			}
+		}
+	}
+}
