@@ -181,6 +181,10 @@ type statusRow struct {
 	ObservedUnixSecs int64  `json:"observed_unix_seconds"`
 
 	ObservedAgeSeconds *float64 `json:"observed_age_seconds"` // null: never seen
+
+	Rings      int `json:"rings"`       // that the stream has
+	RingsReady int `json:"rings_ready"` // whose target lives and provides them
+	isFailing  bool
 }
 
 func newStatusRow(status *api.StreamStatus) statusRow {
@@ -189,7 +193,12 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		EpochGranted: status.EpochGranted, Level: shortName(status.Stream.Spec.Level.String()),
 		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.IsDrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
 		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
-		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive,
+		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: max(1, len(status.RingSpecs)), isFailing: isFailing(status.Condition),
+	}
+	for _, ring := range status.Rings {
+		if status.IsTargetAlive && len(ring.RingUuid) > 0 && ring.Error == "" {
+			row.RingsReady++
+		}
 	}
 	if len(status.Rings) > 0 {
 		row.addRing(status.Rings[0])

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+// topOrders are what lines can be sorted by: what is worst, or most, comes first.
+var topOrders = map[string]func(a, b statusRow) int{
+	"lag": func(a, b statusRow) int {
+		return cmp.Or(boolOrder(b.isFailing, a.isFailing), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.LagBytes, a.LagBytes), cmp.Compare(b.AppendRate, a.AppendRate))
+	},
+	"rate": func(a, b statusRow) int { return cmp.Compare(b.AppendRate, a.AppendRate) },
+	"full": func(a, b statusRow) int { return cmp.Compare(b.FullRatio, a.FullRatio) },
+	"p99":  func(a, b statusRow) int { return cmp.Compare(b.P99Seconds, a.P99Seconds) },
+	"name": func(statusRow, statusRow) int { return 0 },
+}
+
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func newTopCommand(env *environment) *cobra.Command {
+	t := &top{env: env, interval: statusIntervalDefault, order: "lag"}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch all streams live, a line each: rate, append times, level, lag, time to full, rings, drain",
+		Long: "Watch all streams live, a line each, the worst first. Columns that the screen has no room for are left out, and so are lines; q ends it.\n\n" +
+			"p50 to max are of all appends of the stream's present or last writer; the rate is that of the last look of its target. LAG is what is not in the\n" +
+			"store yet: bytes, records, and the age of the oldest. FULL IN is at the present rates; nothing while the ring does not fill. RINGS is how many are\n" +
+			"there, of how many. --once prints it once, --output json an object a look.",
+		Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if t.interval <= 0 {
+				return usageErrorf("--interval %s: expected more than 0", t.interval)
+			}
+			if topOrders[t.order] == nil {
+				return usageErrorf("--sort %q: expected lag, rate, full, p99 or name", t.order)
+			}
+			client, err := env.dialControl()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			t.client = client
+			return t.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&t.isOnce, "once", false, "print it once and end")
+	cmd.Flags().Var((*config.DurationValue)(&t.interval), "interval", "time between two looks")
+	cmd.Flags().StringVar(&t.order, "sort", t.order, "what comes first: `lag`, rate, full, p99 or name")
+	return cmd
+}
+
+// top is the table that is shown again and again.
+type top struct {
+	env      *environment
+	client   *controlClient
+	isOnce   bool
+	interval time.Duration
+	order    string
+
+	rows    []statusRow
+	seen    time.Time // when rows were told
+	failure error     // why there is nothing newer
+}
+
+func (t *top) run(ctx context.Context) error {
+	if t.isOnce {
+		t.look(ctx)
+		if t.failure != nil {
+			return t.failure
+		}
+		return t.print(screenSize{columns: statusColumns * 2, rows: 1 << 20})
+	}
+	screen, ok := openScreen(t.env)
+	if !ok || t.env.isJSON() {
+		return t.repeat(ctx)
+	}
+	defer screen.close()
+	return t.live(ctx, screen)
+}
+
+// repeat prints table after table, for programs.
+func (t *top) repeat(ctx context.Context) error {
+	for {
+		t.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if t.failure != nil {
+			exitCode(t.failure, t.env.stderr)
+		} else if err := t.print(screenSize{columns: statusColumns * 2, rows: 1 << 20}); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(t.interval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// live draws until q, an interrupt, or the end of the terminal. A new size is drawn at once.
+func (t *top) live(ctx context.Context, screen *screen) error {
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	tick := time.NewTicker(t.interval)
+	defer tick.Stop()
+	for isDue := true; ; {
+		if isDue {
+			t.look(ctx)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := screen.draw(t.lines(screen.size(), true)); err != nil {
+			return nil // the terminal is gone
+		}
+		select {
+		case <-tick.C:
+			isDue = true
+		case <-resized:
+			isDue = false
+		case <-screen.quit:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look asks the control plane. What was told before stays when it does not answer.
+func (t *top) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var rows []statusRow
+	for request := new(api.ListStreamsRequest); ; {
+		response, err := t.client.ListStreams(ctx, request)
+		if err != nil {
+			t.failure = t.client.explain(ctx, "", err)
+			return
+		}
+		for _, one := range response.Streams {
+			rows = append(rows, newStatusRow(one))
+		}
+		if request.PageToken = response.NextPageToken; request.PageToken == "" {
+			break
+		}
+	}
+	slices.SortStableFunc(rows, topOrders[t.order])
+	t.rows, t.seen, t.failure = rows, time.Now(), nil
+}
+
+func (t *top) print(size screenSize) error {
+	if t.env.isJSON() {
+		rows := t.rows
+		if rows == nil {
+			rows = []statusRow{}
+		}
+		return json.NewEncoder(t.env.stdout).Encode(map[string]any{"control": t.env.control, "time": t.seen.UTC().Format(time.RFC3339Nano), "streams": rows})
+	}
+	var text bytes.Buffer
+	for _, line := range t.lines(size, false) {
+		fmt.Fprintln(&text, line)
+	}
+	fmt.Fprintln(&text)
+	_, err := io.Copy(t.env.stdout, &text)
+	return err
+}
