@@ -38,7 +38,7 @@ final class CallFrame {
     private static final long POSITION_LEVEL = POSITION_OFF + Structs.off(Structs.POSITION, "level");
     private static final long POSITION_COPIES = POSITION_OFF + Structs.off(Structs.POSITION, "copies");
     private static final long POSITION_END = POSITION_OFF + Structs.off(Structs.POSITION, "end_lsn");
-    private static final int U16_MAX = 0xFFFF;
+    static final int U16_MAX = 0xFFFF;
     private static final int SPINS = 200;
 
     static {
@@ -55,6 +55,9 @@ final class CallFrame {
     private ByteBuffer buffer;
     private long address;
     private long capacity;
+    /** What the entry points to outside the frame's own memory: kept from the garbage collector while C reads it. */
+    private RecordBuffer.Piece payloadInUse;
+    private RecordBuffer.Piece keyInUse;
     @SuppressWarnings("unused") // by way of BUSY
     private volatile int busy;
     private volatile boolean isShut;
@@ -191,6 +194,27 @@ final class CallFrame {
         return true;
     }
 
+    /**
+     * Fills the entry with where the bytes are. Nothing is copied; {@link #letGo} follows when C is back. The pieces are asked for once: a
+     * thread that uses the buffer against its contract can change bytes, and not where they end.
+     */
+    boolean lend(final RecordBuffer record, final int classId) {
+        if (record == null || classId < 0 || classId > U16_MAX) {
+            return false;
+        }
+        final RecordBuffer.Piece payload = record.payloadPiece();
+        final RecordBuffer.Piece key = record.keyPiece();
+        payloadInUse = payload;
+        keyInUse = key;
+        fill(payload.address, payload.buffer.position(), classId, key.address, key.buffer.position());
+        return true;
+    }
+
+    void letGo() {
+        payloadInUse = null;
+        keyInUse = null;
+    }
+
     /** Fills an entry of `len` bytes of payload with its key alone. */
     boolean putKey(final byte[] key, final int keyOff, final int keyLen, final int len, final int classId) {
         if (keyLen != 0 && (key == null || isOutside(key.length, keyOff, keyLen))) {
@@ -213,12 +237,16 @@ final class CallFrame {
         if (keyOff + keyLen > capacity) {
             allocate(Math.max(keyOff + keyLen, capacity * 2));
         }
-        memory.set(JAVA_LONG, ENTRY_DATA, address + DATA_OFF);
+        fill(address + DATA_OFF, len, classId, address + DATA_OFF + keyOff, keyLen);
+        return true;
+    }
+
+    private void fill(final long data, final int len, final int classId, final long key, final int keyLen) {
+        memory.set(JAVA_LONG, ENTRY_DATA, data);
         memory.set(JAVA_INT, ENTRY_LEN, len);
         memory.set(JAVA_SHORT, ENTRY_CLASS, (short) classId);
         memory.set(JAVA_SHORT, ENTRY_KEY_LEN, (short) keyLen);
-        memory.set(JAVA_LONG, ENTRY_KEY, keyLen == 0 ? 0 : address + DATA_OFF + keyOff);
-        return true;
+        memory.set(JAVA_LONG, ENTRY_KEY, keyLen == 0 ? 0 : key);
     }
 
     /** The key lies behind the payload, or at the start when the payload is too long to be copied. */

@@ -137,6 +137,28 @@ public final class SharedWriter implements AutoCloseable {
     }
 
     /**
+     * The same for a record that lies ready outside the heap: nothing is copied in Java. The record stays as it is.
+     *
+     * @param record its payload and key are the bytes up to their positions; the key has at most 65535
+     * @param classId the application's kind of record, 0 to 65535
+     * @param deadlineNanos from now; 0 = the writer's default
+     * @param out is filled; may be null
+     * @return as {@link #append(MemorySegment, int, MemorySegment, long, Position)}
+     */
+    public Result append(final RecordBuffer record, final int classId, final long deadlineNanos, final Position out) {
+        final CallFrame frame = take();
+        if (frame == null) {
+            return refuse(Result.CLOSED, out);
+        }
+        try {
+            return frame.lend(record, classId) ? append(frame, deadlineNanos, out) : refuse(Result.INVALID, out);
+        } finally {
+            frame.letGo();
+            frame.leave();
+        }
+    }
+
+    /**
      * After UNKNOWN: is the record with this LSN durable?
      *
      * @param lsn where it would begin

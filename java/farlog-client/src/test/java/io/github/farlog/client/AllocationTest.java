@@ -90,6 +90,13 @@ class AllocationTest {
             assertAllocatesNothing(ring, i -> writer.append(heap, 1, null, 0, position));
             assertAllocatesNothing(ring, i -> writer.append(direct, 1, null, 0, position));
             assertAllocatesNothing(ring, i -> writer.append(segment, 1, null, 0, null));
+            final RecordBuffer record = new RecordBuffer(192, 192, KEY.length);
+            assertAllocatesNothing(ring, i -> {
+                record.clear();
+                record.payload().put(DATA);
+                record.key().put(KEY);
+                return writer.append(record, 1, 0, position);
+            });
         }
     }
 

@@ -26,9 +26,14 @@ class ThreadsTest {
     private static Result append(final SharedWriter writer, final int thread, final long number, final long deadlineNanos,
         final Position out) {
         final byte[] data = TestRing.numbered(thread, number, 200);
-        return switch ((int) (number % 3)) {
+        return switch ((int) (number % 4)) {
             case 0 -> writer.append(data, 0, data.length, 1, null, 0, 0, deadlineNanos, out);
             case 1 -> writer.append(ByteBuffer.wrap(data), 1, null, deadlineNanos, out);
+            case 2 -> {
+                final RecordBuffer record = new RecordBuffer(data.length, data.length, 0);
+                record.payload().put(data);
+                yield writer.append(record, 1, deadlineNanos, out);
+            }
             default -> writer.append(MemorySegment.ofArray(data), 1, null, deadlineNanos, out);
         };
     }

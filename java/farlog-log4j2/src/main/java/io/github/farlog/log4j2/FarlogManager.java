@@ -2,6 +2,7 @@ package io.github.farlog.log4j2;
 
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Position;
+import io.github.farlog.client.RecordBuffer;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
 import java.util.concurrent.TimeUnit;
@@ -97,8 +98,8 @@ final class FarlogManager extends AbstractManager {
      * @return OK: the record is at the asked level. UNKNOWN: it may or may not be there. Anything else: it is not
      */
     Result append(final EventBuffer buffer, final int classId, final long waitNanos) {
-        if (buffer.isTooLarge()) {
-            return Result.TOO_LARGE;
+        if (buffer.refusal() != Result.OK) {
+            return buffer.refusal();
         }
         final long start = System.nanoTime();
         Result result = appendOnce(buffer, classId);
@@ -107,7 +108,7 @@ final class FarlogManager extends AbstractManager {
             result = waitForRoom(buffer, classId, start, waitNanos);
         }
         if (result == Result.OK) {
-            stats.countAppended(buffer.payloadLen() + (long) buffer.keyLen(), System.nanoTime() - start, buffer.position().level());
+            stats.countAppended(buffer.len(), System.nanoTime() - start, buffer.position().level());
         }
         if (result == Result.FENCED) {
             isFenced = true;
@@ -161,20 +162,20 @@ final class FarlogManager extends AbstractManager {
                 return result == Result.UNKNOWN ? Result.FULL : result;
             }
         }
-        return write(buffer.payload(), buffer.payloadLen(), classId, buffer.key(), buffer.keyLen(), buffer.position());
+        return write(buffer.record(), classId, buffer.position());
     }
 
     /** After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another ring or record. */
-    private Result write(final byte[] data, final int len, final int classId, final byte[] key, final int keyLen, final Position position) {
+    private Result write(final RecordBuffer record, final int classId, final Position position) {
         SharedWriter writer = ring.writer();
-        Result result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
+        Result result = writer.append(record, classId, 0, position);
         while (result == Result.CLOSED) {
             final SharedWriter next = writerAfter(writer);
             if (next == writer) {
                 break;
             }
             writer = next;
-            result = writer.append(data, 0, len, classId, key, 0, keyLen, 0, position);
+            result = writer.append(record, classId, 0, position);
         }
         if (result == Result.UNKNOWN) {
             stats.unknown.increment();
@@ -183,7 +184,7 @@ final class FarlogManager extends AbstractManager {
         return result;
     }
 
-    /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same bytes may be given to it. */
+    /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same record may be given to it. */
     private SharedWriter writerAfter(final SharedWriter closed) {
         reopening.lock();
         try {
@@ -208,7 +209,9 @@ final class FarlogManager extends AbstractManager {
 
     private Result flushGap() {
         return gaps.flush(text -> {
-            final Result result = write(text, text.length, settings.gapClass(), null, 0, new Position());
+            final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
+            record.payload().put(text);
+            final Result result = write(record, settings.gapClass(), new Position());
             if (result == Result.OK) {
                 stats.gaps.increment();
             }

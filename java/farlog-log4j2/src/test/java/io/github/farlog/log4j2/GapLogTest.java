@@ -1,0 +1,91 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.client.Result;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.core.LogEvent;
+import org.apache.logging.log4j.core.impl.Log4jLogEvent;
+import org.apache.logging.log4j.core.time.MutableInstant;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Every dropped event is told once, in one gap or another, whatever happens while a gap is being told. */
+@Timeout(60)
+class GapLogTest {
+    private final GapLog gaps = new GapLog();
+    private final List<String> told = new ArrayList<>();
+
+    private static LogEvent event(final long second) {
+        final MutableInstant instant = new MutableInstant();
+        instant.initFromEpochSecond(second, 0);
+        return Log4jLogEvent.newBuilder().setInstant(instant).build();
+    }
+
+    private Result tell(final byte[] text) {
+        told.add(new String(text, StandardCharsets.UTF_8));
+        return Result.OK;
+    }
+
+    private static String text(final int dropped, final int unknown, final int from, final int to, final Result cause) {
+        return "farlog.gap dropped=" + dropped + " unknown=" + unknown + " from=1970-01-01T00:00:0" + from + "Z to=1970-01-01T00:00:0" + to
+            + "Z cause=" + cause;
+    }
+
+    @Test
+    void shouldTellNothingWhenNothingWasDropped() {
+        assertEquals(Result.OK, gaps.flush(this::tell));
+        assertNull(gaps.takeUntold());
+        assertEquals(List.of(), told);
+    }
+
+    /** The medium may take its whole deadline: who drops meanwhile must not wait for it, and its event is the next gap. */
+    @Test
+    void shouldNoteADropWhileAGapIsBeingTold() throws Exception {
+        gaps.add(event(3), Result.FULL);
+        final CountDownLatch isTelling = new CountDownLatch(1);
+        final CountDownLatch isNoted = new CountDownLatch(1);
+        final Thread teller = Thread.ofPlatform().start(() -> gaps.flush(text -> {
+            isTelling.countDown();
+            try {
+                assertTrue(isNoted.await(30, TimeUnit.SECONDS), "a drop waits for the record of a gap");
+            } catch (final InterruptedException e) {
+                return Result.UNKNOWN;
+            }
+            return tell(text);
+        }));
+        isTelling.await();
+        gaps.add(event(5), Result.FENCED);
+        assertTrue(gaps.isPending());
+        isNoted.countDown();
+        teller.join();
+        assertTrue(gaps.isPending());
+        assertEquals(Result.OK, gaps.flush(this::tell));
+        assertFalse(gaps.isPending());
+        assertEquals(List.of(text(1, 0, 3, 3, Result.FULL), text(1, 0, 5, 5, Result.FENCED)), told);
+    }
+
+    @Test
+    void shouldKeepWhatCouldNotBeTold() {
+        gaps.add(event(3), Result.FULL);
+        assertEquals(Result.FULL, gaps.flush(text -> {
+            gaps.add(event(5), Result.UNKNOWN);
+            gaps.add(event(1), Result.FULL);
+            return Result.FULL;
+        }));
+        assertThrows(IllegalStateException.class, () -> gaps.flush(text -> {
+            throw new IllegalStateException();
+        }));
+        assertTrue(gaps.isPending());
+        assertEquals(text(2, 1, 1, 5, Result.FULL), gaps.takeUntold());
+        assertFalse(gaps.isPending());
+    }
+}
