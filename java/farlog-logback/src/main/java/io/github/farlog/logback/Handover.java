@@ -55,6 +55,11 @@ final class Handover implements ConfigurationEventListener {
     /** Guarded by this. */
     private boolean isEnded;
     private volatile Gate gate;
+    /** Those who reset the context last, or have begun to configure it since; it is not another one who is done with it. Guarded by UNDER_WAY. */
+    private final Set<Thread> configuring = new HashSet<>();
+    /** Guarded by UNDER_WAY. */
+    private boolean isEnding;
+    private final CountDownLatch over = new CountDownLatch(1);
     /** Were inside a logging call all the time that the reset waited; nobody is held for them again. */
     private volatile Set<Thread> stuck = Set.of();
 
@@ -73,7 +78,42 @@ final class Handover implements ConfigurationEventListener {
     /** Under way for this context; null when none is. */
     static Handover of(final Object context) {
         synchronized (UNDER_WAY) {
-            return UNDER_WAY.get(context);
+            final Handover found = UNDER_WAY.get(context);
+            return found == null || found.isEnding ? null : found;
+        }
+    }
+
+    /**
+     * The one of this context, joined by a reset on this thread. One that is just ending is waited for: it takes its appenders and its gate
+     * away, and would let threads pass that this reset has to hold.
+     */
+    private static Handover join(final LoggerContext loggers) {
+        while (true) {
+            final Handover last;
+            synchronized (UNDER_WAY) {
+                last = UNDER_WAY.computeIfAbsent(loggers, Handover::new);
+                if (!last.isEnding) {
+                    last.configuring.clear();
+                    last.configuring.add(Thread.currentThread());
+                    return last;
+                }
+            }
+            awaitOver(last);
+        }
+    }
+
+    private static void awaitOver(final Handover last) {
+        boolean isInterrupted = false;
+        while (true) {
+            try {
+                last.over.await();
+                break;
+            } catch (final InterruptedException e) {
+                isInterrupted = true;
+            }
+        }
+        if (isInterrupted) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -94,11 +134,7 @@ final class Handover implements ConfigurationEventListener {
         if (attached.isEmpty()) {
             return false;
         }
-        final Handover handover;
-        synchronized (UNDER_WAY) {
-            handover = UNDER_WAY.computeIfAbsent(loggers, Handover::new);
-        }
-        return handover.add(appender, attached);
+        return join(loggers).add(appender, attached);
     }
 
     /** Whether this thread is in LoggerContext.reset, and not because the context is stopped for good. */
@@ -180,7 +216,16 @@ final class Handover implements ConfigurationEventListener {
     @Override
     public void listen(final ConfigurationEvent event) {
         switch (event.getEventType()) {
-            case CONFIGURATION_ENDED_SUCCESSFULLY, CONFIGURATION_ENDED_WITH_XML_PARSING_ERRORS -> end();
+            case CONFIGURATION_STARTED -> {
+                synchronized (UNDER_WAY) {
+                    configuring.add(Thread.currentThread());
+                }
+            }
+            case CONFIGURATION_ENDED_SUCCESSFULLY, CONFIGURATION_ENDED_WITH_XML_PARSING_ERRORS -> {
+                if (isConfiguring()) {
+                    end();
+                }
+            }
             default -> {
             }
         }
@@ -195,14 +240,31 @@ final class Handover implements ConfigurationEventListener {
         }
     }
 
+    private boolean isConfiguring() {
+        synchronized (UNDER_WAY) {
+            return configuring.contains(Thread.currentThread());
+        }
+    }
+
     private void end() {
         synchronized (UNDER_WAY) {
-            UNDER_WAY.remove(context, this);
-        }
-        synchronized (this) {
-            if (isEnded) {
+            if (isEnding) {
                 return;
             }
+            isEnding = true;
+        }
+        try {
+            letGo();
+        } finally {
+            synchronized (UNDER_WAY) {
+                UNDER_WAY.remove(context, this);
+            }
+            over.countDown();
+        }
+    }
+
+    private void letGo() {
+        synchronized (this) {
             isEnded = true;
             context.removeConfigurationEventListener(this);
         }

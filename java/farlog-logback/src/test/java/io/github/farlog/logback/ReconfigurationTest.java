@@ -17,6 +17,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -101,6 +102,40 @@ class ReconfigurationTest {
             assertEquals(epoch, Ring.inspect(ring.uri).writerEpoch(), "the same writer all along");
             assertTrue(ring.records().stream().anyMatch(record -> record.classId() == 19));
             assertEquals(List.of(), test.errors());
+        }
+    }
+
+    /**
+     * Logback's watcher may see another change while the last one is being put in place: the new configuration has begun to watch before it
+     * was done. A thread that logs at the wrong moment then has Logback copy an empty list of appenders, and all threads lose what they log
+     * until it changes again.
+     */
+    @Test
+    void shouldLoseNothingWhenItIsResetBeforeTheLastResetIsOver() throws Exception {
+        try (TestRing ring = new TestRing(64 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            final Load load = new Load(test.logger("a.b"));
+            try (load) {
+                for (int i = 0; i < 10; i++) {
+                    final String xml = TestContext.xml(ring, "<classId>" + i + "</classId>");
+                    final Thread first = Thread.ofPlatform().start(() -> test.reconfigure(xml));
+                    awaitEnding(first);
+                    test.reconfigure(xml);
+                    assertFalse(isEnding(first), "a reset while the last one's appenders are still being taken away");
+                    first.join();
+                }
+            }
+            shouldHaveAll(ring, load);
+            assertEquals(List.of(), test.errors());
+        }
+    }
+
+    private static boolean isEnding(final Thread reconfiguring) {
+        return Arrays.stream(reconfiguring.getStackTrace()).anyMatch(frame -> frame.getMethodName().equals("letGo"));
+    }
+
+    private static void awaitEnding(final Thread reconfiguring) throws InterruptedException {
+        while (reconfiguring.isAlive() && !isEnding(reconfiguring)) {
+            Thread.sleep(1);
         }
     }
 
