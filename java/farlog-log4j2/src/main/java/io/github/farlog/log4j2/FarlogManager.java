@@ -5,6 +5,10 @@ import io.github.farlog.client.Position;
 import io.github.farlog.client.RecordBuffer;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.gap.Gap;
+import io.github.farlog.client.gap.GapLog;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -22,6 +26,8 @@ import org.apache.logging.log4j.core.config.ConfigurationException;
 final class FarlogManager extends AbstractManager {
     private static final long WATCH_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final long PAUSE_NANOS = 50_000;
+    /** The longest that a region has of its own. */
+    private static final long REGION_DEADLINE_MAX_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final int SPIN_COUNT = 100;
     private static final int YIELD_COUNT = 200;
     private static final long JOIN_MILLIS = 1000;
@@ -118,7 +124,8 @@ final class FarlogManager extends AbstractManager {
 
     /** Notes an event that was dropped; a record will tell it, or the status log when the ring is closed. */
     void drop(final LogEvent event, final Result cause) {
-        gaps.add(event, cause);
+        final var when = event.getInstant();
+        gaps.add(Instant.ofEpochSecond(when.getEpochSecond(), when.getNanoOfSecond()), cause);
         stats.dropped.increment();
         if (isClosed) { // asked after the event was noted: the closing thread looks for it after isClosed is set
             tellUntold();
@@ -126,9 +133,9 @@ final class FarlogManager extends AbstractManager {
     }
 
     private void tellUntold() {
-        final String untold = gaps.takeUntold();
+        final Gap untold = gaps.takeUntold();
         if (untold != null) {
-            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), untold);
+            LOGGER.error("ring \"{}\" is closed with events dropped that no record tells: {}", settings.uri(), untold.text());
         }
     }
 
@@ -208,15 +215,19 @@ final class FarlogManager extends AbstractManager {
     }
 
     private Result flushGap() {
-        return gaps.flush(text -> {
-            final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
-            record.payload().put(text);
-            final Result result = write(record, settings.gapClass(), new Position());
-            if (result == Result.OK) {
-                stats.gaps.increment();
-            }
-            return result;
-        });
+        final long deadlineNanos = settings.deadline().toNanos();
+        return gaps.flush(this::tell, System.nanoTime() + (deadlineNanos == 0 ? REGION_DEADLINE_MAX_NANOS : deadlineNanos));
+    }
+
+    private Result tell(final Gap gap) {
+        final byte[] text = gap.text().getBytes(StandardCharsets.UTF_8);
+        final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
+        record.payload().put(text);
+        final Result result = write(record, settings.gapClass(), new Position());
+        if (result == Result.OK) {
+            stats.gaps.increment();
+        }
+        return result;
     }
 
     private void reopen(final RingSettings wanted) {

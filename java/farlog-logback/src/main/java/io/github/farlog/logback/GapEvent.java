@@ -6,8 +6,7 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.classic.spi.LoggingEvent;
 import ch.qos.logback.core.Context;
 import ch.qos.logback.core.encoder.Encoder;
-import io.github.farlog.client.Result;
-import java.time.Instant;
+import io.github.farlog.client.gap.Gap;
 import java.util.Map;
 
 /**
@@ -21,14 +20,13 @@ record GapEvent(Context context, Encoder<ILoggingEvent> encoder) implements Targ
     private static final String LOGGER = "io.github.farlog.gap";
 
     @Override
-    public byte[] encode(final long dropped, final long unknown, final long fromMillis, final long toMillis, final Result cause) {
+    public byte[] encode(final Gap gap) {
         final LoggingEvent event = new LoggingEvent();
         event.setLoggerName(LOGGER);
         event.setThreadName(Thread.currentThread().getName());
         event.setLevel(Level.WARN);
         event.setMessage("farlog.gap dropped={} unknown={} from={} to={} cause={}");
-        event.setArgumentArray(
-            new Object[] {dropped, unknown, Instant.ofEpochMilli(fromMillis), Instant.ofEpochMilli(toMillis), cause.name()});
+        event.setArgumentArray(new Object[] {gap.dropped(), gap.unknown(), gap.from(), gap.to(), gap.cause().name()});
         event.setTimeStamp(System.currentTimeMillis());
         event.setMDCPropertyMap(Map.of());
         if (context instanceof final LoggerContext loggers) {

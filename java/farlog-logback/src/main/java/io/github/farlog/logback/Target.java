@@ -9,14 +9,16 @@ import io.github.farlog.client.Position;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
+import io.github.farlog.client.gap.Gap;
+import io.github.farlog.client.gap.GapLog;
 import java.lang.management.ManagementFactory;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
-import java.util.concurrent.locks.ReentrantLock;
 import javax.management.JMException;
 import javax.management.ObjectName;
 
@@ -52,13 +54,7 @@ final class Target implements TargetMXBean {
     private volatile SharedWriter writer;
     private volatile boolean isClosed;
 
-    private final ReentrantLock gapLock = new ReentrantLock();
-    /** Guarded by gapLock; read without it as a hint. */
-    private volatile long openGapEvents;
-    private long gapUnknowns;
-    private Result gapCause = Result.OK;
-    private long gapFromMillis;
-    private long gapToMillis;
+    private final GapLog gapLog = new GapLog();
 
     private Target(final String uri) {
         this.uri = uri;
@@ -178,14 +174,14 @@ final class Target implements TargetMXBean {
     Result append(final byte[] data, final int classId, final Scratch scratch, final GapRecord gap, final int gapClass,
         final long waitNanos, final long deadlineNanos) {
         final long end = System.nanoTime() + waitNanos;
-        Result result = openGapEvents == 0 ? Result.OK : closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
+        Result result = closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
         result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
         if (result != Result.OK) {
             failed.increment();
         }
         for (int i = 0; result == Result.FULL && System.nanoTime() - end < 0; i++) {
             pause(i);
-            result = openGapEvents == 0 ? Result.OK : closeGap(gap, gapClass, end, deadlineNanos);
+            result = closeGap(gap, gapClass, end, deadlineNanos);
             result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
         }
         if (result == Result.OK) {
@@ -253,26 +249,17 @@ final class Target implements TargetMXBean {
 
     /** Makes the record that tells of a gap. */
     interface GapRecord {
-        byte[] encode(long dropped, long unknown, long fromMillis, long toMillis, Result cause);
+        byte[] encode(Gap gap);
     }
 
     boolean hasGap() {
-        return openGapEvents > 0;
+        return gapLog.isPending();
     }
 
     /** One more event is not in the ring; with UNKNOWN it may be. */
     void drop(final long eventMillis, final Result cause) {
         dropped.increment();
-        gapLock.lock();
-        try {
-            gapUnknowns += cause == Result.UNKNOWN ? 1 : 0;
-            gapCause = cause;
-            gapFromMillis = openGapEvents == 0 ? eventMillis : Math.min(gapFromMillis, eventMillis);
-            gapToMillis = openGapEvents == 0 ? eventMillis : Math.max(gapToMillis, eventMillis);
-            openGapEvents++;
-        } finally {
-            gapLock.unlock();
-        }
+        gapLog.add(Instant.ofEpochMilli(eventMillis), cause);
     }
 
     /**
@@ -282,28 +269,15 @@ final class Target implements TargetMXBean {
      * @return OK: there is no gap any more. FULL also when the other thread was not done by the end
      */
     Result closeGap(final GapRecord record, final int classId, final long end, final long deadlineNanos) {
-        for (int i = 0; !gapLock.tryLock(); i++) {
-            if (System.nanoTime() - end >= 0) {
-                return Result.FULL;
-            }
-            pause(i);
-        }
-        try {
-            return openGapEvents == 0 ? Result.OK : appendGap(record, classId, deadlineNanos);
-        } finally {
-            gapLock.unlock();
-        }
+        return hasGap() ? gapLog.flush(gap -> appendGap(record.encode(gap), classId, deadlineNanos), end) : Result.OK;
     }
 
-    private Result appendGap(final GapRecord record, final int classId, final long deadlineNanos) {
-        final byte[] bytes = record.encode(openGapEvents - gapUnknowns, gapUnknowns, gapFromMillis, gapToMillis, gapCause);
+    private Result appendGap(final byte[] bytes, final int classId, final long deadlineNanos) {
         final Scratch scratch = Scratch.take();
         scratch.keyLen = 0;
         final Result result = once(bytes, classId, scratch, deadlineNanos);
         scratch.giveBack();
         if (result == Result.OK) {
-            openGapEvents = 0;
-            gapUnknowns = 0;
             gaps.increment();
         } else {
             lastFailure = result;
@@ -365,7 +339,7 @@ final class Target implements TargetMXBean {
 
     @Override
     public long getOpenGapEvents() {
-        return openGapEvents;
+        return gapLog.pendingEvents();
     }
 
     @Override

@@ -210,7 +210,8 @@ class HandoverTest {
             late[0].join();
             test.logger("x").info("two");
             assertEquals(List.of("1 one", "2 two"),
-                ring.records().stream().filter(record -> !record.text().equals("late")).map(record -> record.classId() + " " + record.text()).toList());
+                ring.records().stream().filter(record -> !record.text().equals("late"))
+                    .map(record -> record.classId() + " " + record.text()).toList());
             assertEquals(1, ring.texts().stream().filter("late"::equals).count());
         }
     }

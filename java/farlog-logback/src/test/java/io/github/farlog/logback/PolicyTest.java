@@ -232,14 +232,14 @@ class PolicyTest {
             final byte[] big = new byte[1000];
             final Thread other = Thread.ofPlatform().start(() -> {
                 HandoverTest.await(isLate);
-                target.closeGap((dropped, unknown, from, to, cause) -> {
+                target.closeGap(gap -> {
                     isStuck.countDown();
                     HandoverTest.await(isOver);
                     return big;
                 }, 9, System.nanoTime() + deadline, deadline);
             });
             final long start = System.nanoTime();
-            final Result result = target.append(big, 1, new Scratch(), (dropped, unknown, from, to, cause) -> {
+            final Result result = target.append(big, 1, new Scratch(), gap -> {
                 if (System.nanoTime() - start > wait * 3 / 4) {
                     isLate.countDown();
                 }

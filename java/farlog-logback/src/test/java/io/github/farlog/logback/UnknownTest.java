@@ -114,7 +114,7 @@ class UnknownTest {
     }
 
     private static Result append(final Target target, final Scratch scratch, final long deadlineNanos) {
-        return target.append(TEXT, 1, scratch, (dropped, unknowns, from, to, cause) -> TEXT, 0, 0, deadlineNanos);
+        return target.append(TEXT, 1, scratch, gap -> TEXT, 0, 0, deadlineNanos);
     }
 
     private void replaceRing(final Target target, final WriterOptions wanted, final Position lost) {

@@ -1,4 +1,4 @@
-package io.github.farlog.log4j2;
+package io.github.farlog.client.gap;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -7,14 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.farlog.client.Result;
-import java.nio.charset.StandardCharsets;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.core.LogEvent;
-import org.apache.logging.log4j.core.impl.Log4jLogEvent;
-import org.apache.logging.log4j.core.time.MutableInstant;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -24,14 +21,12 @@ class GapLogTest {
     private final GapLog gaps = new GapLog();
     private final List<String> told = new ArrayList<>();
 
-    private static LogEvent event(final long second) {
-        final MutableInstant instant = new MutableInstant();
-        instant.initFromEpochSecond(second, 0);
-        return Log4jLogEvent.newBuilder().setInstant(instant).build();
+    private Result flush(final GapLog.Sink sink) {
+        return gaps.flush(sink, System.nanoTime() + TimeUnit.SECONDS.toNanos(30));
     }
 
-    private Result tell(final byte[] text) {
-        told.add(new String(text, StandardCharsets.UTF_8));
+    private Result tell(final Gap gap) {
+        told.add(gap.text());
         return Result.OK;
     }
 
@@ -42,7 +37,7 @@ class GapLogTest {
 
     @Test
     void shouldTellNothingWhenNothingWasDropped() {
-        assertEquals(Result.OK, gaps.flush(this::tell));
+        assertEquals(Result.OK, flush(this::tell));
         assertNull(gaps.takeUntold());
         assertEquals(List.of(), told);
     }
@@ -50,42 +45,43 @@ class GapLogTest {
     /** The medium may take its whole deadline: who drops meanwhile must not wait for it, and its event is the next gap. */
     @Test
     void shouldNoteADropWhileAGapIsBeingTold() throws Exception {
-        gaps.add(event(3), Result.FULL);
+        gaps.add(Instant.ofEpochSecond(3), Result.FULL);
         final CountDownLatch isTelling = new CountDownLatch(1);
         final CountDownLatch isNoted = new CountDownLatch(1);
-        final Thread teller = Thread.ofPlatform().start(() -> gaps.flush(text -> {
+        final Thread teller = Thread.ofPlatform().start(() -> flush(gap -> {
             isTelling.countDown();
             try {
                 assertTrue(isNoted.await(30, TimeUnit.SECONDS), "a drop waits for the record of a gap");
             } catch (final InterruptedException e) {
                 return Result.UNKNOWN;
             }
-            return tell(text);
+            return tell(gap);
         }));
         isTelling.await();
-        gaps.add(event(5), Result.FENCED);
-        assertTrue(gaps.isPending());
+        gaps.add(Instant.ofEpochSecond(5), Result.FENCED);
+        assertEquals(2, gaps.pendingEvents());
+        assertEquals(Result.FULL, gaps.flush(this::tell, System.nanoTime() - 1), "somebody else is telling");
         isNoted.countDown();
         teller.join();
         assertTrue(gaps.isPending());
-        assertEquals(Result.OK, gaps.flush(this::tell));
+        assertEquals(Result.OK, flush(this::tell));
         assertFalse(gaps.isPending());
         assertEquals(List.of(text(1, 0, 3, 3, Result.FULL), text(1, 0, 5, 5, Result.FENCED)), told);
     }
 
     @Test
     void shouldKeepWhatCouldNotBeTold() {
-        gaps.add(event(3), Result.FULL);
-        assertEquals(Result.FULL, gaps.flush(text -> {
-            gaps.add(event(5), Result.UNKNOWN);
-            gaps.add(event(1), Result.FULL);
+        gaps.add(Instant.ofEpochSecond(3), Result.FULL);
+        assertEquals(Result.FULL, flush(gap -> {
+            gaps.add(Instant.ofEpochSecond(5), Result.UNKNOWN);
+            gaps.add(Instant.ofEpochSecond(1), Result.FULL);
             return Result.FULL;
         }));
-        assertThrows(IllegalStateException.class, () -> gaps.flush(text -> {
+        assertThrows(IllegalStateException.class, () -> flush(gap -> {
             throw new IllegalStateException();
         }));
         assertTrue(gaps.isPending());
-        assertEquals(text(2, 1, 1, 5, Result.FULL), gaps.takeUntold());
+        assertEquals(text(2, 1, 1, 5, Result.FULL), gaps.takeUntold().text());
         assertFalse(gaps.isPending());
     }
 }
