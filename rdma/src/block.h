@@ -45,6 +45,26 @@ struct block_answer {
 
 struct block_device;
 
+enum reserve_verb {
+	RESERVE_LOOK = 0,     /* fill the view in */
+	RESERVE_REGISTER = 1, /* this host, that has no key: by this one */
+	RESERVE_REPLACE = 2,  /* this host's key, whichever it is */
+	RESERVE_ACQUIRE = 3,  /* nobody holds it */
+	RESERVE_PREEMPT = 4,  /* from the host with the other key, which is registered no more; what it had under way has ended then */
+};
+
+/* Reservations of a namespace, as this host sees them. */
+struct reserve_view {
+	bool is_here;           /* the device has them, of the type we use; else nothing below is filled in */
+	bool is_kept;           /* they outlive a restart of the target */
+	bool is_gone_when_lost; /* a connection that breaks takes the device with it: no command of ours reaches a target that was started again */
+	uint8_t type;           /* 0 = nobody holds one */
+	uint64_t holder_key;
+	bool is_holder_us;
+	bool is_registered;     /* this host */
+	char host[40];          /* by what the device knows it */
+};
+
 struct block_ops {
 	/* Take a command. It goes out with the next send or wait. At most BLOCK_DEPTH are under way. */
 	void (*put)(struct block_device *device, enum block_queue queue, const struct block_command *command);
@@ -63,6 +83,8 @@ struct block_ops {
 	int (*lock)(struct block_device *device, enum region_role role);
 	void (*unlock)(struct block_device *device, enum region_role role);
 	int (*is_locked)(struct block_device *device, enum region_role role);
+	/* NULL: nothing of the kind. OK; HELD: a reservation conflict; UNSUPPORTED; IO, with errno. May block as long as the device's driver waits. */
+	int (*reserve)(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view);
 	/* With commands under way: they go on, and the device's locks stay until the last is back. */
 	void (*close)(struct block_device *device);
 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "block_fault_hosts.h"
 #include "block_medium.h"
 #include "err.h"
 #include "region_nvme.h"
@@ -24,6 +25,7 @@ struct block_fault {
 	struct block_device device;
 	struct blocks *blocks;
 	uint64_t generation;
+	int host;
 };
 
 /* A command that has been put. */
@@ -33,6 +35,7 @@ struct flying {
 	struct block_command command;
 	uint64_t landed; /* bit per LBA */
 	bool is_sent;
+	int verdict; /* what its answer will be, whatever lands: errno; 0 = it is still to be seen, -1 = done */
 };
 
 struct blocks {
@@ -49,7 +52,8 @@ struct blocks {
 	bool is_dead;
 	int is_stuck;
 	int failure;
-	const struct block_fault *holders[REGION_ROLE_READER];
+	const struct block_fault *holders[FAULT_HOST_COUNT][REGION_ROLE_READER];
+	struct fault_hosts hosts;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -115,6 +119,12 @@ static void land(struct blocks *blocks, struct flying *flying, unsigned i)
 		return;
 	flying->landed |= 1ull << i;
 	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i, flying->command.bytes + (size_t)i * blocks->medium.lba_len);
+}
+
+/* is_refused -- does its host have no right to it any more? */
+static bool is_refused(const struct blocks *blocks, const struct flying *flying)
+{
+	return flying->verdict >= 0 && flying->command.verb != BLOCK_READ && !fault_host_may_write(&blocks->hosts, flying->owner->host);
 }
 
 /* complete -- a command that was sent comes to its end. */
@@ -193,6 +203,8 @@ static int fault_wait(struct block_device *device, enum block_queue queue, uint6
 static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead, int *failure)
 {
 	*failure = is_dead ? ENODEV : blocks->failure;
+	if (*failure == 0 && flying->is_sent && (flying->verdict > 0 || is_refused(blocks, flying)))
+		*failure = flying->verdict > 0 ? flying->verdict : EBADE;
 	if (*failure != 0) {
 		flying->owner = NULL;
 		return true;
@@ -261,9 +273,9 @@ static int fault_lock(struct block_device *device, enum region_role role)
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault)) {
-		result = fault->blocks->holders[role] != NULL ? FARLOG_HELD : FARLOG_OK;
+		result = fault->blocks->holders[fault->host][role] != NULL ? FARLOG_HELD : FARLOG_OK;
 		if (result == FARLOG_OK)
-			fault->blocks->holders[role] = fault;
+			fault->blocks->holders[fault->host][role] = fault;
 	}
 	pthread_mutex_unlock(&mutex);
 	return result;
@@ -274,8 +286,8 @@ static void fault_unlock(struct block_device *device, enum region_role role)
 	struct block_fault *fault = fault_of(device);
 
 	pthread_mutex_lock(&mutex);
-	if (fault->blocks->holders[role] == fault)
-		fault->blocks->holders[role] = NULL;
+	if (fault->blocks->holders[fault->host][role] == fault)
+		fault->blocks->holders[fault->host][role] = NULL;
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -284,9 +296,42 @@ static int fault_is_locked(struct block_device *device, enum region_role role)
 	int is_locked;
 
 	pthread_mutex_lock(&mutex);
-	is_locked = fault_of(device)->blocks->holders[role] != NULL;
+	is_locked = fault_of(device)->blocks->holders[fault_of(device)->host][role] != NULL;
 	pthread_mutex_unlock(&mutex);
 	return is_locked;
+}
+
+/* end_preempted -- what a host that is shut out had under way: it is done, or was done and its answer lost on the way, or has yet to be refused. */
+static void end_preempted(struct blocks *blocks, int host)
+{
+	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
+		struct flying *flying = &blocks->flying[i];
+		uint64_t draw = medium_draw(&blocks->medium) % 3;
+
+		if (flying->owner == NULL || flying->owner->host != host || !flying->is_sent || !is_write(flying) || draw == 0)
+			continue;
+		for (unsigned lba = 0; lba < lba_count(blocks, flying); lba++)
+			land(blocks, flying, lba);
+		flying->verdict = draw == 1 ? -1 : EBADE;
+	}
+}
+
+static int fault_reserve(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
+{
+	struct block_fault *fault = fault_of(device);
+	struct blocks *blocks = fault->blocks;
+	int preempted = -1;
+	int result = FARLOG_IO;
+
+	pthread_mutex_lock(&mutex);
+	if (!is_gone(fault))
+		result = fault_hosts_reserve(&blocks->hosts, fault->host, verb, key, other, view, &preempted);
+	if (preempted >= 0)
+		end_preempted(blocks, preempted);
+	if (!is_gone(fault))
+		strike(blocks);
+	finish(blocks);
+	return result;
 }
 
 /* end_flying -- whoever sent it is going: what was sent comes to its end, the rest never goes out. */
@@ -297,7 +342,7 @@ static void end_flying(struct blocks *blocks, const struct block_fault *owner)
 
 		if (flying->owner == NULL || (owner != NULL && flying->owner != owner))
 			continue;
-		if (flying->is_sent && is_write(flying) && blocks->failure == 0)
+		if (flying->is_sent && is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 && !is_refused(blocks, flying))
 			complete(blocks, flying);
 		flying->owner = NULL;
 	}
@@ -315,15 +360,15 @@ static void fault_close(struct block_device *device)
 			blocks->flying[i].owner = NULL;
 	end_flying(blocks, fault);
 	for (unsigned role = 0; role < REGION_ROLE_READER; role++)
-		if (blocks->holders[role] == fault)
-			blocks->holders[role] = NULL;
+		if (blocks->holders[fault->host][role] == fault)
+			blocks->holders[fault->host][role] = NULL;
 	pthread_mutex_unlock(&mutex);
 	free(fault);
 }
 
 static const struct block_ops fault_ops = {
 	.put = fault_put, .send = fault_send, .wait = fault_wait, .take = fault_take, .zero = fault_zero,
-	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .close = fault_close,
+	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .reserve = fault_reserve, .close = fault_close,
 };
 
 static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
@@ -335,6 +380,7 @@ static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
 	snprintf(blocks->name, sizeof(blocks->name), "%.60s", uri->path);
 	medium_make(&blocks->medium, size_bytes, next_lba_len, uri->seed);
 	blocks->has_cache = next_has_cache != 0;
+	blocks->hosts.has_reservations = fault_hosts_next_has_reservations;
 	blocks->armed = UINT64_MAX;
 	blocks->call_in = UINT64_MAX;
 	blocks->next = all;
@@ -358,7 +404,7 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 		free(fault);
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial blocks", text);
 	}
-	*fault = (struct block_fault){.blocks = blocks, .generation = blocks->generation,
+	*fault = (struct block_fault){.blocks = blocks, .generation = blocks->generation, .host = fault_hosts_next,
 		.device = {.ops = &fault_ops, .size_bytes = blocks->medium.size_bytes, .lba_len = blocks->medium.lba_len,
 			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len, .is_clockless = true}};
 	contract.granularity = blocks->medium.lba_len;
@@ -375,6 +421,11 @@ void farlog_block_shape(uint32_t lba_len, int has_cache)
 	next_has_cache = has_cache;
 }
 
+static bool is_landing(const struct blocks *blocks, const struct flying *flying)
+{
+	return flying->owner != NULL && flying->is_sent && is_write(flying) && flying->verdict <= 0 && !is_refused(blocks, flying);
+}
+
 static void lose(struct blocks *blocks)
 {
 	uint64_t keep_of_256 = medium_draw(&blocks->medium) % 257;
@@ -382,7 +433,7 @@ static void lose(struct blocks *blocks)
 	for (unsigned i = 0; i < FLYING_COUNT_MAX; i++) {
 		struct flying *flying = &blocks->flying[i];
 
-		for (unsigned lba = 0; flying->owner != NULL && flying->is_sent && is_write(flying) && lba < lba_count(blocks, flying); lba++)
+		for (unsigned lba = 0; is_landing(blocks, flying) && lba < lba_count(blocks, flying); lba++)
 			if (medium_draw(&blocks->medium) % 256 < keep_of_256)
 				land(blocks, flying, lba);
 	}
@@ -391,12 +442,13 @@ static void lose(struct blocks *blocks)
 		struct flying *flying = &blocks->flying[i];
 		uint64_t first = flying->command.off / blocks->medium.lba_len;
 
-		for (unsigned lba = 0; flying->owner != NULL && flying->is_sent && is_write(flying) && lba < lba_count(blocks, flying); lba++)
+		for (unsigned lba = 0; is_landing(blocks, flying) && lba < lba_count(blocks, flying); lba++)
 			if (lba_count(blocks, flying) > 1 && medium_draw(&blocks->medium) % 256 < GARBLED_OF_256)
 				medium_garble(&blocks->medium, first + lba, flying->command.bytes + (size_t)lba * blocks->medium.lba_len);
 		flying->owner = NULL;
 	}
 	memcpy(blocks->medium.visible, blocks->medium.durable, blocks->medium.size_bytes);
+	fault_hosts_forget(&blocks->hosts);
 }
 
 static void revive(struct blocks *blocks)
@@ -444,6 +496,23 @@ void farlog_block_crash(const char *name)
 void farlog_block_kill(const char *name)
 {
 	end(name, false);
+}
+
+void farlog_block_restart(const char *name)
+{
+	const struct block_fault *owners[FLYING_COUNT_MAX];
+	struct blocks *blocks = enter(name);
+
+	for (unsigned i = 0; blocks != NULL && i < FLYING_COUNT_MAX; i++)
+		owners[i] = blocks->flying[i].owner;
+	if (blocks != NULL)
+		lose(blocks);
+	for (unsigned i = 0; blocks != NULL && i < FLYING_COUNT_MAX; i++) {
+		blocks->flying[i].owner = (struct block_fault *)owners[i];
+		blocks->flying[i].is_sent |= owners[i] != NULL;
+		blocks->flying[i].verdict = EIO;
+	}
+	leave();
 }
 
 void farlog_block_drop(const char *name)

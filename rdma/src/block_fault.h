@@ -16,6 +16,11 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 /* farlog_block_shape -- of blocks that are made from now on. */
 FARLOG_API void farlog_block_shape(uint32_t lba_len, int has_cache);
 
+/* farlog_block_hosts -- do blocks that are made from now on have reservations? farlog_block_host -- from now on they are opened on this host, 0 to 3. Locks are a host's,
+ * registrations, too. */
+FARLOG_API void farlog_block_hosts(int has_reservations);
+FARLOG_API void farlog_block_host(int host);
+
 /* As farlog_fault_arm and its like, of the blocks of that name. */
 FARLOG_API void farlog_block_reseed(const char *name, uint64_t seed);
 FARLOG_API void farlog_block_drop(const char *name);
@@ -25,6 +30,9 @@ FARLOG_API void farlog_block_call(const char *name, uint64_t operation_count, vo
 FARLOG_API void farlog_block_crash(const char *name);
 /* farlog_block_kill -- the processes die; what they have sent still comes to its end, as the kernel sees to it. */
 FARLOG_API void farlog_block_kill(const char *name);
+
+/* farlog_block_restart -- power cut and start of the target, to which the hosts connect again by themselves: what was under way fails, and reservations are forgotten. */
+FARLOG_API void farlog_block_restart(const char *name);
 
 /* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read does. failure: every command fails with this errno; 0 = none does. */
 FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);

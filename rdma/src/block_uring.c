@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "block_reserve.h"
 #include "err.h"
 #include "layout.h"
 #include "lib_uring.h"
@@ -195,6 +196,11 @@ static int uring_name_foreign(struct block_device *device, char *text, size_t ro
 	return block_name_foreign(uring_of(device)->path, text, room);
 }
 
+static int uring_reserve(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view)
+{
+	return reserve_by_ioctl(uring_of(device)->fd, verb, key, other, view);
+}
+
 static int uring_lock(struct block_device *device, enum region_role role)
 {
 	return role_lock_take(uring_of(device)->fd, 0, role);
@@ -226,7 +232,8 @@ static void uring_close(struct block_device *device)
 
 static const struct block_ops uring_ops = {
 	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
-	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .close = uring_close,
+	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .reserve = uring_reserve,
+	.close = uring_close,
 };
 
 /* make_file -- for tests: all its blocks written, so that no append allocates one. */
@@ -340,6 +347,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 		uring_close(&uring->device);
 		return result;
 	}
+	reserve_say(&uring->device, contract);
 	*device = &uring->device;
 	return FARLOG_OK;
 }

@@ -23,6 +23,10 @@ enum farlog_mutant {
 	MUTANT_ACKED_OUT_OF_ORDER = 20, /* blocks: a commit counts as done when one of its commands has come back */
 	MUTANT_LBA_WRITTEN_AGAIN = 21,  /* blocks: a commit takes the last LBA of the one before along */
 	MUTANT_NO_FUA = 22,             /* blocks: writes into a cache that forgets */
+	MUTANT_NOT_PREEMPTED = 30,      /* blocks: a takeover registers, and leaves the former writer's host registered as well */
+	MUTANT_RECOVERED_FIRST = 31,    /* blocks: a takeover finds the tail, and shuts the former writer out only then */
+	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */
+	MUTANT_NOT_WARY = 33,           /* blocks: a writer that has rested does not look before it commits, though the target may have forgotten the fence */
 };
 
 #ifdef FARLOG_FAULT

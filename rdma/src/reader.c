@@ -517,6 +517,7 @@ static int seek(struct farlog_reader *reader, const char *uri, const struct farl
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
 	struct farlog_error *error)
 {
+	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .ring_uuid = reader->superblock.ring_uuid, .uri = uri};
 	struct head_slot head;
 	int result = superblock_load(reader->region, uri, &reader->superblock, error);
 
@@ -529,6 +530,10 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return error_set(error, result == FARLOG_NOT_FOUND ? result : FARLOG_HELD, 0, "ring \"%s\" %s", uri,
 			result == FARLOG_NOT_FOUND ? "has just been removed from its region" : "is already being drained by a living process");
+	if (config->is_drain)
+		result = region_claim(reader->region, &claim, error);
+	if (result != FARLOG_OK)
+		return result;
 	/* A head that a dead drain stored may still lie in a cache: make it durable before anything is built on it. */
 	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) &&
 		reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)

@@ -112,6 +112,8 @@ int region_settle(struct region *region)
 		result = region->ops->poll(region);
 		if (result != FARLOG_OK || region_is_done(region, region->tag))
 			break;
+		if (region->is_shut)
+			return FARLOG_FENCED;
 		now_ns = until_ns != UINT64_MAX ? clock_monotonic_ns() : 0;
 		if (now_ns >= until_ns)
 			return FARLOG_IO;

@@ -34,6 +34,20 @@ enum region_role {
 	REGION_ROLE_TAILS = 4,  /* of a far client alone: a reader of the target's page of tails, in place of a ring */
 };
 
+enum region_claim_kind {
+	REGION_CLAIM_ALONE = 0,   /* a writer: those on other hosts are shut out */
+	REGION_CLAIM_BESIDE = 1,  /* a drain, a fence: let in beside the writer */
+	REGION_CLAIM_IF_FREE = 2, /* who formats: HELD where a writer on another host may live */
+};
+
+/* What whoever is going to write asks of a device that several hosts reach. */
+struct region_claim {
+	enum region_claim_kind kind;
+	uint32_t epoch;           /* of a writer; 0 = none */
+	const uint8_t *ring_uuid; /* 16 bytes; NULL = there is no ring yet */
+	const char *uri;
+};
+
 struct region_ops {
 	void (*write)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* As write, of a record that lies in several places; seals it on the way. */
@@ -75,6 +89,9 @@ struct region_ops {
 	int (*lock)(struct region *region, enum region_role role);
 	void (*unlock)(struct region *region, enum region_role role);
 	int (*is_locked)(struct region *region, enum region_role role);
+	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it has nothing of the kind; HELD, IO.
+	 * Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
+	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error);
 	void (*close)(struct region *region);
 };
 
@@ -91,6 +108,8 @@ struct region {
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
 	bool is_block;        /* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
+	bool is_claimed;      /* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
+	bool is_shut;         /* and has: nothing that is written here lands any more */
 	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
 	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
 	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
@@ -154,10 +173,22 @@ static inline void region_push(struct region *region)
 		region->ops->push(region);
 }
 
-/* region_can_be_shut -- by another one than its writer: by the target that has it. */
-static inline bool region_can_be_shut(const struct region *region)
+/* region_is_elsewhere -- another process has its bytes: a target. */
+static inline bool region_is_elsewhere(const struct region *region)
 {
 	return region->is_far && !region->is_block;
+}
+
+/* region_can_be_shut -- by another one than its writer, and tells then where that one's log ended: by the target that has it, or by the device. */
+static inline bool region_can_be_shut(const struct region *region)
+{
+	return region_is_elsewhere(region) || region->is_claimed;
+}
+
+/* region_claim -- where a device has to be asked. */
+static inline int region_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error)
+{
+	return region->ops->claim == NULL ? FARLOG_OK : region->ops->claim(region, claim, error);
 }
 
 static inline uint64_t region_load_word(const struct region *region, uint64_t off)
@@ -167,6 +198,6 @@ static inline uint64_t region_load_word(const struct region *region, uint64_t of
 
 /* How to look at a ring, behind "run" in an error's text: what shows it takes a path of the host that has it. */
 #define REGION_DUMP "%s: farlog dump '%s'"
-#define REGION_DUMP_OF(region, uri) region_can_be_shut(region) ? " on the target's host" : "", region_can_be_shut(region) ? "REGION" : (uri)
+#define REGION_DUMP_OF(region, uri) region_is_elsewhere(region) ? " on the target's host" : "", region_is_elsewhere(region) ? "REGION" : (uri)
 
 #endif

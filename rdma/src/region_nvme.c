@@ -132,6 +132,7 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 		if (answer->failure == 0)
 			nvme_take_words(nvme, nvme->looked);
 		break;
+	case NVME_ID_FOLLOW: nvme_take_follow(nvme, answer->failure); break;
 	default:
 		nvme->flying_count--;
 		if (MUTANT(ACKED_OUT_OF_ORDER))
@@ -140,6 +141,8 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 			break;
 		nvme->failure = answer->failure;
 		nvme_note_trouble(nvme, answer->failure);
+		if (answer->failure == EBADE)
+			nvme_begin_shut(nvme);
 		break;
 	}
 }
@@ -181,7 +184,12 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	int result = FARLOG_OK;
 
 	nvme_take(&nvme->is_busy);
-	if (nvme->flying_count > 0 && !MUTANT(ACKED_OUT_OF_ORDER)) {
+	if (nvme->role == REGION_ROLE_WRITER)
+		result = nvme_check_shut(nvme);
+	if (result != FARLOG_OK) {
+		nvme->failure = EBADE; /* nothing goes out any more */
+		result = result == FARLOG_FENCED ? FARLOG_OK : result;
+	} else if (nvme->flying_count > 0 && !MUTANT(ACKED_OUT_OF_ORDER)) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
 	} else {
 		memcpy(nvme->spans, spans, span_count * sizeof(spans[0]));
@@ -205,13 +213,17 @@ static int nvme_poll(struct region *region)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	int failure;
+	int result;
 
 	if (!nvme_try_take(&nvme->is_busy))
 		return FARLOG_OK; /* who has it sees to it */
 	collect(nvme);
 	failure = nvme->failure;
+	result = failure != 0 ? FARLOG_IO : FARLOG_OK;
+	if (region->is_shut)
+		result = nvme_follow(nvme); /* what waits goes on to wait: for where the log ended */
 	nvme_give(&nvme->is_busy);
-	return failure != 0 ? FARLOG_IO : FARLOG_OK;
+	return result;
 }
 
 static void nvme_wait(struct region *region, uint64_t timeout_ns)
@@ -223,7 +235,9 @@ static void nvme_wait(struct region *region, uint64_t timeout_ns)
 		nvme_nap(timeout_ns);
 		return;
 	}
-	if (is_under_way(nvme) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
+	if (region->is_shut && nvme->flying_count == 0 && !nvme->is_follow_flying)
+		nvme_nap(timeout_ns);
+	else if ((is_under_way(nvme) || nvme->is_follow_flying) && device->ops->wait(device, BLOCK_COMMITS, timeout_ns) != FARLOG_OK)
 		nvme->failure = EIO;
 	nvme_give(&nvme->is_busy);
 }
@@ -428,7 +442,7 @@ static void let_go(struct region_nvme *nvme)
 	collect(nvme);
 	if (nvme->role == REGION_ROLE_WRITER && nvme->are_hints_due && !nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
-	while (is_under_way(nvme) || nvme->is_hints_flying || nvme->is_look_flying) {
+	while (is_under_way(nvme) || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
@@ -457,5 +471,5 @@ const struct region_ops nvme_ops = {
 	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
 	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
 	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .lock = nvme_lock, .unlock = nvme_unlock,
-	.is_locked = nvme_is_locked, .close = nvme_close,
+	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,
 };

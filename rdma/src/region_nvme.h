@@ -72,7 +72,16 @@ struct region_nvme {
 	uint64_t patience_ns;  /* of a call that brings the header */
 	unsigned fence_slot;   /* of the newest fence on the device */
 	char trouble[96];      /* the last command that failed, "" = none */
+	/* Of a writer that a device may shut out: region_nvme_fence.c. */
+	uint32_t epoch;
+	bool is_wary;          /* after a rest a look goes before the commit: the reservation may have gone with the target, and another writer have come */
+	bool is_follow_flying;
+	bool has_follow_failed;
+	uint64_t own_generation; /* of the superblock */
+	uint64_t followed_ns;
 };
+
+#define NVME_ID_FOLLOW 4u /* of a command, beside those of region_nvme.c */
 
 static inline struct region_nvme *nvme_of(struct region *region)
 {
@@ -139,6 +148,15 @@ int nvme_write_credit(struct region_nvme *nvme);
 
 /* nvme_load -- the header, from the device into the copy. OK or IO. */
 int nvme_load(struct region_nvme *nvme);
+
+/* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. nvme_check_shut -- before a commit:
+ * OK; FENCED; IO: that has to be found out first, and could not be. nvme_follow -- find out where our log ended: of this and the next the caller has taken the commits' queue. OK or IO.
+ * nvme_take_follow -- an answer to that. */
+int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error);
+void nvme_begin_shut(struct region_nvme *nvme);
+int nvme_check_shut(struct region_nvme *nvme);
+int nvme_follow(struct region_nvme *nvme);
+void nvme_take_follow(struct region_nvme *nvme, int failure);
 
 void nvme_close(struct region *region);
 

@@ -1,4 +1,5 @@
 /* region_nvme_calls.c -- commands that are waited for, and the words that lie in blocks of their own. See region_nvme.h. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -31,7 +32,8 @@ void nvme_take(uint64_t *is_busy)
 
 void nvme_note_trouble(struct region_nvme *nvme, int failure)
 {
-	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %s", strerror(failure));
+	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %.60s",
+		failure == EBADE ? "reservation conflict: another host's writer has taken over" : strerror(failure));
 }
 
 /* ---------------------------------------------------------------- words that lie in blocks of their own */

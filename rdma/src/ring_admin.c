@@ -75,9 +75,12 @@ static int check_present(struct region *region, const char *uri, const struct fa
 	struct farlog_error *error)
 {
 	struct superblock present;
+	struct region_claim claim = {.kind = config->is_forced ? REGION_CLAIM_ALONE : REGION_CLAIM_IF_FREE, .uri = uri};
 	char foreign[200] = "";
 	int result = check_rings(region, uri, error);
 
+	if (result == FARLOG_OK)
+		result = region_claim(region, &claim, error);
 	if (result != FARLOG_OK || config->is_forced)
 		return result;
 	if (superblock_load(region, uri, &present, NULL) != FARLOG_OK && region->ops->name_foreign != NULL &&
@@ -215,6 +218,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 
 static int raise_fence(struct region *region, const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
+	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .uri = uri};
 	struct superblock superblock;
 	int result = superblock_load(region, uri, &superblock, error);
 
@@ -228,6 +232,10 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
 	if (epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return FARLOG_OK; /* as fenced as that already */
+	claim.ring_uuid = superblock.ring_uuid;
+	result = region_claim(region, &claim, error);
+	if (result != FARLOG_OK)
+		return result;
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);

@@ -16,6 +16,7 @@
 #define HINT_INTERVAL_NS 100000u
 #define FAR_HINT_INTERVAL_NS 5000000u /* there a hint is a work request and a doorbell of its own, and an append may take longer than the other interval */
 #define HEADER_LEN LAYOUT_DATA_OFF
+#define CLAIM_COUNT_MAX 8u
 #define ORPHAN_WINDOW_LEN (4u << 20) /* where unacknowledged records are counted; they are dropped wherever they lie */
 
 static int check_level(const struct farlog_writer *writer, const char *uri, uint32_t level, struct farlog_error *error)
@@ -177,6 +178,35 @@ static int choose_epoch(struct farlog_writer *writer, const char *uri, uint32_t 
 	return FARLOG_OK;
 }
 
+/* shut_others -- writers of other hosts, by the device and before anything is built on what they left: what they still had under way has landed then, or never
+ * will. The fence word is for those that the device does not hold back, because it cannot or has forgotten. */
+static int shut_others(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, enum region_claim_kind kind,
+	struct farlog_error *error)
+{
+	struct region *region = writer->region;
+	struct region_claim claim = {.kind = kind, .ring_uuid = writer->superblock.ring_uuid, .uri = uri};
+	int result = FARLOG_OK;
+
+	for (unsigned turn = 0; turn < CLAIM_COUNT_MAX && region->is_block && result == FARLOG_OK; turn++) {
+		uint32_t last = writer->superblock.writer_epoch;
+
+		result = choose_epoch(writer, uri, config->epoch, error);
+		claim.epoch = writer->epoch;
+		if (result == FARLOG_OK)
+			result = region_claim(region, &claim, error);
+		if (result == FARLOG_OK && region_fetch(region, 0, HEADER_LEN) != FARLOG_OK)
+			result = refuse_io(writer, "read header", uri, error);
+		if (result == FARLOG_OK)
+			result = superblock_load(region, uri, &writer->superblock, error); /* it may have opened an epoch in the last moment */
+		if (result != FARLOG_OK || writer->superblock.writer_epoch != last)
+			continue;
+		if (region_load_word(region, LAYOUT_FENCE_OFF) < writer->epoch)
+			region->ops->store_word(region, LAYOUT_FENCE_OFF, writer->epoch);
+		return FARLOG_OK;
+	}
+	return result != FARLOG_OK || !region->is_block ? result : error_set(error, FARLOG_HELD, 0, "ring \"%s\": others are opening it at the same time; try again", uri);
+}
+
 static void write_identity(const struct farlog_writer_config *config, char id[FARLOG_WRITER_ID_LEN])
 {
 	char host[64] = "?";
@@ -290,7 +320,9 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	locked = region_lock(writer->region, REGION_ROLE_WRITER);
 	if (locked != FARLOG_OK)
 		return check_held(writer, uri, locked, error);
-	result = settle_media(writer, uri, error);
+	result = shut_others(writer, uri, config, MUTANT(RECOVERED_FIRST) ? REGION_CLAIM_BESIDE : REGION_CLAIM_ALONE, error);
+	if (result == FARLOG_OK)
+		result = settle_media(writer, uri, error);
 	if (result == FARLOG_OK)
 		result = superblock_load(writer->region, uri, &writer->superblock, error); /* the last holder may have raised it */
 	if (result == FARLOG_OK)
@@ -303,6 +335,8 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 		result = take_resources(writer, config, error);
 	if (result == FARLOG_OK)
 		result = recover(writer, uri, config, error);
+	if (result == FARLOG_OK && MUTANT(RECOVERED_FIRST))
+		result = shut_others(writer, uri, config, REGION_CLAIM_ALONE, error);
 	if (result == FARLOG_OK)
 		result = open_epoch(writer, uri, config, error);
 	if (result == FARLOG_OK)

@@ -47,7 +47,7 @@ make_targets() {
 # show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
 show() {
 	if [ "$2" -eq 0 ]; then
-		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance): |skipped' "$1"
+		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover): |skipped' "$1"
 	else
 		tail -60 "$1"
 		echo "$3: exit code $2"
@@ -92,12 +92,14 @@ part_crash() {
 	release || { fail crash; return; }
 	CRASHES=$crashes run crash "$build/release/test/crash"
 	CRASHES=${BLOCK_CRASHES:-30000} run crash-blocks "$build/release/test/crash" --blocks
+	run takeover "$build/release/test/takeover"
 }
 
 part_mutants() {
 	release || { fail mutants; return; }
 	run mutants "$build/release/test/crash" --mutants
 	run mutants-blocks "$build/release/test/crash" --blocks --mutants
+	run takeover-mutants "$build/release/test/takeover" --mutants
 }
 
 # part_far -- rings of a target in other hands, over libfabric on the loopback.

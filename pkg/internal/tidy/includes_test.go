@@ -24,6 +24,8 @@ var extraHeaders = []struct {
 	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
 	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},
 		"what sysfs says of a block device"},
+	{"block_reserve_ioctl.c", []string{"glob.h", "linux/nvme_ioctl.h", "linux/pr.h", "sys/ioctl.h", "sys/stat.h", "sys/sysmacros.h", "unistd.h"},
+		"reservations of a namespace, and the id by which its target knows this host"},
 	{"block_uring.c", []string{"fcntl.h", "linux/fs.h", "sys/ioctl.h", "sys/stat.h", "unistd.h"}, "block devices"},
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},

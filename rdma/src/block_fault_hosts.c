@@ -1,0 +1,80 @@
+/* block_fault_hosts.c -- see block_fault_hosts.h. As the kernel's target does it (drivers/nvme/target/pr.c). */
+#include "block_fault_hosts.h"
+
+#ifdef FARLOG_FAULT
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "block_fault.h"
+
+bool fault_hosts_next_has_reservations;
+int fault_hosts_next;
+
+void farlog_block_hosts(int has_reservations)
+{
+	fault_hosts_next_has_reservations = has_reservations != 0;
+}
+
+void farlog_block_host(int host)
+{
+	fault_hosts_next = host;
+}
+
+void fault_hosts_forget(struct fault_hosts *hosts)
+{
+	memset(hosts->keys, 0, sizeof(hosts->keys));
+	hosts->holder = 0;
+}
+
+static void look(const struct fault_hosts *hosts, int host, struct reserve_view *view)
+{
+	*view = (struct reserve_view){.is_here = true, .is_registered = hosts->keys[host] != 0, .type = hosts->holder != 0 ? 3 : 0};
+	if (hosts->holder != 0) {
+		view->holder_key = hosts->keys[hosts->holder - 1];
+		view->is_holder_us = hosts->holder - 1 == host;
+	}
+	snprintf(view->host, sizeof(view->host), "host %d", host);
+}
+
+/* preempt -- only the holder, by its key: it is all that we ask for. */
+static int preempt(struct fault_hosts *hosts, int host, uint64_t key, uint64_t other, int *preempted)
+{
+	if (hosts->keys[host] != key || hosts->holder == 0 || hosts->keys[hosts->holder - 1] != other)
+		return FARLOG_HELD;
+	if (hosts->holder - 1 == host)
+		return FARLOG_OK;
+	*preempted = hosts->holder - 1;
+	hosts->keys[*preempted] = 0;
+	hosts->holder = host + 1;
+	return FARLOG_OK;
+}
+
+int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view, int *preempted)
+{
+	*preempted = -1;
+	if (!hosts->has_reservations)
+		return FARLOG_UNSUPPORTED;
+	switch (verb) {
+	case RESERVE_LOOK: look(hosts, host, view); return FARLOG_OK;
+	case RESERVE_REGISTER:
+		if (hosts->keys[host] != 0 && hosts->keys[host] != key)
+			return FARLOG_HELD;
+		hosts->keys[host] = key;
+		return FARLOG_OK;
+	case RESERVE_REPLACE:
+		if (hosts->keys[host] == 0)
+			return FARLOG_HELD;
+		hosts->keys[host] = key;
+		return FARLOG_OK;
+	case RESERVE_ACQUIRE:
+		if (hosts->keys[host] != key || (hosts->holder != 0 && hosts->holder - 1 != host))
+			return FARLOG_HELD;
+		hosts->holder = host + 1;
+		return FARLOG_OK;
+	default: return preempt(hosts, host, key, other, preempted);
+	}
+}
+
+#endif

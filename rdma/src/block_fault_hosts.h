@@ -1,0 +1,32 @@
+/* block_fault_hosts.h -- the hosts of adversarial blocks: who is registered, and who holds the reservation, as a target keeps it (built only with FARLOG_FAULT). */
+#ifndef FARLOG_BLOCK_FAULT_HOSTS_H
+#define FARLOG_BLOCK_FAULT_HOSTS_H
+
+#include "block.h"
+
+#ifdef FARLOG_FAULT
+
+#define FAULT_HOST_COUNT 4
+
+struct fault_hosts {
+	bool has_reservations;
+	uint64_t keys[FAULT_HOST_COUNT]; /* 0 = not registered */
+	int holder;                      /* one above the host's number; 0 = nobody */
+};
+
+extern bool fault_hosts_next_has_reservations;
+extern int fault_hosts_next;
+
+/* fault_hosts_forget -- the target has lost its power. */
+void fault_hosts_forget(struct fault_hosts *hosts);
+
+static inline bool fault_host_may_write(const struct fault_hosts *hosts, int host)
+{
+	return hosts->holder == 0 || hosts->keys[host] != 0;
+}
+
+/* fault_hosts_reserve -- block_ops.reserve, of that host. *preempted: the host that was shut out by it, -1 = none. */
+int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view, int *preempted);
+
+#endif
+#endif
