@@ -13,7 +13,7 @@ help:
 	@echo "make build     bin/farlog and bin/farlogd"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
-	@echo "make soak      more crashes of the adversarial memory: make soak CRASHES=10000000 [SEED=...]"
+	@echo "make soak      more crashes of the adversarial memory: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables and hash"
 
@@ -35,6 +35,7 @@ bench-java:
 soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
+	@FARLOG_OUTAGE=60s go test -count=1 -v -run TestControl_LeaderAndEtcdDieUnderLoad ./pkg/internal/e2e
 
 fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)

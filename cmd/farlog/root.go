@@ -54,7 +54,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		return usageErrorf("%s (%s --help lists the flags)", flagErrorText(err), cmd.CommandPath())
 	})
 	settings := config.New(root.PersistentFlags())
-	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port", config.Address)
+	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
 	env.declareSecurity(settings)
 	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {

@@ -89,7 +89,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 			config.Range(2*time.Second, time.Hour, time.Duration.String))
 	}
 	if has(roleTarget) || has(roleDrain) {
-		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it", config.Address)
+		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it; of several host:port,host:port", config.Addresses)
 	}
 	if has(roleTarget) {
 		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")

@@ -21,6 +21,16 @@ func Address(text string) error {
 	return nil
 }
 
+// Addresses checks one host:port, or several with commas between them.
+func Addresses(text string) error {
+	for _, one := range strings.Split(text, ",") {
+		if err := Address(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AddressOrOff checks host:port, or "off" for a listener that is not wanted.
 func AddressOrOff(text string) error {
 	if text == "off" {

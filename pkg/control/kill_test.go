@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
 // controlDirVariable makes the test binary a control plane, to be killed by its parent.
@@ -30,10 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if text := os.Getenv(memberVariable); text != "" {
-		fmt.Fprintln(os.Stderr, serveMember(text))
-		os.Exit(1)
-	}
+	testenv.ServeMember()
 	// An etcd that finds its directory damaged leaves these behind when it refuses to start.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/storage/backend.(*backend).run"),

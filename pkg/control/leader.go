@@ -16,6 +16,9 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
+// leaderLease is how long a leader that died or cannot reach etcd keeps others from leading. etcd's least; to lose it for nothing costs another election.
+const leaderLease = 2 * time.Second
+
 // leaderRetryDelay is how long an instance waits after it lost the leadership or could not change etcd.
 const leaderRetryDelay = 500 * time.Millisecond
 
@@ -25,7 +28,6 @@ type reconciler struct {
 	mirror   *mirror
 	logger   *slog.Logger
 	instance string
-	ttl      time.Duration
 	isSole   bool // the lock of the embedded etcd's directory is the election
 
 	isLeading *atomic.Bool // told to whoever asks
@@ -53,7 +55,7 @@ func (r *reconciler) run(ctx context.Context) {
 
 // campaign leads while the election is won. The session's lease ends a leader that cannot be reached.
 func (r *reconciler) campaign(ctx context.Context) error {
-	session, err := concurrency.NewSession(r.client, concurrency.WithTTL(int(r.ttl/time.Second)), concurrency.WithContext(ctx))
+	session, err := concurrency.NewSession(r.client, concurrency.WithTTL(int(leaderLease/time.Second)), concurrency.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("open election session: %w", err)
 	}

@@ -154,7 +154,7 @@ func (s *Server) waitSynced(ctx context.Context) error {
 func (s *Server) newReconciler() *reconciler {
 	host, _ := os.Hostname() // an unknown host only makes the instance's name poorer
 	return &reconciler{
-		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, ttl: s.config.Lease, isSole: s.config.IsSole,
+		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
 		instance: fmt.Sprintf("%s/%d", host, os.Getpid()), isLeading: &s.isLeading,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -174,7 +175,7 @@ func removeIfThere(path string) error {
 type Choice struct {
 	Dir                           string // with the names of farlog ca
 	Authority, Cert, Key, Revoked string // files, each for itself
-	Control                       string // address of the control plane that is to be reached
+	Control                       string // address of the control plane that is to be reached; of several the first counts
 	Kinds                         []Kind // of the certificates that this program may have, best first
 	SystemDir                     string // "" = SystemDir
 	Logger                        *slog.Logger
@@ -194,8 +195,8 @@ func (c Choice) Files() (Files, error) {
 	case c.Dir != "":
 		return Find(c.Dir, c.Kinds...)
 	}
-	if IsLoopback(c.Control) {
-		dir, err := Announced(c.Control)
+	if first, _, _ := strings.Cut(c.Control, ","); IsLoopback(first) {
+		dir, err := Announced(first)
 		if err != nil {
 			return Files{}, err
 		}

@@ -2,12 +2,15 @@ package apiv1
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 )
 
 // How fast an agent that has lost the control plane tries again. The longest delay is well below an agent's lease, so
@@ -24,16 +27,27 @@ const (
 	answerLenMax  = 4 * RequestLenMax
 )
 
-// Dial makes a connection to a control plane. It does not wait: calls fail with Unavailable while there is none.
+// Dial makes a connection to a control plane, or to the first of several that takes it: host:port, or a list of those with commas. When that one
+// is gone the next is tried. It does not wait: calls fail with Unavailable while there is none.
 func Dial(address string, credentials credentials.TransportCredentials) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address,
+	var several []grpc.DialOption
+	if list := strings.Split(address, ","); len(list) > 1 {
+		known := manual.NewBuilderWithScheme("farlog")
+		var state resolver.State
+		for _, one := range list {
+			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: one, ServerName: one}}})
+		}
+		known.InitialState(state)
+		address, several = "farlog:///control", []grpc.DialOption{grpc.WithResolvers(known)}
+	}
+	return grpc.NewClient(address, append(several,
 		grpc.WithTransportCredentials(credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryDelayLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryDelayMost},
 			MinConnectTimeout: dialTimeout,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerLenMax)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}))...)
 }
 
 // Follow keeps a watch open until ctx is done: it opens it, hands every message to onMessage in order, and opens it

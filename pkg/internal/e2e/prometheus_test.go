@@ -19,6 +19,7 @@ import (
 // What this proves, and how. A real Prometheus scrapes a running fabric while records are appended, and its drain stands still for a moment so that the
 // ring fills. Every query of every dashboard must bring data, and every metric in the alert rules must be one that was scraped.
 func TestPrometheus_EveryQueryHasData(t *testing.T) {
+	t.Parallel()
 	testenv.PrometheusTool(t, "prometheus")
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB")
 	cluster.MetricsListen = "127.0.0.1:0"

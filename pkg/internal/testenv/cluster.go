@@ -2,11 +2,15 @@ package testenv
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
@@ -20,6 +24,8 @@ type Cluster struct {
 	Control, Target, Drain *Process
 	DrainArgs              []string // beyond what StartDrain gives
 	TargetArgs             []string
+	EtcdEndpoints          []string          // of an external cluster; then there are two control planes
+	Controllers            []Controller      // those
 	MetricsListen          string            // of each role; empty = off
 	Metrics                map[string]string // by role: where its metrics are
 	Under                  []string          // a command that becomes each of them, such as ip netns exec NAME; empty = none
@@ -31,7 +37,7 @@ type Cluster struct {
 // NewCluster starts the three roles with all their files in dir.
 func NewCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
+	c := PrepareCluster(tb, dir, drainArgs...)
 	c.Start()
 	return c
 }
@@ -70,9 +76,42 @@ func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
 func (c *Cluster) Start() {
 	c.tb.Helper()
 	c.tb.Cleanup(c.checkSecrets) // before the directory goes
-	c.StartControl()
+	if c.EtcdEndpoints == nil {
+		c.StartControl()
+	} else {
+		c.startControls()
+	}
 	c.StartTarget()
 	c.StartDrain()
+}
+
+// Controller is one of several control planes on one etcd cluster.
+type Controller struct {
+	*Process
+	Ready
+}
+
+// startControls starts two control planes on the cluster of etcd that was given; agents and programs know the addresses of both.
+func (c *Cluster) startControls() {
+	c.tb.Helper()
+	files := identity.In(TLSDir(c.tb), identity.KindControl)
+	var addresses []string
+	for i := range 2 {
+		dir := filepath.Join(c.Dir, fmt.Sprintf("control%d", i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			c.tb.Fatal(err)
+		}
+		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+			"--etcd-endpoints", strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert, "--etcd-key", files.Key)
+		c.Controllers, addresses = append(c.Controllers, Controller{process, ready}), append(addresses, ready.Control)
+		c.processes = append(c.processes, process)
+	}
+	c.ControlAddress = strings.Join(addresses, ",")
+}
+
+// PrepareCluster is NewCluster without starting anything: more may be said before Start.
+func PrepareCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
+	return &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
 }
 
 // freePort is one that nobody listened at a moment ago. A target that is started again must listen where it did.
@@ -148,11 +187,7 @@ func (c *Cluster) CreateStream(name string, args ...string) string {
 // Stream asks the control plane how a stream is.
 func (c *Cluster) Stream(name string) *apiv1.StreamStatus {
 	c.tb.Helper()
-	choice := identity.Choice{Dir: TLSDir(c.tb), Control: c.ControlAddress, Kinds: []identity.Kind{identity.KindAdmin}}
-	connection, err := apiv1.Dial(c.ControlAddress, identity.NewClientCredentials(choice.Finder()))
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	connection := c.Dial(c.ControlAddress)
 	defer connection.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
@@ -161,4 +196,15 @@ func (c *Cluster) Stream(name string) *apiv1.StreamStatus {
 		c.tb.Fatalf("get stream %s: %v", name, err)
 	}
 	return response.GetStream()
+}
+
+// Dial makes an administrator's connection to the control plane there.
+func (c *Cluster) Dial(address string) *grpc.ClientConn {
+	c.tb.Helper()
+	choice := identity.Choice{Dir: TLSDir(c.tb), Control: address, Kinds: []identity.Kind{identity.KindAdmin}}
+	connection, err := apiv1.Dial(address, identity.NewClientCredentials(choice.Finder()))
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return connection
 }

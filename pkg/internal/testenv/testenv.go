@@ -29,6 +29,7 @@ var programs struct {
 
 // Main runs the tests of a package and removes what was built for them: func TestMain(m *testing.M) { testenv.Main(m) }.
 func Main(m *testing.M) {
+	ServeMember()
 	code := m.Run()
 	if programs.dir != "" {
 		os.RemoveAll(programs.dir)

@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/internal/testenv"
+)
+
+const (
+	takeoverMax        = 5 * time.Second // from the death of a control plane to an answer of another, and to the next ring
+	withoutControlTime = 3 * time.Second // FARLOG_OUTAGE: as long as an operator wants
+	callPause          = 5 * time.Millisecond
+)
+
+// What this proves, and how. Two control planes share an etcd of three processes, while records are appended and the API is called. The one that leads
+// gets SIGKILL: the other answers, and places a new ring, in time. A member of etcd gets it: all goes on. Then control planes and etcd are gone
+// altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
+func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
+	dir := testenv.MemoryDir(t)
+	endpoints, kills := testenv.StartEtcd(t, identity.In(testenv.TLSDir(t), identity.KindControl))
+	cluster := testenv.PrepareCluster(t, dir)
+	cluster.EtcdEndpoints = endpoints
+	cluster.Start()
+	uri := cluster.CreateStream(streamName, "--size", "16MiB", "--record-len-max", "64KiB", "--level", "visible")
+	l := newLedger(t, "C")
+	w := startWriter(t, l, 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "16")
+	a := &arena{T: t, cluster: cluster, ledger: l, uri: uri, writer: w}
+	a.waitAcknowledged(100)
+	leader := leaderOf(t, cluster)
+	c := startCallers(t, cluster, []int{leader, 1 - leader}, 4)
+
+	c.waitAnswers(20)
+	killed := time.Now()
+	cluster.Controllers[leader].Kill()
+	answered := c.waitSince(killed).Sub(killed)
+	cluster.CreateStream("desk7/after", "--size", "1MiB", "--level", "visible")
+	placed := time.Since(killed)
+	t.Logf("after the death of the leader: an answer in %s, a ring in %s", answered, placed)
+	if answered > takeoverMax || placed > takeoverMax {
+		t.Errorf("expected both within %s", takeoverMax)
+	}
+	a.waitAcknowledged(100)
+
+	kills[0]()
+	killed = time.Now()
+	c.waitSince(killed)
+	cluster.CreateStream("desk7/later", "--size", "1MiB", "--level", "visible")
+	a.waitAcknowledged(100)
+	c.stop()
+
+	cluster.Controllers[1-leader].Kill()
+	kills[1]()
+	kills[2]()
+	a.goesOnFor(outageOf(t))
+	w.finish(t)
+	a.waitDrained()
+	cluster.Drain.Stop()
+	checkStore(t, cluster.StoreDir, l)
+}
+
+// goesOnFor looks every tenth of the time whether appends were acknowledged and records drained.
+func (a *arena) goesOnFor(lasts time.Duration) {
+	a.Helper()
+	for range 10 {
+		head, began := a.head(), time.Now()
+		a.waitAcknowledged(20)
+		testenv.Until(a, "the drain goes on without a control plane", func() (bool, error) { return a.head() > head, nil })
+		time.Sleep(lasts/10 - time.Since(began)) // how long it goes on is what is asked for
+	}
+}
+
+func outageOf(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("FARLOG_OUTAGE")
+	if text == "" {
+		return withoutControlTime
+	}
+	lasts, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("FARLOG_OUTAGE %q: expected a duration such as 60s", text)
+	}
+	return lasts
+}
+
+// leaderOf asks the metrics who leads.
+func leaderOf(t *testing.T, cluster *testenv.Cluster) int {
+	t.Helper()
+	leader := -1
+	testenv.Until(t, "a control plane leads", func() (bool, error) {
+		for i, one := range cluster.Controllers {
+			response, err := http.Get("http://" + one.Metrics + "/metrics")
+			if err != nil {
+				return false, err
+			}
+			raw, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil {
+				return false, err
+			}
+			if strings.Contains(string(raw), "\nfarlog_control_leading 1\n") {
+				leader = i
+			}
+		}
+		return leader >= 0, nil
+	})
+	return leader
+}
+
+// callers ask the control plane for this and that, each on a connection of its own that knows all control planes, and keep when they were answered.
+type callers struct {
+	*testing.T
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	mutex  sync.Mutex
+	at     [][]time.Time // of each
+}
+
+// startCallers starts some that know the control planes in this order.
+func startCallers(t *testing.T, cluster *testenv.Cluster, order []int, count int) *callers {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &callers{T: t, cancel: cancel, at: make([][]time.Time, count)}
+	var addresses []string
+	for _, i := range order {
+		addresses = append(addresses, cluster.Controllers[i].Control)
+	}
+	t.Cleanup(c.stop)
+	for i := range count {
+		connection := cluster.Dial(strings.Join(addresses, ","))
+		client := api.NewControlServiceClient(connection)
+		c.done.Go(func() {
+			defer connection.Close()
+			for n := 0; ctx.Err() == nil; n++ {
+				call, cancel := context.WithTimeout(ctx, time.Second)
+				if c.call(call, client, fmt.Sprintf("load/%d-%d", i, n%20)) == nil {
+					c.mutex.Lock()
+					c.at[i] = append(c.at[i], time.Now())
+					c.mutex.Unlock()
+				}
+				cancel()
+				time.Sleep(callPause)
+			}
+		})
+	}
+	return c
+}
+
+// call makes a stream, which has to be written to etcd, and lists some.
+func (c *callers) call(ctx context.Context, client api.ControlServiceClient, name string) error {
+	spec := &api.StreamSpec{Name: name, RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE}
+	if _, err := client.CreateStream(ctx, &api.CreateStreamRequest{Spec: spec}); err != nil {
+		return err
+	}
+	_, err := client.ListStreams(ctx, &api.ListStreamsRequest{Name: "load/*"})
+	return err
+}
+
+func (c *callers) stop() {
+	c.cancel()
+	c.done.Wait()
+}
+
+// firstSince is when the last of them was first answered after a moment; zero while one was not.
+func (c *callers) firstSince(since time.Time) (last time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, mine := range c.at {
+		first := slices.IndexFunc(mine, since.Before)
+		if first < 0 {
+			return time.Time{}
+		}
+		if mine[first].After(last) {
+			last = mine[first]
+		}
+	}
+	return last
+}
+
+// waitSince waits until each was answered after a moment.
+func (c *callers) waitSince(since time.Time) (last time.Time) {
+	c.Helper()
+	testenv.Until(c, "a control plane answers all callers", func() (bool, error) {
+		last = c.firstSince(since)
+		return !last.IsZero(), nil
+	})
+	return last
+}
+
+// waitAnswers waits until each was answered so often.
+func (c *callers) waitAnswers(count int) {
+	c.Helper()
+	testenv.Until(c, "callers are answered", func() (bool, error) {
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		return !slices.ContainsFunc(c.at, func(mine []time.Time) bool { return len(mine) < count }), nil
+	})
+}
