@@ -27,6 +27,7 @@ type scenario struct {
 const (
 	nvdimmLen = 64<<20 + 128<<10 // and the label area
 	barLen    = 64 << 20
+	diskLen   = 64 << 20
 	mtu       = 4200 // gives RDMA a path MTU of 4096
 	bootsMax  = 3
 )
@@ -58,6 +59,8 @@ type machine struct {
 	memoryMiB  int
 	hasNVDIMM  bool
 	hasBAR     bool
+	hasDisk    bool // /dev/vdc
+	isNewer    bool // of kernel: that of the backports
 	isOnWire   bool
 	isCounting bool
 }
@@ -113,6 +116,12 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	}
 	if m.hasBAR {
 		o.BAR = vm.Memory{Path: filepath.Join(b.dir, m.name+".bar"), SizeBytes: barLen}
+	}
+	if m.hasDisk {
+		o.Disk = vm.Memory{Path: filepath.Join(b.dir, m.name+".disk"), SizeBytes: diskLen}
+	}
+	if m.isNewer {
+		o.Image = b.image.Newer()
 	}
 	if m.isOnWire {
 		port, err := b.port(m.name)

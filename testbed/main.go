@@ -71,7 +71,8 @@ func run(ctx context.Context, o options, names []string) error {
 		Kernel: filepath.Join(o.rootDir, "vmlinuz"), Initrd: filepath.Join(o.rootDir, "initrd"),
 		Root: filepath.Join(o.rootDir, "root.img"), Programs: o.programs,
 	}
-	for _, path := range []string{image.Kernel, image.Initrd, image.Root, image.Programs} {
+	newer := image.Newer()
+	for _, path := range []string{image.Kernel, image.Initrd, newer.Kernel, newer.Initrd, image.Root, image.Programs} {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%w; testbed/run.sh makes it", err)
 		}

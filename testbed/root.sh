@@ -5,6 +5,7 @@
 #   root.img   the same as an ext4 image, from which the guests boot (read only, with a snapshot each)
 #   vmlinuz    its kernel
 #   initrd     modules to find the disk, and testbed/guest/initrd
+#   vmlinuz-backports, initrd-backports    those of the distribution's backports: NVMe targets have reservations from Linux 6.13 on
 # FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). Needs root.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -16,8 +17,16 @@ mkdir -p "$1"
 base=$(cd "$1" && pwd)
 result=$base/root-$key
 new=$base/new-$key.$$
-# What nothing in a guest reads.
+# What nothing in a guest reads, and modules of devices that none has.
 excluded=(/usr/share/doc /usr/share/man /usr/share/locale /usr/share/info /usr/lib/firmware)
+for path in sound drivers/gpu drivers/media drivers/iio drivers/staging drivers/usb drivers/net/wireless drivers/net/ethernet; do
+	excluded+=("/usr/lib/modules/*/kernel/$path")
+done
+# Where the second kernel comes from: the mirror of the rest, where that is an address.
+case "${FARLOG_TESTBED_MIRROR:-}" in
+http*) backports=$FARLOG_TESTBED_MIRROR ;;
+*) backports=http://deb.debian.org/debian ;;
+esac
 
 say() {
 	echo "testbed: $*" >&2
@@ -31,7 +40,12 @@ make_tree() {
 	for path in "${excluded[@]}"; do
 		options+=("--dpkgopt=path-exclude=$path/*")
 	done
+	# The second kernel beside the first, and nothing else of the backports.
+	local second="echo 'deb $backports $suite-backports main' >\"\$1/etc/apt/sources.list.d/backports.list\" &&
+		export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && apt-get -q update &&
+		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install linux-image-amd64/$suite-backports"
 	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" --include="$packages" \
+		--customize-hook="$second" \
 		"$suite" "$new/root" ${FARLOG_TESTBED_MIRROR:+"$FARLOG_TESTBED_MIRROR"} >"$new/mmdebstrap.log" 2>&1 || {
 		tail -20 "$new/mmdebstrap.log" >&2
 		say "mmdebstrap $suite failed: are the package mirrors reachable? FARLOG_TESTBED_MIRROR names another"
@@ -40,27 +54,31 @@ make_tree() {
 	rm -rf "$new/root/var/lib/apt/lists" "$new/root/var/cache/apt" "$new/root/boot/System.map"*
 	# Modules are loaded from here at every boot: unpacked once instead of by every emulated processor.
 	find "$new/root/usr/lib/modules" -name '*.ko.xz' -print0 | xargs -0 -P "$(nproc)" -n 64 xz -d
-	chroot "$new/root" depmod "$(kernel)"
+	for version in $(kernels); do
+		chroot "$new/root" depmod "$version"
+	done
 }
 
-kernel() {
-	ls "$new/root/usr/lib/modules"
+# kernels -- their versions, the distribution's own first.
+kernels() {
+	ls "$new/root/usr/lib/modules" | sort -V
 }
 
-# make_initrd -- busybox, the modules of disk and file system in the order in which they need each other, and the script.
+# make_initrd VERSION FILE -- busybox, the modules of disk and file system in the order in which they need each other, and the script. A
+# module that a kernel has built in is none of its modules.
 make_initrd() {
 	local tree=$new/initrd.d module path
 	mkdir -p "$tree"/{bin,dev,proc,sys,modules,newroot}
 	cp "$new/root/usr/bin/busybox" "$tree/bin/busybox"
 	install -m 755 guest/initrd "$tree/init"
 	for module in virtio_pci virtio_blk crc32c_generic ext4; do
-		chroot "$new/root" modprobe -S "$(kernel)" --show-depends "$module"
+		chroot "$new/root" modprobe -q -S "$1" --show-depends "$module" || [ "$module" = crc32c_generic ]
 	done | awk '$1 == "insmod" && !seen[$2]++ {print $2}' >"$new/modules"
 	while read -r path; do
 		cp "$new/root$path" "$tree/modules/"
 		basename "$path" >>"$tree/modules/order"
 	done <"$new/modules"
-	(cd "$tree" && find . | "$new/root/usr/bin/busybox" cpio -o -H newc 2>/dev/null) >"$new/initrd"
+	(cd "$tree" && find . | "$new/root/usr/bin/busybox" cpio -o -H newc 2>/dev/null) >"$2"
 	rm -rf "$tree" "$new/modules"
 }
 
@@ -74,11 +92,16 @@ if [ ! -e "$result/root.img" ]; then
 	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages or testbed/root.sh changes)"
 	mkdir -p "$new"
 	make_tree
-	cp "$new/root/boot/vmlinuz-"* "$new/vmlinuz"
-	make_initrd
+	of=""
+	for version in $(kernels); do
+		cp "$new/root/boot/vmlinuz-$version" "$new/vmlinuz$of"
+		make_initrd "$version" "$new/initrd$of"
+		of=-backports
+	done
+	[ -e "$new/initrd-backports" ] || { say "there is one kernel only: $suite-backports gave none"; exit 1; }
 	make_image
 	rm -rf --one-file-system "$result" "$base/root-"*
 	mv "$new" "$result"
-	say "root made: kernel $(ls "$result/root/usr/lib/modules"), $(du -sm "$result/root.img" | cut -f1) MiB"
+	say "root made: kernels $(ls "$result/root/usr/lib/modules" | tr '\n' ' '), $(du -sm "$result/root.img" | cut -f1) MiB"
 fi
 echo "$result"

@@ -23,6 +23,12 @@ type Image struct {
 	Programs       string // ext4, read only, /dev/vdb at /mnt; its /init is process 1, its /bin is in PATH
 }
 
+// Newer is the image with the kernel of the distribution's backports.
+func (i Image) Newer() Image {
+	i.Kernel, i.Initrd = i.Kernel+"-backports", i.Initrd+"-backports"
+	return i
+}
+
 // Memory is a file that a guest has as memory and that outlives it.
 type Memory struct {
 	Path      string
@@ -42,6 +48,7 @@ type Options struct {
 	MTU       int    // of eth0; 4200 gives RDMA a path MTU of 4096
 	NVDIMM    Memory // /dev/pmem or /dev/dax after ndctl; Path "" means none
 	BAR       Memory // BAR 2 of an ivshmem device; Path "" means none
+	Disk      Memory // /dev/vdc, with a cache that has to be flushed; Path "" means none
 	// IsCounting makes the guest's clock count instructions instead of time, on one processor: what took twice as long there
 	// executed twice as many instructions, on however busy a machine.
 	IsCounting bool
@@ -89,7 +96,7 @@ func Boot(ctx context.Context, o Options) (*Guest, error) {
 		monitor:   filepath.Join(o.Dir, o.Name+".qmp"),
 		exited:    make(chan struct{}),
 	}
-	for _, memory := range []Memory{o.NVDIMM, o.BAR} {
+	for _, memory := range []Memory{o.NVDIMM, o.BAR, o.Disk} {
 		if err := memory.make(); err != nil {
 			return nil, err
 		}
@@ -162,7 +169,7 @@ func (g *Guest) launch(arguments []string) error {
 
 // Interactive is QEMU's command line for a guest whose console is this terminal and whose init gives a shell on it.
 func (o *Options) Interactive() ([]string, error) {
-	for _, memory := range []Memory{o.NVDIMM, o.BAR} {
+	for _, memory := range []Memory{o.NVDIMM, o.BAR, o.Disk} {
 		if err := memory.make(); err != nil {
 			return nil, err
 		}
@@ -195,6 +202,9 @@ func (o *Options) arguments(parameter string) []string {
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 	}
 	arguments = append(arguments, o.processor()...)
+	if o.Disk.Path != "" {
+		arguments = append(arguments, "-drive", "if=virtio,format=raw,cache=writeback,file="+o.Disk.Path)
+	}
 	if o.NVDIMM.Path != "" {
 		arguments = append(arguments, "-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl",
 			"-m", fmt.Sprintf("%dM,slots=2,maxmem=%dM", memory, int64(memory)+o.NVDIMM.SizeBytes>>20+1024),
