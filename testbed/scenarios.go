@@ -18,4 +18,5 @@ var scenarios = []scenario{
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 10 * time.Minute, verbsBench},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 10 * time.Minute, daemonsKilled},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 5 * time.Minute, tenants},
+	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 4 * time.Minute, nvmeRefused},
 }

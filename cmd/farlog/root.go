@@ -83,6 +83,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newStatusCommand(env),
 		newStreamCommand(env),
 		newTailCommand(env),
+		newTargetCommand(env),
 		newTopCommand(env),
 		newVerifyCommand(env),
 	)

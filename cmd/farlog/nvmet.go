@@ -1,0 +1,331 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/nvmet"
+)
+
+// nvmetOptions are the flags of the commands of the kernel's NVMe target.
+type nvmetOptions struct {
+	state, root string
+	isDryRun    bool
+}
+
+func newTargetCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "target", Short: "Set up what this host is a target of", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newNVMeTCommand(env))
+	return group
+}
+
+func newNVMeTCommand(env *environment) *cobra.Command {
+	options := &nvmetOptions{}
+	group := &cobra.Command{
+		Use:   "nvmet",
+		Short: "Set up the kernel's NVMe target on this host: subsystems, namespaces, hosts and their keys, ports",
+		Long: `Brings the kernel's NVMe target to what a file declares, through configfs, as root. What others have made there, such as nvmetcli, is named and stays.
+Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and never shown. docs/nvmeof.md has the file's keys.`,
+		Args: groupArgs,
+		RunE: runGroup,
+	}
+	group.PersistentFlags().StringVar(&options.state, "state", nvmet.StateFile, "`file` with the keys and what was declared before")
+	group.PersistentFlags().StringVar(&options.root, "configfs", nvmet.Root, "`directory` of the kernel's NVMe target")
+	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTKeyCommand(env, options), newNVMeTRemoveCommand(env, options), newNVMeTRestoreCommand(env, options),
+		newNVMeTRotateCommand(env, options), newNVMeTSaveCommand(env, options), newNVMeTShowCommand(env, options))
+	return group
+}
+
+// open gives the kernel's target and the state, which nobody else changes until close.
+func (o *nvmetOptions) open() (kernel *nvmet.Kernel, state *nvmet.State, err error) {
+	if kernel, err = nvmet.Open(o.root); err != nil {
+		return nil, nil, err
+	}
+	state, err = nvmet.OpenState(o.state)
+	return kernel, state, err
+}
+
+func (o *nvmetOptions) declareDryRun(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.isDryRun, "dry-run", false, "show what differs and change nothing")
+}
+
+func newNVMeTApplyCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	path := ""
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Bring the kernel's NVMe target to what a file declares",
+		Long: `Shows what differs from the file, step by step as the kernel takes it, and makes it so; the same again changes nothing. What an earlier file declared and this one
+does not is removed; what was never declared is named and stays. The file is checked as a whole first.
+
+Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
+		Args: exactArgs(0),
+		RunE: func(*cobra.Command, []string) error {
+			if path == "" {
+				return usageErrorf("apply: expected -f FILE (- for standard input)")
+			}
+			raw, err := readWhole(env, path)
+			if err != nil {
+				return err
+			}
+			declared, err := nvmet.ReadDeclaration(raw)
+			if err != nil {
+				return tellMistakes(env, path, err)
+			}
+			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
+				return nvmet.Apply(kernel, state, declared, options.isDryRun, time.Now())
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of subsystems, ports and hosts; - for standard input")
+	options.declareDryRun(cmd)
+	return cmd
+}
+
+// tellMistakes has a line for each.
+func tellMistakes(env *environment, path string, err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	for _, line := range lines {
+		fmt.Fprintf(env.stderr, "%s: %s\n", path, line)
+	}
+	return usageErrorf("%s: %d mistakes, nothing is changed", path, len(lines))
+}
+
+func newNVMeTRemoveCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "Remove all that was declared from the kernel's NVMe target, and the keys",
+		Args:  exactArgs(0),
+		RunE: func(*cobra.Command, []string) error {
+			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
+				return nvmet.Remove(kernel, state, options.isDryRun)
+			})
+		},
+	}
+	options.declareDryRun(cmd)
+	return cmd
+}
+
+func newNVMeTRestoreCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Bring the whole of the kernel's NVMe target to what nvmetcli or save has saved",
+		Long: `Reads nvmetcli's JSON and makes the kernel's NVMe target just that: what the file does not have is removed, whoever made it. What is so already is left alone, so
+that its hosts stay connected. An attribute that this kernel does not have is left out and said, unless it keeps somebody away.`,
+		Args: exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			raw, err := readWhole(env, args[0])
+			if err != nil {
+				return err
+			}
+			saved, err := nvmet.ReadSaved(raw)
+			if err != nil {
+				return tellMistakes(env, args[0], err)
+			}
+			return options.change(env, func(kernel *nvmet.Kernel, _ *nvmet.State) (nvmet.Change, error) {
+				return nvmet.Restore(kernel, saved, options.isDryRun)
+			})
+		},
+	}
+	options.declareDryRun(cmd)
+	return cmd
+}
+
+func newNVMeTRotateCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate HOST-NQN...",
+		Short: "Draw new keys for hosts and give them to the kernel",
+		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new key: give it the key at once (farlog target nvmet key), and write
+it to /sys/class/nvme/nvmeN/dhchap_secret and dhchap_ctrl_secret of its controllers, by which it proves itself anew.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageErrorf("got 0 arguments, expected: %s", cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
+				return nvmet.Rotate(kernel, state, args, time.Now())
+			})
+		},
+	}
+}
+
+func newNVMeTKeyCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	isHostOnly := false
+	cmd := &cobra.Command{
+		Use:   "key HOST-NQN FILE",
+		Short: "Write the keys of a host into a file for it (mode 0600)",
+		Long: `Writes JSON with hostnqn, dhchap_key and dhchap_ctrl_key, as nvme connect takes them by --dhchap-secret and --dhchap-ctrl-secret. Bring it to the host by a way that nobody
+else reads, and delete it here.`,
+		Args: exactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			state, err := nvmet.OpenState(options.state)
+			if err != nil {
+				return err
+			}
+			defer state.Close()
+			raw, err := state.HostFile(args[0], !isHostOnly)
+			if err != nil {
+				return err
+			}
+			return nvmet.WriteSecret(args[1], raw)
+		},
+	}
+	cmd.Flags().BoolVar(&isHostOnly, "host-only", false, "leave out the key by which the target proves itself, where auth is host")
+	return cmd
+}
+
+func newNVMeTSaveCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "save FILE",
+		Short: "Save the whole of the kernel's NVMe target as nvmetcli does, keys and all (mode 0600)",
+		Args:  exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			kernel, err := nvmet.Open(options.root)
+			if err != nil {
+				return err
+			}
+			there, err := kernel.Read()
+			if err != nil {
+				return err
+			}
+			raw, err := there.Saved()
+			if err != nil {
+				return err
+			}
+			if args[0] == "-" {
+				_, err = env.stdout.Write(raw)
+				return err
+			}
+			return nvmet.WriteSecret(args[0], raw)
+		},
+	}
+}
+
+// change does something to the kernel's target and tells it.
+func (o *nvmetOptions) change(env *environment, do func(*nvmet.Kernel, *nvmet.State) (nvmet.Change, error)) error {
+	kernel, state, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	change, err := do(kernel, state)
+	if showErr := o.showChange(env, change, err != nil); showErr != nil {
+		return errors.Join(err, showErr)
+	}
+	if err == nil && o.isDryRun && len(change.Steps) > 0 {
+		return &exitError{code: exitFailure}
+	}
+	return err
+}
+
+func (o *nvmetOptions) showChange(env *environment, change nvmet.Change, isBroken bool) error {
+	steps := make([]string, 0, len(change.Steps))
+	for _, step := range change.Steps {
+		steps = append(steps, step.String())
+	}
+	if env.isJSON() {
+		return env.writeJSON(map[string]any{"steps": steps, "keys_drawn": orEmpty(change.Drawn), "foreign": orEmpty(change.Foreign), "notes": orEmpty(change.Notes), "dry_run": o.isDryRun})
+	}
+	for _, step := range steps {
+		fmt.Fprintln(env.stdout, step)
+	}
+	for _, nqn := range change.Drawn {
+		if !o.isDryRun {
+			fmt.Fprintf(env.stderr, "host %s: keys are drawn: farlog target nvmet key %s FILE writes them for the host\n", nqn, nqn)
+		}
+	}
+	for _, note := range change.Notes {
+		fmt.Fprintf(env.stderr, "note: %s\n", note)
+	}
+	if len(change.Foreign) > 0 {
+		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(change.Foreign, ", "))
+	}
+	switch {
+	case isBroken:
+		fmt.Fprintf(env.stderr, "%d steps were done; the same again goes on\n", len(steps))
+	case len(steps) == 0:
+		fmt.Fprintln(env.stderr, "it is so already")
+	case o.isDryRun:
+		fmt.Fprintf(env.stderr, "%d steps; nothing is changed\n", len(steps))
+	default:
+		fmt.Fprintf(env.stderr, "%d steps done\n", len(steps))
+	}
+	return nil
+}
+
+func orEmpty(list []string) []string { return append([]string{}, list...) }
+
+func newNVMeTShowCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Show the kernel's NVMe target, without keys",
+		Args:  exactArgs(0),
+		RunE: func(*cobra.Command, []string) error {
+			kernel, err := nvmet.Open(options.root)
+			if err != nil {
+				return err
+			}
+			there, err := kernel.Read()
+			if err != nil {
+				return err
+			}
+			if env.isJSON() {
+				return env.writeJSON(there.WithoutKeys())
+			}
+			return showNVMeT(env.stdout, there.WithoutKeys())
+		},
+	}
+}
+
+func showNVMeT(out io.Writer, config *nvmet.Config) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SUBSYSTEM\tNSID\tDEVICE\tENABLED\tRESERVATIONS\tHOSTS")
+	for _, subsystem := range config.Subsystems {
+		hosts := strings.Join(subsystem.AllowedHosts, ", ")
+		if subsystem.Attr["allow_any_host"] == "1" {
+			hosts = "ANY"
+		}
+		for _, one := range subsystem.Namespaces {
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", subsystem.NQN, one.NSID, one.Device["path"], yesNo(one.Enable == 1), reservationText(one), orDash(hosts))
+		}
+		if len(subsystem.Namespaces) == 0 {
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t%s\n", subsystem.NQN, orDash(hosts))
+		}
+	}
+	fmt.Fprintln(table, "\nPORT\tTRANSPORT\tADDRESS\tSERVICE\tSUBSYSTEMS")
+	for _, port := range config.Ports {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]), orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
+			orDash(strings.Join(port.Subsystems, ", ")))
+	}
+	fmt.Fprintln(table, "\nHOST\tKEY\tTARGET KEY\tHASH\tGROUP")
+	for _, host := range config.Hosts {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""), yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
+			orDash(host.DHCHAP["dhgroup"]))
+	}
+	return table.Flush()
+}
+
+func reservationText(one nvmet.Namespace) string {
+	switch one.Resv["enable"] {
+	case "1":
+		return "yes"
+	case "0":
+		return "no"
+	}
+	return "not in this kernel"
+}
+
+func yesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,144 @@
+package nvmet
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawConfig names every attribute that it varies, so that two configurations of it are the same only when they are.
+func drawConfig(t *rapid.T, label string) *Config {
+	c := &Config{}
+	pick := func(what string, choices ...string) string { return rapid.SampledFrom(choices).Draw(t, label+what) }
+	flag := func(what string) bool { return rapid.Bool().Draw(t, label+what) }
+	for _, nqn := range []string{"host-a", "host-b", "host-c"} {
+		if flag(nqn) {
+			key := pick("key", "", "DHHC-1:00:one:", "DHHC-1:00:two:")
+			c.Hosts = append(c.Hosts, Host{NQN: nqn, DHCHAP: Attrs{"key": key, "ctrl_key": pick("ctrl_key", "", key), "hash": pick("hash", "hmac(sha256)", "hmac(sha512)"),
+				"dhgroup": pick("dhgroup", "null", "ffdhe2048")}})
+		}
+	}
+	for _, nqn := range []string{"sub-a", "sub-b", "sub-c"} {
+		if !flag(nqn) {
+			continue
+		}
+		s := Subsystem{NQN: nqn, Attr: Attrs{"allow_any_host": pick("any", "0", "1"), "serial": pick("serial", "1", "2"), "qid_max": "128"}}
+		s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "1", "100"
+		if flag("cntlid") {
+			s.Attr["cntlid_min"], s.Attr["cntlid_max"] = "200", "300"
+		}
+		for _, host := range c.Hosts {
+			if s.Attr["allow_any_host"] == "0" && flag("allowed") {
+				s.AllowedHosts = append(s.AllowedHosts, host.NQN)
+			}
+		}
+		for nsid := 1; nsid <= 2; nsid++ {
+			if flag("namespace") {
+				s.Namespaces = append(s.Namespaces, Namespace{NSID: nsid, Device: Attrs{"path": pick("path", "/dev/a", "/dev/b"), "uuid": pick("uuid", "x", "y")},
+					Resv: Attrs{"enable": pick("resv", "0", "1")}, Enable: number(pick("enable", "0", "1")), ANAGrpID: number(pick("ana_grpid", "1", "2")),
+					BufferedIO: number(pick("buffered", "0", "1"))})
+			}
+		}
+		c.Subsystems = append(c.Subsystems, s)
+	}
+	for id := 1; id <= 3; id++ {
+		if !flag("port") {
+			continue
+		}
+		transport := pick("trtype", "rdma", "tcp", "loop")
+		p := Port{PortID: id, Addr: Attrs{"trtype": transport, "adrfam": "ipv4", "traddr": pick("traddr", "10.0.0.1", "10.0.0.2"), "trsvcid": "4420",
+			"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required")}, Param: Attrs{"inline_data_size": "-1"}}
+		p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}}}
+		if flag("group") {
+			p.ANAGroups = append(p.ANAGroups, ANAGroup{GrpID: 2, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}})
+		}
+		if flag("referral") {
+			p.Referrals = []Referral{{Name: "other", Enable: number(pick("enable", "0", "1")),
+				Addr: Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", "10.0.0.1", "10.0.0.2"), "trsvcid": "4420", "treq": "not specified"}}}
+		}
+		for _, s := range c.Subsystems {
+			if flag("subsystem") {
+				p.Subsystems = append(p.Subsystems, s.NQN)
+			}
+		}
+		c.Ports = append(c.Ports, p)
+	}
+	c.sort()
+	return c
+}
+
+// From any state to any other: each step is one that the kernel takes at that point, the end is what it would have been from nothing, and nothing is left to do. So it is when the way
+// was broken off anywhere and begun again.
+func TestPlan_FromAnyStateToAnyOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, after := drawConfig(t, "before "), drawConfig(t, "after ")
+		direct, m := newModel(), newModel()
+		if err := direct.do(Plan(direct.config(), after)); err != nil {
+			t.Fatalf("from nothing: %v", err)
+		}
+		if err := m.do(Plan(m.config(), before)); err != nil {
+			t.Fatalf("from nothing to what is before: %v", err)
+		}
+		steps := Plan(m.config(), after)
+		cut := rapid.IntRange(0, len(steps)).Draw(t, "cut")
+		if err := m.do(steps[:cut]); err != nil {
+			t.Fatalf("%v\nof %v", err, steps)
+		}
+		rest := Plan(m.config(), after)
+		if err := m.do(rest); err != nil {
+			t.Fatalf("begun again behind step %d: %v\nof %v\nbehind %v", cut, err, rest, steps[:cut])
+		}
+		if got, want := m.config(), direct.config(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("it is %+v\nwant  %+v\nby %v", got, want, append(steps[:cut:cut], rest...))
+		}
+		if left := Plan(m.config(), after); len(left) > 0 {
+			t.Fatalf("nothing should be left to do: %v", left)
+		}
+	})
+}
+
+// A port is opened for a subsystem when all else is done.
+func TestPlan_LetsInLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel()
+		if err := m.do(Plan(m.config(), drawConfig(t, "before "))); err != nil {
+			t.Fatal(err)
+		}
+		isOpen := false
+		for _, step := range Plan(m.config(), drawConfig(t, "after ")) {
+			isOpening := step.Op == Link && strings.HasPrefix(step.Path, "ports/")
+			if isOpen && !isOpening && !strings.HasPrefix(step.Path, "ports/") {
+				t.Fatalf("%s comes after a port was opened", step)
+			}
+			isOpen = isOpen || isOpening
+		}
+	})
+}
+
+func TestPlan_HostThatIsNotAllowedAnyMoreLosesItsConnections(t *testing.T) {
+	before := &Config{Hosts: []Host{{NQN: "host-a"}, {NQN: "host-b"}}, Subsystems: []Subsystem{{NQN: "sub", Attr: Attrs{"qid_max": "128"}, AllowedHosts: []string{"host-a", "host-b"}}}}
+	after := &Config{Hosts: before.Hosts, Subsystems: []Subsystem{{NQN: "sub", AllowedHosts: []string{"host-b"}}}}
+	steps := Plan(before, after)
+	want := []string{"unlink subsystems/sub/allowed_hosts/host-a", "write subsystems/sub/attr_qid_max = 128"}
+	if got := texts(steps); !reflect.DeepEqual(got, want) {
+		t.Errorf("steps are %q, want %q", got, want)
+	}
+}
+
+func TestPlan_NewKeyTakesNothingOutOfUse(t *testing.T) {
+	before := &Config{Hosts: []Host{{NQN: "host-a", DHCHAP: Attrs{"key": "DHHC-1:00:one:"}}}}
+	after := &Config{Hosts: []Host{{NQN: "host-a", DHCHAP: Attrs{"key": "DHHC-1:00:two:"}}}}
+	want := []string{"write hosts/host-a/dhchap_key = (secret)"}
+	if got := texts(Plan(before, after)); !reflect.DeepEqual(got, want) {
+		t.Errorf("steps are %q, want %q", got, want)
+	}
+}
+
+func texts(steps []Step) (list []string) {
+	for _, step := range steps {
+		list = append(list, step.String())
+	}
+	return list
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/farlog/farlog/testbed/vm"
+)
+
+// What the guests of the NVMe scenarios are called. The subsystem has one namespace, the target's disk, and is reached over rdma and over tcp.
+const (
+	nvmeSubsystem = "nqn.2026-01.com.example:desk"
+	nvmeRing      = "nvme:" + nvmeSubsystem + "/1"
+	nvmeDevice    = "/dev/vdc"
+	nvmeRDMAPort  = 4420
+	nvmeTCPPort   = 4421
+	nvmetFile     = "/var/lib/farlog/nvmet.yaml"
+	// Of a connection: reconnecting begins at once, commands fail after a second without one, and the device goes after so many.
+	nvmeLossTimeout = 60
+)
+
+// The machines have a kernel whose NVMe target has reservations. A target's disk is the namespace; what it was told is kept in its NVDIMM, over its end.
+var (
+	nvmeTarget  = machine{name: "target", cpus: 2, hasNVDIMM: true, hasDisk: true, isOnWire: true, isNewer: true}
+	nvmeHost    = machine{name: "host", cpus: 2, isOnWire: true, isNewer: true}
+	nvmeCentral = machine{name: "central", cpus: 2, isOnWire: true, isNewer: true}
+	nvmeSecond  = machine{name: "second", cpus: 2, isOnWire: true, isNewer: true}
+)
+
+// nvmeHostNQN is what a guest calls itself to a target; nvmeHostID goes with it.
+func nvmeHostNQN(guest string) string { return "nqn.2026-01.com.example:host-" + guest }
+
+func nvmeHostID(guest string) string {
+	return fmt.Sprintf("f81d4fae-7dec-11d0-a765-%012x", strings.IndexByte("hcs", guest[0])+1)
+}
+
+// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is what else a namespace has.
+func nvmetDeclaration(extra string, hosts ...string) string {
+	var names []string
+	for _, host := range hosts {
+		names = append(names, nvmeHostNQN(host))
+	}
+	return fmt.Sprintf(`subsystems:
+- nqn: %s
+  hosts: [%s]
+  namespaces:
+  - {nsid: 1, device: %s%s}
+ports:
+- {id: 1, transport: rdma, address: %s, service: %d}
+- {id: 2, transport: tcp, address: %s, service: %d}
+`, nvmeSubsystem, strings.Join(names, ", "), nvmeDevice, extra, addresses["target"], nvmeRDMAPort, addresses["target"], nvmeTCPPort)
+}
+
+// serveNVMe sets up the target for these hosts, by what its operator would run. What it was told is in memory that outlives the guest.
+func (b *bed) serveNVMe(ctx context.Context, target *vm.Guest, extra string, hosts ...string) error {
+	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
+		return err
+	}
+	_, err := target.Run(ctx, fmt.Sprintf("cat >%s <<'END'\n%sEND\nfarlog target nvmet apply -f %s", nvmetFile, nvmetDeclaration(extra, hosts...), nvmetFile))
+	return err
+}
+
+// giveKey brings a host its key from the target.
+func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
+	text, err := target.Run(ctx, fmt.Sprintf("farlog target nvmet key %s /run/host.key && cat /run/host.key && rm /run/host.key", nvmeHostNQN(host.Name)))
+	if err != nil {
+		return err
+	}
+	_, err = host.Run(ctx, fmt.Sprintf("umask 077; cat >/run/nvme.key <<'END'\n%sEND", text))
+	return err
+}
+
+// connectNVMe connects a guest that has its key, and returns the device. ctrl_loss_tmo and the like are set: none is the kernel's default.
+func (b *bed) connectNVMe(ctx context.Context, host *vm.Guest, transport string) (device string, err error) {
+	text, err := host.Run(ctx, nvmeConnectCommand(host.Name, transport, nvmeHostNQN(host.Name)))
+	return strings.TrimSpace(text), err
+}
+
+func nvmeConnectCommand(guest, transport, hostNQN string) string {
+	port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
+	return fmt.Sprintf("nvme-up %s %s %d %s %s %s %d", transport, addresses["target"], port, nvmeSubsystem, hostNQN, nvmeHostID(guest), nvmeLossTimeout)
+}
+
+// disconnectNVMe ends a guest's connections.
+func (b *bed) disconnectNVMe(ctx context.Context, host *vm.Guest) error {
+	_, err := host.Run(ctx, "nvme disconnect -n "+nvmeSubsystem)
+	return err
+}
+
+// nvmeBed boots a target and hosts, sets the target up for them, and gives each its key.
+func (b *bed) nvmeBed(ctx context.Context, hosts ...machine) (map[string]*vm.Guest, error) {
+	guests, err := b.bootAll(ctx, append([]machine{nvmeTarget}, hosts...)...)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, host := range hosts {
+		names = append(names, host.name)
+	}
+	if err := b.serveNVMe(ctx, guests["target"], "", names...); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := b.giveKey(ctx, guests["target"], guests[name]); err != nil {
+			return nil, err
+		}
+	}
+	return guests, nil
+}
