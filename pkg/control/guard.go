@@ -53,9 +53,16 @@ func (s *Server) admit(ctx context.Context, method string) (access.Caller, error
 
 // guardUnary lets a call through when its caller has the role for it, on the stream that it names if it names one.
 func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	caller, err := s.admit(ctx, info.FullMethod)
+	caller, err := s.identify(ctx)
 	if err != nil {
 		return nil, err
+	}
+	// Before anything else is looked at: who is refused may ask no oftener than others.
+	if err := s.limiter.call(clientOf(ctx, caller.ID, info.FullMethod)); err != nil {
+		return nil, err
+	}
+	if err := caller.MayCall(info.FullMethod); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	if stream, ok := streamNamed(request); ok {
 		if err := caller.May(info.FullMethod, stream); err != nil {
@@ -98,6 +105,15 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	if err != nil {
 		return err
 	}
+	from := clientOf(stream.Context(), caller.ID, info.FullMethod)
+	if err := s.limiter.call(from); err != nil {
+		return err
+	}
+	end, err := s.limiter.watch(from)
+	if err != nil {
+		return err
+	}
+	defer end()
 	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
 	defer cancel(nil)
 	go s.lookAgain(ctx, cancel, info.FullMethod)

@@ -27,6 +27,7 @@ type port struct {
 	grpc   *half
 	http   *half
 	conns  sync.WaitGroup
+	crowd  crowd
 }
 
 // half is the listener of one of the protocols.
@@ -61,7 +62,7 @@ func (h *half) Close() error {
 func (h *half) Addr() net.Addr { return h.address }
 
 func newPort(listener net.Listener, keeper *identity.Keeper) *port {
-	return &port{Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr())}
+	return &port{Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr()), crowd: crowd{count: map[string]int{}}}
 }
 
 // run accepts until the listener is closed.
@@ -80,7 +81,12 @@ func (p *port) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		p.conns.Go(func() { p.sort(ctx, conn) })
+		leave, ok := p.crowd.enter(conn.RemoteAddr())
+		if !ok {
+			conn.Close()
+			continue
+		}
+		p.conns.Go(func() { p.sort(ctx, counted{conn, leave}) })
 	}
 }
 

@@ -52,6 +52,8 @@ type Config struct {
 	Keeper *identity.Keeper // certificates; nil = no TLS, and whoever comes may do everything: for loopback only
 	Access *access.File     // who may do what; required with a Keeper
 
+	CallRate float64 // calls a second of one client; 0 = CallRateDefault
+
 	// Hooks for metrics; each may be nil. They are called from many goroutines.
 	OnRequest func(method, code string, took time.Duration)
 	OnGrant   func(stream string)
@@ -66,6 +68,7 @@ type Server struct {
 	config     Config
 	mirror     *mirror
 	specs      specStore
+	limiter    *limiter
 	liveness   liveness
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	isLeading  atomic.Bool   // this instance reconciles
@@ -80,10 +83,14 @@ func New(config Config) *Server {
 	if config.Lease == 0 {
 		config.Lease = LeaseDefault
 	}
+	if config.CallRate == 0 {
+		config.CallRate = CallRateDefault
+	}
 	return &Server{
 		config:   config,
 		mirror:   newMirror(config.Client, config.Logger),
 		specs:    specStore{client: config.Client},
+		limiter:  newLimiter(config.CallRate),
 		liveness: liveness{client: config.Client, ttl: config.Lease},
 		stopping: make(chan struct{}),
 	}
@@ -168,6 +175,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 		grpc.Creds(credentials),
 		grpc.ConnectionTimeout(connectMax),
 		grpc.MaxRecvMsgSize(api.RequestLenMax),
+		grpc.MaxConcurrentStreams(callsAtOnceMax),
 		grpc.ChainUnaryInterceptor(s.observeUnary, s.guardUnary),
 		grpc.ChainStreamInterceptor(s.observeStream, s.guardStream),
 		// Agents behind a dead link are noticed, and their own pings allowed.

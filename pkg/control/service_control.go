@@ -52,6 +52,9 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	if request.Holder == nil {
 		request.Holder = new(api.Holder)
 	}
+	if err := callerOf(ctx).MayHold(request.Holder.Host); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
 	request.Holder.Identity = string(callerOf(ctx).ID)
 	now, ring, err := s.waitRing(ctx, request.Stream)
 	if err != nil {

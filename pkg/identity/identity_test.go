@@ -175,6 +175,29 @@ func TestCheck_LaterThanTheHandshake(t *testing.T) {
 	}
 }
 
+// A clock that jumps shuts everybody out while it is wrong, lets a revoked one in at no time, and does no lasting harm.
+func TestCheck_ClockJumps(t *testing.T) {
+	a := newAuthority(t, "farlog")
+	server := newParty(t, a, a.Dir, KindControl, "c")
+	client := newParty(t, a, filepath.Join(a.Dir, "one"), KindHost, "trading1")
+	other := newParty(t, a, filepath.Join(a.Dir, "two"), KindHost, "trading2")
+	if _, err := a.Revoke([]string{other.keeper.files.Cert}, start); err != nil {
+		t.Fatal(err)
+	}
+	good := tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.keeper.current.leaf}}
+	bad := tls.ConnectionState{PeerCertificates: []*x509.Certificate{other.keeper.current.leaf}}
+	for _, jump := range []time.Duration{lookInterval, -48 * time.Hour, 0, 365 * 24 * time.Hour, lookInterval, -24 * 365 * time.Hour, 2 * lookInterval} {
+		server.now = start.Add(jump)
+		_, err := server.keeper.Check(good)
+		if isRight := jump >= 0 && jump < time.Hour; (err == nil) != isRight {
+			t.Errorf("clock off by %s: %v", jump, err)
+		}
+		if _, err := server.keeper.Check(bad); err == nil {
+			t.Errorf("clock off by %s: a revoked certificate is good", jump)
+		}
+	}
+}
+
 func TestKeeper_FilesAreReadAgain(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	p := newParty(t, a, a.Dir, KindTarget, "one")

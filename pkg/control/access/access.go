@@ -126,6 +126,24 @@ func (c Caller) MaySpeakFor(role Role, host, agent string) error {
 		strings.Join(hosts, " or "))
 }
 
+// MayHold decides whether a caller may be granted a stream for a host. Where the rules name hosts, it must be one of them.
+func (c Caller) MayHold(host string) error {
+	if c.IsLocal {
+		return nil
+	}
+	var hosts []string
+	for _, rule := range c.grants {
+		if !slices.Contains(rule.Roles, RoleAppend) {
+			continue
+		}
+		if len(rule.Hosts) == 0 || slices.Contains(rule.Hosts, host) {
+			return nil
+		}
+		hosts = append(hosts, rule.Hosts...)
+	}
+	return fmt.Errorf("%s may not write from host %q: expected host %s, as its certificate or the control plane's --access-file says", c.ID, host, strings.Join(hosts, " or "))
+}
+
 // isAgentOf tells an id as farlogd makes them: the host, a dash, eight digits.
 func isAgentOf(agent, host string) bool {
 	digits, ok := strings.CutPrefix(agent, host+"-")
@@ -166,7 +184,7 @@ type Rule struct {
 	Identities []string `json:"identities"` // a "*" at the end stands for anything that follows
 	Roles      []Role   `json:"roles"`      // none: takes away what the kind of certificate would give
 	Streams    []string `json:"streams"`    // names or patterns: * within a part, ** at the end for anything below; none: all
-	Hosts      []string `json:"hosts"`      // for which an agent may speak; none: any
+	Hosts      []string `json:"hosts"`      // for which an agent may speak, and a writer may be granted a stream; none: any
 }
 
 func (r Rule) names(id identity.ID) bool {
@@ -205,7 +223,7 @@ func (r Rules) Caller(id identity.ID) Caller {
 	}
 	if kind, name, ok := id.Kind(); ok {
 		rule := Rule{Roles: defaults[kind]}
-		if name != identity.NameAny && (kind == identity.KindTarget || kind == identity.KindDrain) {
+		if name != identity.NameAny && (kind == identity.KindTarget || kind == identity.KindDrain || kind == identity.KindHost) {
 			rule.Hosts = []string{name}
 		}
 		caller.grants = []Rule{rule}

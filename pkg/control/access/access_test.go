@@ -120,6 +120,29 @@ func TestCaller_SpeaksForItsHostOnly(t *testing.T) {
 	}
 }
 
+// A grant goes to the host that the certificate names.
+func TestCaller_HoldsForItsHostOnly(t *testing.T) {
+	rules := Rules{{Identities: []string{"spiffe://bank/desk7"}, Roles: []Role{RoleAppend}, Hosts: []string{"t1", "t2"}}}
+	for _, test := range []struct {
+		id   identity.ID
+		host string
+		want bool
+	}{
+		{"spiffe://farlog/farlog/host/trading1", "trading1", true},
+		{"spiffe://farlog/farlog/host/trading1", "trading2", false},
+		{"spiffe://farlog/farlog/host/trading1", "", false},
+		{"spiffe://farlog/farlog/host/any", "trading2", true},
+		{"spiffe://farlog/farlog/admin/ada", "trading2", true},
+		{"spiffe://farlog/farlog/drain/any", "trading2", false},
+		{"spiffe://bank/desk7", "t2", true},
+		{"spiffe://bank/desk7", "t3", false},
+	} {
+		if got := rules.Caller(test.id).MayHold(test.host) == nil; got != test.want {
+			t.Errorf("%s for host %q: allowed %v", test.id, test.host, got)
+		}
+	}
+}
+
 func TestParseRules_SaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"rules: [{identities: [a], roles: [king]}]":                   `rule 1: role "king": expected one of`,

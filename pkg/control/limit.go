@@ -1,0 +1,165 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// What one client may ask for. It is one identity at one address: nobody takes another one's share, and a program that asks without end is told to
+// ask less. Agents, which may be many with one certificate on one host, have more.
+const (
+	// CallRateDefault is how many calls a second a client may make in the long run; four times as many in a burst.
+	CallRateDefault = 500
+
+	callBursts      = 4    // seconds' worth of calls at once
+	agentShare      = 8    // times as many calls for reports and watches of agents
+	watchesMax      = 1024 // open at the same time, of one client
+	callsAtOnceMax  = 256  // on one connection
+	connectionsMax  = 1024 // of one address
+	limitedIdleMax  = time.Minute
+	limitedSweepMin = 256 // clients known before idle ones are forgotten
+)
+
+// limiter keeps count of clients.
+type limiter struct {
+	rate float64
+
+	mutex   sync.Mutex
+	clients map[client]*limited
+}
+
+type client struct {
+	id      identity.ID
+	address string
+	isAgent bool
+}
+
+type limited struct {
+	calls   *rate.Limiter
+	watches int
+	seen    time.Time
+}
+
+func newLimiter(callRate float64) *limiter {
+	return &limiter{rate: callRate, clients: map[client]*limited{}}
+}
+
+// clientOf tells whose share a call is.
+func clientOf(ctx context.Context, id identity.ID, method string) client {
+	c := client{id: id, isAgent: !strings.HasPrefix(method, "/farlog.v1.ControlService/")}
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
+		c.address, _, _ = net.SplitHostPort(from.Addr.String())
+	}
+	return c
+}
+
+// of finds a client's share; the caller holds the mutex.
+func (l *limiter) of(c client, now time.Time) *limited {
+	found := l.clients[c]
+	if found == nil {
+		if len(l.clients) >= limitedSweepMin {
+			l.forgetIdle(now)
+		}
+		each := l.rate
+		if c.isAgent {
+			each *= agentShare
+		}
+		found = &limited{calls: rate.NewLimiter(rate.Limit(each), int(each*callBursts))}
+		l.clients[c] = found
+	}
+	found.seen = now
+	return found
+}
+
+func (l *limiter) forgetIdle(now time.Time) {
+	for c, one := range l.clients {
+		if one.watches == 0 && now.Sub(one.seen) > limitedIdleMax {
+			delete(l.clients, c)
+		}
+	}
+}
+
+// call takes one call out of the client's share.
+func (l *limiter) call(c client) error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	now := time.Now()
+	if one := l.of(c, now); one.calls.AllowN(now, 1) {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
+}
+
+// watch takes a place among the client's watches; end gives it back.
+func (l *limiter) watch(c client) (end func(), err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	one := l.of(c, time.Now())
+	if one.watches >= watchesMax {
+		return nil, status.Errorf(codes.ResourceExhausted, "%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
+	}
+	one.watches++
+	return func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		one.watches--
+	}, nil
+}
+
+// crowd counts connections by address, from before they have said who they are.
+type crowd struct {
+	mutex sync.Mutex
+	count map[string]int
+}
+
+// enter is false where an address has too many. What it returns is called when the connection ends.
+func (c *crowd) enter(address net.Addr) (leave func(), ok bool) {
+	host, _, err := net.SplitHostPort(address.String())
+	if err != nil {
+		host = address.String()
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.count[host] >= connectionsMax {
+		return nil, false
+	}
+	c.count[host]++
+	return sync.OnceFunc(func() {
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		if c.count[host]--; c.count[host] == 0 {
+			delete(c.count, host)
+		}
+	}), true
+}
+
+// counted leaves the crowd when it is closed.
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c counted) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets a refusal arrive: the other end is told that nothing follows it.
+func (c counted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("%T cannot be closed on one side", c.Conn)
+}

@@ -1,0 +1,230 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// from dials out of another address of this host, so that it counts as another host.
+func (g *guarded) from(address string) net.Conn {
+	g.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: stepTimeout}
+	conn, err := dialer.Dial("tcp", g.address)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// One client says nothing on hundreds of connections, one sends a request that never ends, one watches and reads nothing, one asks without end. The one
+// that asks is told so; another client, on the same host even, is answered every time.
+func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "rules: []\n")
+	admin := api.NewControlServiceClient(g.dial(g.keeper(identity.KindAdmin, "ada", time.Hour)))
+	for i := range 50 {
+		if _, err := admin.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("s%d", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 400 {
+		g.from("127.0.0.2")
+	}
+	g.endlessRequest(g.keeper(identity.KindHost, "slow", time.Hour))
+	g.deafWatch(g.keeper(identity.KindHost, "deaf", time.Hour))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	var refused, floods atomic.Int64
+	greedy := g.keeper(identity.KindHost, "greedy", time.Hour)
+	for range 8 {
+		conn := api.NewControlServiceClient(g.dial(greedy))
+		flood.Go(func() {
+			for ctx.Err() == nil {
+				_, err := conn.ListStreams(ctx, &api.ListStreamsRequest{})
+				floods.Add(1)
+				if status.Code(err) == codes.ResourceExhausted {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	for deadline := time.Now().Add(stepTimeout); refused.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody was ever refused")
+		}
+	}
+	for i := range 200 {
+		call, cancel := context.WithTimeout(ctx, stepTimeout)
+		if _, err := admin.CreateStream(call, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("t%d", i)}}); err != nil {
+			t.Errorf("call %d of a modest client: %v", i, err)
+		}
+		cancel()
+	}
+	cancel()
+	flood.Wait()
+	t.Logf("%d calls of the flood, %d refused", floods.Load(), refused.Load())
+}
+
+// endlessRequest says that a megabyte follows, and sends a byte now and then.
+func (g *guarded) endlessRequest(keeper *identity.Keeper) {
+	g.t.Helper()
+	config, err := keeper.ClientConfig("127.0.0.1")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	config.NextProtos = []string{"http/1.1"}
+	conn := tls.Client(g.from("127.0.0.3"), config)
+	if _, err := io.WriteString(conn, "PUT /v1/fabric HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
+		g.t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	g.t.Cleanup(func() { close(stopped) })
+	go func() {
+		for {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				_, _ = conn.Write([]byte(" "))
+			case <-stopped:
+				return
+			}
+		}
+	}()
+}
+
+// deafWatch opens watches and reads none of them.
+func (g *guarded) deafWatch(keeper *identity.Keeper) {
+	g.t.Helper()
+	conn, err := api.Dial(g.address, identity.NewClientCredentials(func() (*identity.Keeper, error) { return keeper, nil }))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { conn.Close() })
+	for range 50 {
+		if _, err := api.NewControlServiceClient(conn).WatchStreams(g.t.Context(), &api.WatchStreamsRequest{}); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// An address has only so many connections, of which some may end and make room for others.
+func TestLimit_ConnectionsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	c := crowd{count: map[string]int{}}
+	one, other := &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}, &net.TCPAddr{IP: net.ParseIP("10.0.0.2"), Port: 1}
+	var leave func()
+	for range connectionsMax {
+		var ok bool
+		if leave, ok = c.enter(one); !ok {
+			t.Fatal("refused before there were too many")
+		}
+	}
+	if _, ok := c.enter(one); ok {
+		t.Error("one too many came in")
+	}
+	if _, ok := c.enter(other); !ok {
+		t.Error("another address paid for it")
+	}
+	leave()
+	leave() // a connection may be closed twice
+	if _, ok := c.enter(one); !ok {
+		t.Error("one that left made no room")
+	}
+	if _, ok := c.enter(one); ok {
+		t.Error("one that was closed twice made room for two")
+	}
+}
+
+func TestLimit_SharesAreByIdentityAndAddress(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(10)
+	at := func(address string) context.Context {
+		return peer.NewContext(t.Context(), &peer.Peer{Addr: clientAddress(address + ":5")})
+	}
+	exhaust := func(c client) (count int) {
+		for l.call(c) == nil && count < 10000 {
+			count++
+		}
+		return count
+	}
+	method := api.ControlService_ListStreams_FullMethodName
+	ada := clientOf(at("10.0.0.1"), "ada", method)
+	if count := exhaust(ada); count < 40 || count > 60 {
+		t.Errorf("%d calls at once, expected the burst of 40", count)
+	}
+	for _, c := range []client{clientOf(at("10.0.0.2"), "ada", method), clientOf(at("10.0.0.1"), "bob", method), clientOf(at("10.0.0.1"), "ada", api.TargetService_ReportTarget_FullMethodName)} {
+		if err := l.call(c); err != nil {
+			t.Errorf("%v paid for another one: %v", c, err)
+		}
+	}
+	var ends []func()
+	for range watchesMax {
+		end, err := l.watch(ada)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if _, err := l.watch(ada); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one watch too many: %v", err)
+	}
+	ends[0]()
+	if _, err := l.watch(ada); err != nil {
+		t.Error(err)
+	}
+}
+
+// A message that is too large is refused without being looked at, over gRPC and over HTTP.
+func TestLimit_MessageSize(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "rules: []\n")
+	keeper := g.keeper(identity.KindAdmin, "ada", time.Hour)
+	large := &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: string(make([]byte, api.RequestLenMax+1))}}
+	if _, err := api.NewControlServiceClient(g.dial(keeper)).CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("gRPC: %v", err)
+	}
+	config, err := keeper.ClientConfig("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.NextProtos = []string{"http/1.1"}
+	conn := tls.Client(g.from("127.0.0.1"), config)
+	go func() { // the server may hang up before all of it is sent
+		fmt.Fprintf(conn, "POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{\"spec\":{\"name\":\"", 2*api.RequestLenMax)
+		_, _ = io.CopyN(conn, zeros{}, 2*api.RequestLenMax)
+	}()
+	answer := make([]byte, 4096)
+	if err := conn.SetReadDeadline(time.Now().Add(stepTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	count, err := conn.Read(answer)
+	if err != nil && !errors.Is(err, io.EOF) || string(answer[:min(count, 12)]) != "HTTP/1.1 400" {
+		t.Errorf("HTTP: %q, %v", answer[:count], err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(into []byte) (int, error) {
+	for i := range into {
+		into[i] = '0'
+	}
+	return len(into), nil
+}
