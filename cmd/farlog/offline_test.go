@@ -14,7 +14,10 @@ import (
 	"github.com/farlog/farlog/pkg/store/storetest"
 )
 
-const goldenRing = "../../rdma/test/golden/ring_small.bin"
+const (
+	goldenRing   = "../../rdma/test/golden/ring_small.bin"
+	goldenBlocks = "../../rdma/test/golden/ring_blocks.bin" // records packed into LBAs
+)
 
 // storeOrders makes a closed store with `count` records "order 0", "order 1" … in a few sealed segments.
 func storeOrders(t *testing.T, count int) (dir string, ring *storetest.Ring) {
@@ -92,7 +95,7 @@ func TestVerify_FlippedBitIsNamedWithExitCodeOne(t *testing.T) {
 
 func TestVerify_SegmentAndRing(t *testing.T) {
 	dir, _ := storeOrders(t, 500)
-	for _, path := range []string{streamFile(dir, "0000000001.seg"), goldenRing} {
+	for _, path := range []string{streamFile(dir, "0000000001.seg"), goldenRing, goldenBlocks} {
 		table, talk, code := runFarlog(t, "verify", path)
 		if code != exitOK || !strings.Contains(table, "nothing is missing") {
 			t.Errorf("%s: exit code %d, stderr %q, table\n%s", path, code, talk, table)
@@ -128,6 +131,10 @@ func TestDump_StoreSegmentAndRing(t *testing.T) {
 	}
 	if strings.Count(lines, "\n") != 8 {
 		t.Errorf("ring: %d lines, expected 8", strings.Count(lines, "\n"))
+	}
+	lines, _, _ = runFarlog(t, "dump", goldenBlocks, "--output", "json")
+	if strings.Count(lines, `"PAD"`) != 5 || strings.Count(lines, "\n") != 13 {
+		t.Errorf("ring on blocks: %s", lines)
 	}
 }
 

@@ -61,7 +61,7 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 	flags := command.Flags()
 	flags.Var((*config.SizeValue)(&size), "size", "of the region, a multiple of 4KiB; a device or an existing file gives its own")
 	flags.Var((*config.SizeValue)(&recordLenMax), "record-len-max", "largest extent of one record; 0 = 1MiB, or a quarter of the ring")
-	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64, on a block device its LBA")
+	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64")
 	flags.StringVar(&options.StreamName, "stream", "", "`name` of the stream, under which a drain stores the records")
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")

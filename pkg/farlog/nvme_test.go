@@ -38,7 +38,8 @@ func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := uint64(status.Align) // the EPOCH record takes one LBA
+	lba := status.Contract.AtomicUnit
+	second := uint64(lba) // the commit of the EPOCH record takes one LBA
 	if err := r.Release(second, 1, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -63,21 +64,31 @@ func TestBlocks_ImageShowsWhatWasAppended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if image.Superblock.BlockLen != status.Align || image.EpochMin != 3 || image.Head.HeadLSN != second || image.CreditLSN != second {
+	if image.Superblock.BlockLen != lba || image.EpochMin != 3 || image.Head.HeadLSN != second || image.CreditLSN != second {
 		t.Errorf("image: block_len %d, epoch_min %d, head %d, credit %d; expected %d, 3, %d, %d", image.Superblock.BlockLen, image.EpochMin,
-			image.Head.HeadLSN, image.CreditLSN, status.Align, second, second)
+			image.Head.HeadLSN, image.CreditLSN, lba, second, second)
 	}
 	if image.DurableHintLSN != 4*second || image.TailHintLSN != 4*second {
 		t.Errorf("image: hints %d and %d; expected %d after a clean close", image.TailHintLSN, image.DurableHintLSN, 4*second)
 	}
 	walker := image.Walk()
 	for _, text := range []string{"one", "two", "three"} {
-		rec, err := walker.Next()
+		rec, err := nextRecord(walker)
 		if err != nil || string(rec.Payload) != text {
 			t.Fatalf("walk: %q, %v; expected %q", rec.Payload, err, text)
 		}
 	}
-	if _, err := walker.Next(); !errors.Is(err, io.EOF) {
+	if _, err := nextRecord(walker); !errors.Is(err, io.EOF) {
 		t.Fatalf("walk: %v; expected the end", err)
+	}
+}
+
+// nextRecord passes over the PADs with which commits end.
+func nextRecord(walker *record.Walker) (record.Record, error) {
+	for {
+		rec, err := walker.Next()
+		if err != nil || !rec.Flags.IsPad() {
+			return rec, err
+		}
 	}
 }

@@ -54,9 +54,21 @@ func FuzzImage(f *testing.F) {
 	const start = 15488 % 8192
 	f.Add(superblock, head, append(bytes.Clone(ring[start:]), ring[:512]...), uint64(0))
 	f.Add(superblock, head, []byte(nil), uint64(15488))
+	blocks, err := os.ReadFile(filepath.Join(goldenDir, "ring_blocks.bin"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	ring = blocks[BlocksDataOffset:]
+	f.Add(blocks[SuperblockBOffset:SuperblockBOffset+SuperblockLen], blocks[BlocksHeadSlotBOffset:BlocksHeadSlotBOffset+HeadSlotLen],
+		append(bytes.Clone(ring[13376%8192:]), ring[:1024]...), uint64(16896))
 	f.Fuzz(func(t *testing.T, superblock, head, data []byte, durableHint uint64) {
 		region := fuzzRegion(superblock, head, data)
-		binary.LittleEndian.PutUint64(region[DurableHintOffset:], durableHint)
+		if isBlocks := binary.LittleEndian.Uint32(region[104:]) != 0; !isBlocks {
+			binary.LittleEndian.PutUint64(region[DurableHintOffset:], durableHint)
+		} else {
+			binary.LittleEndian.PutUint64(region[BlocksHintsOffset+8:], durableHint)
+			binary.LittleEndian.PutUint32(region[BlocksHintsOffset+blockWordsCRC:], CRC32C(0, region[BlocksHintsOffset:BlocksHintsOffset+blockWordsCRC]))
+		}
 		im, err := OpenImage(bytes.NewReader(region), int64(len(region)))
 		if err != nil {
 			return
@@ -91,10 +103,14 @@ func fuzzRegion(superblock, head, data []byte) []byte {
 	salt := binary.LittleEndian.Uint64(sb[32:])
 	binary.LittleEndian.PutUint32(slot[headSlotCRC:], CRC32C(uint32(salt), slot[:headSlotCRC]))
 	capacity := min(max(binary.LittleEndian.Uint64(sb[40:]), capacityUnit), 64<<10)
-	region := make([]byte, DataOffset+capacity)
+	headOffset, dataOffset := uint64(HeadSlotAOffset), uint64(DataOffset)
+	if binary.LittleEndian.Uint32(sb[104:]) != 0 {
+		headOffset, dataOffset = BlocksHeadSlotAOffset, BlocksDataOffset
+	}
+	region := make([]byte, dataOffset+capacity)
 	copy(region, sb)
-	copy(region[HeadSlotAOffset:], slot)
-	ring, at := region[DataOffset:], binary.LittleEndian.Uint64(slot)%capacity
+	copy(region[headOffset:], slot)
+	ring, at := region[dataOffset:], binary.LittleEndian.Uint64(slot)%capacity
 	n := copy(ring[at:], data)
 	copy(ring, data[n:])
 	return region

@@ -116,6 +116,67 @@ func goldenRing() ([]byte, []Record) {
 	return region, records[:whole]
 }
 
+// goldenBlocks makes a ring on LBAs of 512 bytes: a commit of one LBA that a PAD fills, one of two with a record across them and no PAD, the EPOCH record
+// behind a PAD of its epoch in an LBA whose commit was cut off, a commit whose PAD fills LBA and ring, and at the end one that is torn.
+func goldenBlocks() ([]byte, Superblock, []Record) {
+	sb := goldenSuperblock()
+	sb.BlockLen, sb.EpochStartLSN, sb.EpochStartSeq = 512, 15168, 64
+	region := make([]byte, BlocksDataOffset+sb.Capacity)
+	copy(region[SuperblockBOffset:], sb.Encode())
+	copy(region[BlocksHeadSlotAOffset:], HeadSlot{HeadLSN: 13312, HeadSeq: 59, LastEpoch: 2}.Encode(sb.Salt))
+	copy(region[BlocksHeadSlotBOffset:], HeadSlot{HeadLSN: 13376, HeadSeq: 60, LastEpoch: 2}.Encode(sb.Salt))
+	putWords := func(off int, first, second uint64) {
+		binary.LittleEndian.PutUint64(region[off:], first)
+		binary.LittleEndian.PutUint64(region[off+8:], second)
+		binary.LittleEndian.PutUint32(region[off+blockWordsCRC:], CRC32C(0, region[off:off+blockWordsCRC]))
+	}
+	putWords(BlocksFenceBOffset, 3, 0)
+	putWords(BlocksCreditOffset, 13376, 0)
+	putWords(BlocksHintsOffset, 16896, 16896)
+	cursor := Cursor{LSN: 13376, Seq: 60, Epoch: 2}
+	var records []Record
+	add := func(h Header, payloadLen int) {
+		h.LSN, h.Seq, h.StreamID, h.Epoch = cursor.LSN, cursor.Seq, sb.StreamID, cursor.Epoch
+		h.TimestampNS = 1763700000000000000 + cursor.LSN
+		payload := bytes.Repeat([]byte{byte('a' + len(records))}, payloadLen)
+		if h.Flags&FlagEpoch != 0 {
+			payload = EpochPayload{PrevEpoch: 2, StartLSN: sb.EpochStartLSN, RingUUID: sb.RingUUID}.Encode()
+		}
+		raw, err := AppendTo(nil, h, nil, payload, sb.Identity())
+		if err != nil {
+			panic(err)
+		}
+		copy(region[BlocksDataOffset+cursor.LSN%sb.Capacity:], raw)
+		rec, err := Decode(raw, sb.Identity())
+		if err != nil {
+			panic(err)
+		}
+		records = append(records, rec)
+		cursor.Advance(rec.Header, sb.Align)
+	}
+	pad := func() {
+		add(Header{Flags: FlagPad, PayloadLen: uint32(512 - cursor.LSN%512 - PadStoredLen)}, 0)
+	}
+	add(Header{Class: 1}, 100) // its LBA is drained in part
+	pad()
+	add(Header{Class: 1}, 300)
+	add(Header{Class: 2}, 564) // across two LBAs, to the end of the second
+	add(Header{Class: 1}, 200) // of a commit whose second LBA never came
+	cursor.Epoch = 3
+	pad()
+	add(Header{Flags: FlagEpoch}, 0)
+	pad()
+	add(Header{Class: 1}, 200)
+	pad()
+	add(Header{Class: 1}, 30)
+	pad()
+	add(Header{Flags: FlagHeartbeat}, 0)
+	whole := len(records)
+	add(Header{Class: 1}, 40)
+	region[BlocksDataOffset+records[whole].LSN%sb.Capacity+HeaderLen+8] ^= 0xFF
+	return region, sb, records[:whole]
+}
+
 // golden collects files and expected lines.
 type golden struct {
 	files map[string][]byte
@@ -184,6 +245,9 @@ func (g *golden) saySuperblock(file string, s Superblock) {
 	} {
 		g.say(file, field.name, field.value)
 	}
+	if s.BlockLen != 0 {
+		g.say(file, "block_len", s.BlockLen)
+	}
 }
 
 func (g *golden) addHeadSlot() {
@@ -197,14 +261,20 @@ func (g *golden) addHeadSlot() {
 }
 
 func (g *golden) addRing() {
-	const file = "ring_small.bin"
 	region, records := goldenRing()
-	g.files[file] = region
-	g.saySuperblock(file, goldenSuperblock())
+	g.files["ring_small.bin"] = region
+	g.sayRing("ring_small.bin", goldenSuperblock(), HeadSlot{HeadLSN: 15488, HeadSeq: 61, LastEpoch: 2}, records)
+	blocks, superblock, records := goldenBlocks()
+	g.files["ring_blocks.bin"] = blocks
+	g.sayRing("ring_blocks.bin", superblock, HeadSlot{HeadLSN: 13376, HeadSeq: 60, LastEpoch: 2}, records)
+}
+
+func (g *golden) sayRing(file string, superblock Superblock, head HeadSlot, records []Record) {
+	g.saySuperblock(file, superblock)
 	last := records[len(records)-1]
-	g.say(file, "head_lsn", 15488)
-	g.say(file, "head_seq", 61)
-	g.say(file, "last_epoch", 2)
+	g.say(file, "head_lsn", head.HeadLSN)
+	g.say(file, "head_seq", head.HeadSeq)
+	g.say(file, "last_epoch", head.LastEpoch)
 	g.say(file, "tail_lsn", last.LSN+last.Extent(64))
 	g.say(file, "next_seq", last.Seq+1)
 	g.say(file, "tail_epoch", last.Epoch)
@@ -313,7 +383,7 @@ func TestGolden_DecoderReadsThem(t *testing.T) {
 			got.say(file, "head_lsn", h.HeadLSN)
 			got.say(file, "head_seq", h.HeadSeq)
 			got.say(file, "last_epoch", h.LastEpoch)
-		case file == "ring_small.bin":
+		case strings.HasPrefix(file, "ring_"):
 			got.walk(t, file, raw)
 		}
 		for _, line := range got.lines {

@@ -186,7 +186,7 @@ func (w *Walker) decode() (Record, error) {
 	}
 	id := w.im.Superblock.Identity()
 	extent := header.Extent(id.Align)
-	if extent > left || (header.Flags.IsPad() && extent != left) {
+	if extent > left || (header.Flags.IsPad() && extent != left && extent != w.leftInBlock()) {
 		return Record{}, fmt.Errorf("%w: extent %d, %d bytes before the end of the ring", ErrLength, extent, left)
 	}
 	if err := header.checkLength(id); err != nil {
@@ -196,6 +196,14 @@ func (w *Walker) decode() (Record, error) {
 		return Record{}, err
 	}
 	return Decode(w.chunk, id)
+}
+
+// leftInBlock counts the bytes from the cursor to the end of its LBA, with which a commit on blocks ends; 0 where an LBA begins, and in memory.
+func (w *Walker) leftInBlock() uint64 {
+	if w.im.Superblock.BlockLen == 0 {
+		return 0
+	}
+	return -w.cursor.LSN & uint64(w.im.Superblock.BlockLen-1)
 }
 
 const walkChunkLen = 256 << 10

@@ -11,25 +11,26 @@ import (
 
 // Offsets and sizes of a region with one ring (docs/format.md section 3).
 const (
-	SuperblockAOffset  = 0x0000
-	SuperblockBOffset  = 0x1000
-	FenceOffset        = 0x2000
-	HeadSlotAOffset    = 0x2040
-	HeadSlotBOffset    = 0x2080
-	CreditOffset       = 0x20C0
-	TailHintOffset     = 0x2100
-	DurableHintOffset  = 0x2108
-	DataOffset         = 0x3000
-	RegionVersion      = 2
-	SuperblockLen      = 512
-	SuperblockMagic    = "FARLOGSB"
-	HeadSlotLen        = 32
-	StreamNameLen      = 64
-	WriterIDLen        = 128
-	capacityUnit       = 4096
-	superblockCRC      = 508
-	headSlotCRC        = 28
-	capacityRecordsMin = 4 // a ring holds at least this many records of the largest size
+	SuperblockAOffset   = 0x0000
+	SuperblockBOffset   = 0x1000
+	FenceOffset         = 0x2000
+	HeadSlotAOffset     = 0x2040
+	HeadSlotBOffset     = 0x2080
+	CreditOffset        = 0x20C0
+	TailHintOffset      = 0x2100
+	DurableHintOffset   = 0x2108
+	DataOffset          = 0x3000
+	RegionVersion       = 2 // of a ring in memory; on blocks, one whose records begin on LBAs
+	RegionVersionPacked = 3 // on blocks: records follow one another, and a commit ends with an LBA
+	SuperblockLen       = 512
+	SuperblockMagic     = "FARLOGSB"
+	HeadSlotLen         = 32
+	StreamNameLen       = 64
+	WriterIDLen         = 128
+	capacityUnit        = 4096
+	superblockCRC       = 508
+	headSlotCRC         = 28
+	capacityRecordsMin  = 4 // a ring holds at least this many records of the largest size
 )
 
 // Offsets of a ring on blocks, where each of these has an LBA of its own.
@@ -120,7 +121,10 @@ func DecodeSuperblock(raw []byte) (Superblock, error) {
 		StreamName:    unpad(raw[128:192]),
 		WriterID:      unpad(raw[192:320]),
 	}
-	return s, s.checkRanges()
+	if err := s.checkRanges(); err != nil {
+		return s, err
+	}
+	return s, s.checkVersion(binary.LittleEndian.Uint32(raw[8:]))
 }
 
 func checkSuperblockFrame(raw []byte) error {
@@ -128,8 +132,8 @@ func checkSuperblockFrame(raw []byte) error {
 	switch {
 	case string(raw[:8]) != SuperblockMagic:
 		return fmt.Errorf("%w: magic %q, expected %q", ErrSuperblock, raw[:8], SuperblockMagic)
-	case version != RegionVersion:
-		return fmt.Errorf("%w: version %d, expected %d", ErrSuperblock, version, RegionVersion)
+	case version != RegionVersion && version != RegionVersionPacked:
+		return fmt.Errorf("%w: version %d, expected %d or, on blocks, %d", ErrSuperblock, version, RegionVersion, RegionVersionPacked)
 	case length != SuperblockLen:
 		return fmt.Errorf("%w: length %d, expected %d", ErrSuperblock, length, SuperblockLen)
 	}
@@ -154,11 +158,32 @@ func (s Superblock) checkRanges() error {
 	return nil
 }
 
+// version is what a ring of this kind is made with.
+func (s Superblock) version() uint32 {
+	if s.BlockLen != 0 {
+		return RegionVersionPacked
+	}
+	return RegionVersion
+}
+
+// checkVersion: who packs records must not meet one that takes each PAD for the ring's end, nor the other way round.
+func (s Superblock) checkVersion(version uint32) error {
+	switch {
+	case s.BlockLen == 0 && version == RegionVersion:
+		return nil
+	case s.BlockLen&(s.BlockLen-1) != 0 || s.BlockLen > AlignMax || s.RecordLenMax < s.BlockLen:
+		return fmt.Errorf("%w: block_len %d, expected a power of two up to %d and record_len_max %d", ErrSuperblock, s.BlockLen, AlignMax, s.RecordLenMax)
+	case version == s.version() || s.Align >= s.BlockLen:
+		return nil
+	}
+	return fmt.Errorf("%w: version %d with align %d and block_len %d, expected version %d", ErrSuperblock, version, s.Align, s.BlockLen, s.version())
+}
+
 // Encode makes the 512 bytes of the superblock. StreamName and WriterID are cut at their field's length.
 func (s Superblock) Encode() []byte {
 	raw := make([]byte, SuperblockLen)
 	copy(raw, SuperblockMagic)
-	binary.LittleEndian.PutUint32(raw[8:], RegionVersion)
+	binary.LittleEndian.PutUint32(raw[8:], s.version())
 	binary.LittleEndian.PutUint32(raw[12:], SuperblockLen)
 	copy(raw[16:32], s.RingUUID[:])
 	binary.LittleEndian.PutUint64(raw[32:], s.Salt)

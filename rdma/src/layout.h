@@ -26,7 +26,8 @@
 #define LAYOUT_BLOCK_LEN 4096u
 #define LAYOUT_LINE_LEN 64u
 #define LAYOUT_SUPERBLOCK_MAGIC 0x4253474F4C524146ull /* "FARLOGSB" */
-#define LAYOUT_VERSION 2u
+#define LAYOUT_VERSION 2u        /* of a ring in memory; on blocks, one whose records begin on LBAs */
+#define LAYOUT_VERSION_PACKED 3u /* on blocks: records follow one another, and a commit ends with an LBA */
 
 struct superblock {
 	uint64_t magic;

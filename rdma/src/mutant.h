@@ -23,6 +23,10 @@ enum farlog_mutant {
 	MUTANT_ACKED_OUT_OF_ORDER = 20, /* blocks: a commit counts as done when one of its commands has come back */
 	MUTANT_LBA_WRITTEN_AGAIN = 21,  /* blocks: a commit takes the last LBA of the one before along */
 	MUTANT_NO_FUA = 22,             /* blocks: writes into a cache that forgets */
+	MUTANT_PACKED_ON = 23,          /* blocks: a commit goes on in the LBA in which the one before ended */
+	MUTANT_PAD_MISSING = 24,        /* blocks: the next commit begins on a fresh LBA, and nothing says so */
+	MUTANT_PAD_SHORT = 25,          /* blocks: a commit's PAD ends before its LBA */
+	MUTANT_PAD_NOT_SENT = 26,       /* blocks: a commit is sent without the LBA of its PAD */
 	MUTANT_NOT_PREEMPTED = 30,      /* blocks: a takeover registers, and leaves the former writer's host registered as well */
 	MUTANT_RECOVERED_FIRST = 31,    /* blocks: a takeover finds the tail, and shuts the former writer out only then */
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */

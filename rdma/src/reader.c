@@ -161,6 +161,15 @@ static void accept(struct farlog_reader *reader, struct pass *pass, const struct
 	pass->last_ts_ns = found->ts_ns;
 }
 
+/* keep -- the record at `at` of what was read becomes the next of the batch, in which the bytes that a PAD skips are left out. */
+static void keep(struct pass *pass, const uint8_t *at, const struct record_found *found)
+{
+	uint8_t *place = pass->buf + pass->used;
+
+	if (place != at)
+		memmove(place, at, found->stored_len);
+}
+
 /* read_piece -- copy a piece and walk it. False: stop (nothing valid follows, or no room). */
 static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t len)
 {
@@ -178,10 +187,9 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 	while (walked < len) {
 		verdict = record_check(&reader->identity, &reader->cursor, start + walked, len - walked, &found);
 		if (verdict == RECORD_VALID) {
-			walked += found.stored_len;
+			keep(pass, start + walked, &found);
 			accept(reader, pass, &found);
-			if (found.flags & RECORD_FLAG_PAD)
-				return true; /* the ring's end: what was copied behind it is old */
+			walked += found.extent; /* of a PAD at the ring's end: beyond the piece */
 			continue;
 		}
 		if (verdict == RECORD_NOT_HERE || len - walked < RECORD_PAD_STORED_LEN)
@@ -192,9 +200,8 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		if (pass->need > pass->buf_len - pass->used)
 			return false;
 		/* The piece ended inside this record: copy it whole. */
-		start += walked;
+		start = pass->buf + pass->used;
 		len = pass->need;
-		walked = 0;
 		pass->result = ops->read(reader->region, data_off(reader, reader->cursor.lsn), start, len);
 		if (pass->result != FARLOG_OK || record_check(&reader->identity, &reader->cursor, start, len, &found) != RECORD_VALID)
 			return false;
@@ -388,7 +395,7 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	bool is_tentative = false;
 	bool is_more;
 	uint64_t len;
-	size_t before;
+	uint64_t before_lsn;
 	int result;
 
 	memset(batch, 0, sizeof(*batch));
@@ -410,11 +417,11 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 			begin_tentative(reader, &pass);
 		}
 		len = piece_len(reader, &pass, hint_lsn);
-		before = pass.used;
+		before_lsn = reader->cursor.lsn;
 		is_more = read_piece(reader, &pass, len);
 		if (is_tentative || reader->barren_lsn == reader->cursor.lsn)
-			adapt_tip(reader, len, pass.used - before);
-		else if (len >= RECORD_PAD_STORED_LEN && pass.used == before && pass.need == 0 && pass.result == FARLOG_OK)
+			adapt_tip(reader, len, reader->cursor.lsn - before_lsn);
+		else if (len >= RECORD_PAD_STORED_LEN && reader->cursor.lsn == before_lsn && pass.need == 0 && pass.result == FARLOG_OK)
 			reader->barren_lsn = reader->cursor.lsn;
 		if (!is_more)
 			break;

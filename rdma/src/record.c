@@ -76,7 +76,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 		found->extent = (uint64_t)header.payload_len + RECORD_PAD_STORED_LEN;
 		found->stored_len = RECORD_PAD_STORED_LEN;
 		body_len = 0;
-		if (found->extent != left_in_ring || header.key_len != 0)
+		if (!record_pad_fits(identity, cursor->lsn, found->extent, left_in_ring) || header.key_len != 0)
 			return RECORD_NOT_HERE;
 	} else {
 		found->extent = record_extent(identity->align, header.key_len, header.payload_len);

@@ -67,6 +67,7 @@ struct record_identity {
 	uint32_t align;
 	uint32_t record_len_max;
 	uint32_t stream_id;
+	uint32_t block_len; /* of a ring on blocks: an LBA, with which a commit ends; 0 = in memory */
 };
 
 /* Where a walk stands: the next record must continue this. */
@@ -83,6 +84,18 @@ static inline uint64_t record_extent(uint32_t align, uint32_t key_len, uint32_t 
 	uint64_t len = (uint64_t)RECORD_HEADER_LEN + key_len + payload_len + RECORD_TRAILER_LEN;
 
 	return (len + align - 1) & ~(uint64_t)(align - 1);
+}
+
+/* record_pad_len -- on blocks, from lsn to the end of the LBA that it lies in; 0: it is where one begins, or the ring is in memory. */
+static inline uint64_t record_pad_len(const struct record_identity *identity, uint64_t lsn)
+{
+	return identity->block_len == 0 ? 0 : -lsn & (identity->block_len - 1);
+}
+
+/* record_pad_fits -- a PAD ends with the ring, left_in_ring from it, or with the LBA that it lies in. */
+static inline int record_pad_fits(const struct record_identity *identity, uint64_t lsn, uint64_t extent, uint64_t left_in_ring)
+{
+	return extent == left_in_ring || extent == record_pad_len(identity, lsn);
 }
 
 /* record_gather -- the whole record as pieces: header, key, payload, zero fill, trailer; its CRC is made when it is copied. `header`

@@ -1,7 +1,7 @@
 /* region_nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See region_nvme.h.
  *
  * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order. Nothing
- * that was acknowledged is written again: records begin on an LBA, because the ring's align is at least one. persist only prepares; the
+ * that was acknowledged is written again: a commit begins where an LBA does, because a PAD ends the one before there. persist only prepares; the
  * waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look at
  * fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
  * would need it is refused until then. */
@@ -178,6 +178,22 @@ static void nvme_gather(struct region *region, uint64_t off, struct gather *gath
 	gather_build(nvme_of(region)->copy + off, gather);
 }
 
+/* take_spans -- widened to whole LBAs: what else lies in them was never acknowledged. */
+static void take_spans(struct region_nvme *nvme, const struct region_span *spans, unsigned span_count)
+{
+	uint64_t mask = nvme->device->lba_len - 1;
+
+	for (unsigned i = 0; i < span_count; i++) {
+		uint64_t off = spans[i].off < LAYOUT_DATA_OFF ? spans[i].off : spans[i].off & ~mask;
+		uint64_t end = spans[i].off + spans[i].len;
+
+		nvme->spans[i] = (struct region_span){off, (spans[i].off < LAYOUT_DATA_OFF ? end : (end + mask) & ~mask) - off};
+	}
+	nvme->span_count = span_count;
+	nvme->span_at = 0;
+	nvme->span_done = 0;
+}
+
 static int nvme_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct region_nvme *nvme = nvme_of(region);
@@ -192,10 +208,7 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	} else if (nvme->flying_count > 0 && !MUTANT(ACKED_OUT_OF_ORDER)) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
 	} else {
-		memcpy(nvme->spans, spans, span_count * sizeof(spans[0]));
-		nvme->span_count = span_count;
-		nvme->span_at = 0;
-		nvme->span_done = 0;
+		take_spans(nvme, spans, span_count);
 		nvme->failure = 0;
 		nvme->tag_asked = tag;
 		if (MUTANT(LBA_WRITTEN_AGAIN) && spans[0].off > LAYOUT_DATA_OFF) {

@@ -1,7 +1,8 @@
 /* ring.h -- the arithmetic of the circular buffer. No memory, no input or output.
  *
  * Positions never wrap; offset = lsn mod capacity. head <= appended, appended - head <= capacity. A record never crosses the end:
- * a PAD fills what is left. */
+ * a PAD fills what is left. On blocks a PAD also fills the last LBA of a commit, and credit_lsn is the head rounded down to an LBA: an LBA is written as a
+ * whole. */
 #ifndef FARLOG_RING_H
 #define FARLOG_RING_H
 
@@ -51,6 +52,15 @@ static inline void ring_advance(struct ring *ring, const struct ring_place *plac
 	if (ring->appended_off == ring->capacity)
 		ring->appended_off = 0;
 	ring->next_seq++;
+}
+
+/* ring_skip -- a PAD has been written that makes way for no record of this commit. */
+static inline void ring_skip(struct ring *ring, uint64_t len)
+{
+	ring->appended_lsn += len;
+	ring->appended_off += len;
+	if (ring->appended_off == ring->capacity)
+		ring->appended_off = 0;
 }
 
 static inline uint64_t ring_used(const struct ring *ring)

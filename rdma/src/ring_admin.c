@@ -137,7 +137,7 @@ static int make_superblock(const struct region *region, const struct farlog_ring
 
 	memset(superblock, 0, sizeof(*superblock));
 	superblock->magic = LAYOUT_SUPERBLOCK_MAGIC;
-	superblock->version = LAYOUT_VERSION;
+	superblock->version = region->is_block ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
 	superblock->superblock_len = sizeof(*superblock);
 	superblock->capacity = size - LAYOUT_DATA_OFF;
 	superblock->align = config->align != 0 ? config->align : ALIGN_DEFAULT;
@@ -168,20 +168,27 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 	return FARLOG_OK;
 }
 
-int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *asked, struct farlog_error *error)
+/* check_blocks -- a PAD takes less than an LBA, and is no longer than a record may be. */
+static int check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
-	struct farlog_ring_config on_blocks = *asked;
-	const struct farlog_ring_config *config = asked;
-	int result;
+	uint32_t lba_len = region->contract.atomic_unit;
+	uint64_t quarter = (region->contract.size_bytes - LAYOUT_DATA_OFF) / 4;
 
-	if (region->is_block && asked->align == 0) {
-		on_blocks.align = region->contract.atomic_unit;
-		config = &on_blocks;
-	}
-	result = ring_check_config(uri, config, region->contract.size_bytes, error);
-	if (result == FARLOG_OK && region->is_block && config->align % region->contract.atomic_unit != 0)
-		result = error_set(error, FARLOG_INVALID, 0, "ring \"%s\": align %u is less than an LBA of this device (%u bytes)", uri, config->align,
-			region->contract.atomic_unit);
+	if (quarter < lba_len)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": %lu bytes are too few for LBAs of %u; expected at least %u", uri, region->contract.size_bytes,
+			lba_len, LAYOUT_DATA_OFF + 4 * lba_len);
+	if (config->record_len_max != 0 && config->record_len_max < lba_len)
+		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": record_len_max %u is less than an LBA of this device (%u bytes)", uri, config->record_len_max,
+			lba_len);
+	return FARLOG_OK;
+}
+
+int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	int result = ring_check_config(uri, config, region->contract.size_bytes, error);
+
+	if (result == FARLOG_OK && region->is_block)
+		result = check_blocks(region, uri, config, error);
 	if (result == FARLOG_OK)
 		result = check_present(region, uri, config, error);
 	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)
@@ -292,9 +299,7 @@ static uint64_t first_ts_ns(struct region *region, const struct superblock *supe
 	enum record_verdict verdict;
 	uint64_t ts_ns = 0;
 
-	for (int i = 0; i < 2 && ts_ns == 0; i++) {
-		if (walk_check(&walk, &cursor, &verdict, &found) != FARLOG_OK || verdict != RECORD_VALID)
-			break;
+	while (ts_ns == 0 && walk_check(&walk, &cursor, &verdict, &found) == FARLOG_OK && verdict == RECORD_VALID) {
 		if (!(found.flags & RECORD_FLAG_PAD))
 			ts_ns = found.ts_ns;
 		record_advance(&cursor, &found);

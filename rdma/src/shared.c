@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "mutant.h"
 #include "writer.h"
 
 #define SPIN_COUNT 500u
@@ -162,6 +163,32 @@ static void publish(struct farlog_shared *shared, const struct reservation *rese
 	atomic_store_release(&shared->published_lsn, reservation->place.end_lsn);
 }
 
+/* end_commit -- on blocks: all that has a place, and a PAD up to the end of its last LBA. Whoever has a place and is not through with it is copying its record.
+ * The caller holds `flush`. */
+static uint64_t end_commit(struct farlog_shared *shared)
+{
+	struct farlog_writer *writer = shared->writer;
+	struct writer_pad pad;
+	uint64_t start_lsn;
+	uint64_t end_lsn;
+	bool has_pad;
+
+	lock_word(&shared->reserve);
+	start_lsn = writer->ring.appended_lsn;
+	has_pad = writer_take_pad(writer, clock_ticks(), &pad);
+	end_lsn = writer->ring.appended_lsn;
+	unlock_word(&shared->reserve);
+	for (unsigned spins = 1; atomic_load_acquire(&shared->published_lsn) < start_lsn; spins++)
+		pause_turn(spins);
+	if (has_pad && !MUTANT(PAD_MISSING)) {
+		writer_put_pad(writer, &pad);
+		writer->region->ops->seal(writer->region);
+	}
+	if (has_pad)
+		atomic_store_release(&shared->published_lsn, end_lsn); /* nobody else's turn comes before */
+	return end_lsn;
+}
+
 /* start_flush -- everything published and not yet durable, one flush. The caller holds `flush`. */
 static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
 {
@@ -184,12 +211,15 @@ static int start_flush(struct farlog_shared *shared, uint64_t to_lsn)
 static void lead(struct farlog_shared *shared)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t published_lsn = atomic_load_acquire(&shared->published_lsn);
+	uint64_t to_lsn = atomic_load_acquire(&shared->published_lsn);
 	uint64_t ticks;
 	int result = FARLOG_OK;
 
-	if (!writer->is_persisting && published_lsn != writer->durable_lsn)
-		result = start_flush(shared, published_lsn);
+	if (!writer->is_persisting && to_lsn != writer->durable_lsn) {
+		if (writer->is_packed)
+			to_lsn = end_commit(shared);
+		result = start_flush(shared, to_lsn);
+	}
 	if (result == FARLOG_OK)
 		result = writer->region->ops->poll(writer->region);
 	if (result != FARLOG_OK) {

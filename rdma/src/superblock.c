@@ -24,10 +24,24 @@ static bool is_power_of_two(uint32_t value)
 	return value != 0 && (value & (value - 1)) == 0;
 }
 
+static uint32_t newest_version(const struct superblock *superblock)
+{
+	return superblock->block_len != 0 ? LAYOUT_VERSION_PACKED : LAYOUT_VERSION;
+}
+
+/* has_known_version -- who packs records must not meet one that takes each PAD for the ring's end, nor the other way round. */
+static bool has_known_version(const struct superblock *superblock)
+{
+	if (superblock->block_len == 0)
+		return superblock->version == LAYOUT_VERSION;
+	return is_power_of_two(superblock->block_len) && superblock->block_len <= LAYOUT_BLOCK_LEN && superblock->record_len_max >= superblock->block_len &&
+		(superblock->version == LAYOUT_VERSION_PACKED || (superblock->version == LAYOUT_VERSION && superblock->align >= superblock->block_len));
+}
+
 /* superblock_is_usable -- a sound checksum says who wrote it, not that this program can work with it. */
 static bool superblock_is_usable(const struct superblock *superblock, uint64_t region_len)
 {
-	return superblock->version == LAYOUT_VERSION && superblock->superblock_len == sizeof(*superblock) &&
+	return has_known_version(superblock) && superblock->superblock_len == sizeof(*superblock) &&
 		superblock->capacity % LAYOUT_BLOCK_LEN == 0 && superblock->capacity > 0 &&
 		superblock->capacity <= region_len - LAYOUT_DATA_OFF && is_power_of_two(superblock->align) &&
 		superblock->align >= LAYOUT_LINE_LEN && superblock->align <= LAYOUT_BLOCK_LEN &&
@@ -51,9 +65,9 @@ static int refuse(const struct region *region, const char *uri, const struct sup
 	for (int i = 0; i < 2; i++) {
 		if (seen[i].magic != LAYOUT_SUPERBLOCK_MAGIC)
 			continue;
-		if (seen[i].version != LAYOUT_VERSION && seen[i].version != 0) /* 0 is what a broken format leaves */
-			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u",
-				uri, seen[i].version, LAYOUT_VERSION);
+		if (seen[i].version != LAYOUT_VERSION && seen[i].version != newest_version(&seen[i]) && seen[i].version != 0) /* 0 is what a broken format leaves */
+			return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": ring format version %u; this build reads version %u%s",
+				uri, seen[i].version, newest_version(&seen[i]), seen[i].block_len != 0 ? " and the one before" : "");
 		if (superblock_is_sound(&seen[i]) && (seen[i].block_len != 0) != region->is_block)
 			return refuse_other_kind(uri, &seen[i], error);
 		if (superblock_is_sound(&seen[i]) && seen[i].capacity > region->contract.size_bytes - LAYOUT_DATA_OFF)
@@ -199,6 +213,7 @@ struct record_identity superblock_identity(const struct superblock *superblock)
 		.align = superblock->align,
 		.record_len_max = superblock->record_len_max,
 		.stream_id = superblock->stream_id,
+		.block_len = superblock->block_len,
 	};
 
 	return identity;

@@ -18,6 +18,16 @@ static void say(struct farlog_suspect *suspect, const char *format, ...)
 	va_end(args);
 }
 
+static void say_pad(struct farlog_suspect *suspect, const struct record_header *header, uint64_t pad_len, uint64_t left_in_ring, uint64_t left_in_block)
+{
+	if (header->key_len != 0)
+		say(suspect, "PAD with a key of %u bytes; expected none", header->key_len);
+	else if (left_in_block != 0)
+		say(suspect, "PAD over %lu bytes; expected the %lu up to the LBA's end, or the %lu up to the ring's", pad_len, left_in_block, left_in_ring);
+	else
+		say(suspect, "PAD over %lu bytes; expected the %lu up to the ring's end", pad_len, left_in_ring);
+}
+
 /* judge_header -- true: nothing is wrong with it, and its record has *stored_len bytes. */
 static bool judge_header(const struct farlog_reader *reader, const struct record_header *header, struct farlog_suspect *suspect, uint64_t *stored_len)
 {
@@ -26,6 +36,7 @@ static bool judge_header(const struct farlog_reader *reader, const struct record
 	uint32_t epoch_max = reader->superblock.writer_epoch;
 	uint64_t left_in_ring = identity->capacity - reader->cursor.lsn % identity->capacity;
 	uint64_t extent = record_extent(identity->align, header->key_len, header->payload_len);
+	uint64_t pad_len = header->payload_len + (uint64_t)RECORD_PAD_STORED_LEN;
 
 	if (header->magic != RECORD_MAGIC || header->lsn != reader->cursor.lsn)
 		say(suspect, "no record claims this place: magic %#x, lsn %lu; expected %#x, %lu", header->magic, header->lsn, RECORD_MAGIC,
@@ -39,8 +50,8 @@ static bool judge_header(const struct farlog_reader *reader, const struct record
 		say(suspect, "epoch %u begins without the record that begins an epoch; expected epoch %u", header->epoch, epoch);
 	else if (header->seq != reader->cursor.seq)
 		say(suspect, "seq %lu; expected %lu", header->seq, reader->cursor.seq);
-	else if (header->flags & RECORD_FLAG_PAD && (header->key_len != 0 || header->payload_len + (uint64_t)RECORD_PAD_STORED_LEN != left_in_ring))
-		say(suspect, "PAD over %lu bytes; expected the %lu up to the ring's end", header->payload_len + (uint64_t)RECORD_PAD_STORED_LEN, left_in_ring);
+	else if (header->flags & RECORD_FLAG_PAD && (header->key_len != 0 || !record_pad_fits(identity, header->lsn, pad_len, left_in_ring)))
+		say_pad(suspect, header, pad_len, left_in_ring, record_pad_len(identity, header->lsn));
 	else if (!(header->flags & RECORD_FLAG_PAD) && extent > identity->record_len_max)
 		say(suspect, "payload length %u and key length %u; expected a record of %u bytes at most", header->payload_len, header->key_len,
 			identity->record_len_max);

@@ -88,14 +88,47 @@ static inline void reap(struct farlog_writer *writer)
 	atomic_store_relaxed(&writer->counters->durable_lsn, writer->durable_lsn);
 }
 
+/* persist -- all from from_lsn on. */
+static inline __attribute__((always_inline)) int persist(struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn)
+{
+	struct region_span spans[2];
+	unsigned span_count = writer_spans(writer, from_lsn, to_lsn, spans);
+
+	writer->persisting_lsn = writer->ring.appended_lsn;
+	writer->persist_tag = ++writer->region->tag;
+	if (writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
+		return fail(writer);
+	reap(writer);
+	return FARLOG_OK;
+}
+
+/* pump_apart -- of a writer that has failed, or on blocks: there a commit is whole LBAs. After recovery the first one may begin in the middle
+ * of one that holds records which were found: that one is written as it was with a PAD behind them, and alone, so that it is never torn. */
+__attribute__((noinline)) static int pump_apart(struct farlog_writer *writer)
+{
+	uint64_t to_lsn;
+
+	if (writer->is_failed)
+		return FARLOG_UNKNOWN;
+	if (writer->is_persisting) {
+		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
+			return fail(writer);
+		reap(writer);
+	}
+	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
+		return FARLOG_OK;
+	writer_end_commit(writer);
+	to_lsn = writer->ring.appended_lsn;
+	if (MUTANT(PAD_NOT_SENT) && to_lsn - writer->durable_lsn > writer->identity.block_len)
+		to_lsn -= writer->identity.block_len;
+	return persist(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn, to_lsn);
+}
+
 /* pump -- writer_pump, in line where nearly every append passes. */
 static inline __attribute__((always_inline)) int pump(struct farlog_writer *writer)
 {
-	struct region_span spans[2];
-	unsigned span_count;
-
-	if (__builtin_expect(writer->is_failed, 0))
-		return FARLOG_UNKNOWN;
+	if (__builtin_expect(writer->is_apart, 0))
+		return pump_apart(writer);
 	if (__builtin_expect(writer->is_persisting, 0)) {
 		if (writer->region->ops->poll(writer->region) != FARLOG_OK)
 			return fail(writer);
@@ -103,14 +136,7 @@ static inline __attribute__((always_inline)) int pump(struct farlog_writer *writ
 	}
 	if (writer->is_persisting || writer->durable_lsn == writer->ring.appended_lsn)
 		return FARLOG_OK;
-	span_count = writer_spans(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn,
-		writer->ring.appended_lsn, spans);
-	writer->persisting_lsn = writer->ring.appended_lsn;
-	writer->persist_tag = ++writer->region->tag;
-	if (writer->region->ops->persist(writer->region, spans, span_count, writer->persist_tag) != FARLOG_OK)
-		return fail(writer);
-	reap(writer);
-	return FARLOG_OK;
+	return persist(writer, MUTANT(FLUSH_LAST_ONLY) ? writer->last_lsn : writer->durable_lsn, writer->ring.appended_lsn);
 }
 
 int writer_pump(struct farlog_writer *writer)

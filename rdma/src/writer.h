@@ -30,7 +30,13 @@ struct farlog_writer {
 	int (*stage)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
 	int (*submit)(struct farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
 	bool is_persisting;
-	bool is_failed;          /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
+	union {
+		struct {
+			bool is_failed; /* the region gave an error: what was not acknowledged is unknown, nothing more is taken */
+			bool is_packed; /* on blocks: a commit ends with an LBA */
+		};
+		uint16_t is_apart; /* either: one look where appends pass */
+	};
 	uint8_t level;
 	uint8_t policy;
 	uint8_t wait;
@@ -45,6 +51,13 @@ struct farlog_writer {
 	bool has_clock;
 	struct superblock superblock;
 	struct farlog_recovery recovery;
+};
+
+/* The PAD behind the last record of a commit. */
+struct writer_pad {
+	struct record_header header;
+	uint64_t off; /* in the ring's data */
+	uint64_t len;
 };
 
 /* A point in time that is computed only when somebody has to wait for it. */
@@ -117,6 +130,13 @@ void writer_write(const struct farlog_writer *writer, const struct ring_place *p
 /* writer_spans -- the ring bytes [from, to) as one span or, around the end, two. */
 unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uint64_t to_lsn,
 	struct region_span spans[2]);
+
+/* writer_take_pad -- the place of the PAD with which a commit that ends here would end, advanced over; its bytes are for writer_put_pad. False: it needs none. */
+bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad);
+void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad);
+
+/* writer_end_commit -- both. */
+void writer_end_commit(struct farlog_writer *writer);
 
 /* writer_hint -- tell readers, now and then, how far the log goes. */
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);

@@ -98,7 +98,7 @@ static void start_ring(struct farlog_writer *writer, const struct farlog_writer_
 		.capacity = capacity,
 		.appended_lsn = scan->tail.lsn,
 		.appended_off = scan->tail.lsn % capacity,
-		.credit_lsn = head_lsn,
+		.credit_lsn = writer->is_packed ? head_lsn & ~((uint64_t)writer->identity.block_len - 1) : head_lsn,
 		.next_seq = scan->tail.seq,
 		.warn_bytes = capacity / 100 * (config->warn_percent ? config->warn_percent : WARN_PERCENT),
 		.alarm_bytes = capacity / 100 * (config->alarm_percent ? config->alarm_percent : ALARM_PERCENT),
@@ -234,7 +234,7 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	uint64_t extent = record_extent(writer->identity.align, 0, sizeof(payload));
 	int result;
 
-	if (writer_find_room(writer, extent, &place) != FARLOG_OK)
+	if (writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK)
 		return error_set(error, FARLOG_FULL, 0,
 			"ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri,
 			ring_used(&writer->ring), writer->identity.capacity);
@@ -251,7 +251,10 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 		return refuse_io(writer, "persist superblock", uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
-	if (writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
+	if (writer->is_packed)
+		writer_end_commit(writer);
+	if (writer_settle(writer, writer->ring.appended_lsn, &deadline) != FARLOG_OK ||
+		writer_stage(writer, &entry, RECORD_FLAG_EPOCH, clock_ticks(), &position) != FARLOG_OK ||
 		writer_settle(writer, position.end_lsn, &deadline) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "append EPOCH record to ring \"%s\"", uri);
 	return FARLOG_OK;
@@ -330,6 +333,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return result;
 	writer->identity = superblock_identity(&writer->superblock);
+	writer->is_packed = writer->identity.block_len != 0;
 	result = choose_epoch(writer, uri, config->epoch, error);
 	if (result == FARLOG_OK)
 		result = take_resources(writer, config, error);

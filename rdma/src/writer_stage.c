@@ -28,6 +28,15 @@ int writer_check_entry(const struct farlog_writer *writer, const struct farlog_e
 	return FARLOG_OK;
 }
 
+/* take_block_credit -- a drain may have read what a command is still writing. Until that is back its place is not used again: the command takes its bytes from
+ * there. And an LBA of which the drain has read a part is written as a whole. */
+static uint64_t take_block_credit(const struct farlog_writer *writer, uint64_t credit_lsn)
+{
+	uint64_t durable_lsn = atomic_load_relaxed(&writer->durable_lsn);
+
+	return (credit_lsn > durable_lsn ? durable_lsn : credit_lsn) & ~((uint64_t)writer->identity.block_len - 1);
+}
+
 /* writer_take_credit -- the drain stores the credit after it has persisted the head. A value that could not be one (foreign bytes) is not believed. */
 void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 {
@@ -38,9 +47,8 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 	else if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
 		writer->region->ops->poll(writer->region);
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
-	/* A drain may have read what a command is still writing. Until that is back its place is not used again: the command takes its bytes from there. */
-	if (writer->region->is_block && credit_lsn > atomic_load_relaxed(&writer->durable_lsn))
-		credit_lsn = atomic_load_relaxed(&writer->durable_lsn);
+	if (writer->region->is_block)
+		credit_lsn = take_block_credit(writer, credit_lsn);
 	if (credit_lsn > writer->ring.credit_lsn && credit_lsn <= writer->ring.appended_lsn)
 		writer->ring.credit_lsn = credit_lsn;
 	atomic_store_relaxed(&writer->counters->credit_lsn, writer->ring.credit_lsn);
@@ -99,17 +107,47 @@ void writer_gather(const struct farlog_writer *writer, const struct ring_place *
 	gather_entry(writer, place, entry, flags, &now, gather);
 }
 
+void writer_put_pad(const struct farlog_writer *writer, const struct writer_pad *pad)
+{
+	uint8_t bytes[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
+	uint64_t said_len = MUTANT(PAD_SHORT) && pad->len > LAYOUT_LINE_LEN && pad->off + pad->len < writer->identity.capacity ? pad->len - LAYOUT_LINE_LEN : pad->len;
+
+	record_build_pad(&writer->identity, &pad->header, said_len, bytes);
+	writer->region->ops->write(writer->region, LAYOUT_DATA_OFF + pad->off, bytes, sizeof(bytes));
+}
+
 /* write_pad -- out of line: it happens once a lap. */
 __attribute__((noinline, cold)) static void write_pad(const struct farlog_writer *writer, uint64_t pad_len, const struct gather *next)
 {
-	struct region *region = writer->region;
-	uint8_t pad[RECORD_PAD_STORED_LEN] __attribute__((aligned(LAYOUT_LINE_LEN)));
-	struct record_header header;
+	struct writer_pad pad = {.off = writer->identity.capacity - pad_len, .len = pad_len};
 
-	memcpy(&header, next->head, sizeof(header));
-	header.lsn -= pad_len;
-	record_build_pad(&writer->identity, &header, pad_len, pad);
-	region->ops->write(region, LAYOUT_DATA_OFF + writer->identity.capacity - pad_len, pad, sizeof(pad));
+	memcpy(&pad.header, next->head, sizeof(pad.header));
+	pad.header.lsn -= pad_len;
+	writer_put_pad(writer, &pad);
+}
+
+bool writer_take_pad(struct farlog_writer *writer, uint64_t ticks, struct writer_pad *pad)
+{
+	struct clock_reading now;
+
+	pad->len = MUTANT(PACKED_ON) ? 0 : record_pad_len(&writer->identity, writer->ring.appended_lsn);
+	if (pad->len == 0)
+		return false;
+	clock_read(ticks, &now);
+	pad->off = writer->ring.appended_off;
+	pad->header = (struct record_header){.lsn = writer->ring.appended_lsn, .epoch = writer->epoch, .seq = writer->ring.next_seq, .ts_ns = now.utc_ns,
+		.clock_err_ns = now.error_ns, .stream_id = writer->identity.stream_id};
+	ring_skip(&writer->ring, pad->len); /* there is room: the credit is where an LBA begins, and so where room ends is one, too */
+	writer_account(writer, 0, 0);
+	return true;
+}
+
+void writer_end_commit(struct farlog_writer *writer)
+{
+	struct writer_pad pad;
+
+	if (writer_take_pad(writer, clock_ticks(), &pad) && !MUTANT(PAD_MISSING))
+		writer_put_pad(writer, &pad);
 }
 
 __attribute__((noinline)) void writer_write(const struct farlog_writer *writer, const struct ring_place *place, struct gather *gather)

@@ -142,7 +142,7 @@ FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *cont
 
 struct farlog_ring_config {
 	uint64_t size_bytes;       /* of the region; multiple of 4096; 0 = the device's or file's own size */
-	uint32_t align;            /* 0 = 64; of blocks an LBA */
+	uint32_t align;            /* 0 = 64 */
 	uint32_t record_len_max;   /* 0 = 1 MiB or a quarter of the ring, whichever is less */
 	uint32_t stream_id;
 	uint32_t is_forced;        /* 1: format although a ring is there. Never while somebody holds it. */

@@ -20,7 +20,7 @@
 
 #define CRASHES_DEFAULT 100000u
 #define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 12
+#define MUTANT_COUNT 16
 #define CRASHES_PER_ROUND 40u
 
 static const struct {
@@ -35,6 +35,8 @@ static const struct {
 	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS}, /* of blocks the header is read, as a whole, before any flush */
 	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
 	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
+	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS}, {MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
+	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS}, {MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
 };
 
 struct tally {

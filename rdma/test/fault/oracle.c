@@ -32,7 +32,7 @@ void oracle_fail(struct oracle *oracle, const char *format, ...)
 	va_end(args);
 }
 
-void oracle_start(struct oracle *oracle, const struct farlog_ring_status *status)
+void oracle_start(struct oracle *oracle, const struct farlog_ring_status *status, uint32_t block_len)
 {
 	oracle->record_count = 0;
 	oracle->unacked_from = 0;
@@ -44,6 +44,7 @@ void oracle_start(struct oracle *oracle, const struct farlog_ring_status *status
 	oracle->salt = status->salt;
 	oracle->capacity = status->capacity_bytes;
 	oracle->align = status->align;
+	oracle->block_len = block_len;
 	memcpy(oracle->ring_uuid, status->ring_uuid, sizeof(oracle->ring_uuid));
 	oracle->failure[0] = '\0';
 }
@@ -162,6 +163,16 @@ static bool decode(struct oracle *oracle, const uint8_t *bytes, uint64_t len, st
 	return true;
 }
 
+/* check_pad -- it ends with the ring, or less than an LBA long with an LBA. */
+static void check_pad(struct oracle *oracle, const struct header *header)
+{
+	uint64_t end_lsn = header->lsn + header->extent;
+	bool is_at_lba = oracle->block_len != 0 && end_lsn % oracle->block_len == 0 && header->extent < oracle->block_len;
+
+	if (end_lsn % oracle->capacity != 0 && !is_at_lba)
+		oracle_fail(oracle, "the PAD at lsn %lu ends at %lu, neither with the ring nor with the LBA it lies in", header->lsn, end_lsn);
+}
+
 static void check_order(struct oracle *oracle, const struct oracle_walk *walk, const struct header *header)
 {
 	if (header->lsn != walk->lsn)
@@ -173,6 +184,8 @@ static void check_order(struct oracle *oracle, const struct oracle_walk *walk, c
 		oracle_fail(oracle, "epoch goes down from %u to %u at lsn %lu", walk->epoch, header->epoch, header->lsn);
 	if (header->lsn % oracle->capacity + header->extent > oracle->capacity)
 		oracle_fail(oracle, "the record at lsn %lu crosses the end of the ring", header->lsn);
+	if (header->flags & FLAG_PAD)
+		check_pad(oracle, header);
 }
 
 /* check_epoch -- an epoch begins in one place only. */

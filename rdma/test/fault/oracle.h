@@ -64,6 +64,7 @@ struct oracle {
 	uint64_t salt;
 	uint64_t capacity;
 	uint32_t align;
+	uint32_t block_len; /* of the LBAs that the ring lies on, 0 = none */
 	uint8_t ring_uuid[16];
 	uint64_t next_id;
 	char failure[400]; /* "" = none so far; the first one stays */
@@ -79,7 +80,7 @@ struct oracle_walk {
 	bool has_seq;       /* false: the walk has just begun */
 };
 
-void oracle_start(struct oracle *oracle, const struct farlog_ring_status *status);
+void oracle_start(struct oracle *oracle, const struct farlog_ring_status *status, uint32_t block_len);
 void oracle_fail(struct oracle *oracle, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static inline bool oracle_has_failed(const struct oracle *oracle)
 {

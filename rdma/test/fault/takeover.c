@@ -263,7 +263,8 @@ static void play_round(uint64_t seed)
 	farlog_block_drop(NAME);
 	farlog_block_hosts(1);
 	farlog_block_shape(is_big ? 4096 : 512, seed % 3 != 0);
-	world.align = is_big ? 4096 : 512;
+	world.align = seed % 11 != 0 ? 64 : is_big ? 4096 : 512; /* packed, or a record an LBA */
+	config.align = world.align;
 	farlog_block_host(DRAIN_HOST);
 	if (farlog_ring_format(URI, &config, NULL) != FARLOG_OK)
 		FAIL("format");

@@ -23,16 +23,19 @@ void trace(const struct world *world, const char *format, ...)
 	va_end(args);
 }
 
-/* choose_lbas -- records of one to four of them; a cache that forgets, or none. */
+/* choose_lbas -- records of a part of one to several of them; a cache that forgets, or none. */
 static void choose_lbas(struct world *world)
 {
 	static const uint32_t sizes[] = {4, 4, 5, 6, 8, 12};
+	static const uint32_t quanta[] = {128, 192, 320, 512, 512, 1024};
 	uint32_t lba_len = below(world, 4) == 0 ? 4096 : 512;
 
 	farlog_block_shape(lba_len, below(world, 8) != 0);
 	world->capacity = 4096ull * sizes[below(world, sizeof(sizes) / sizeof(sizes[0]))];
-	world->align = lba_len;
-	world->quantum = lba_len;
+	world->block_len = lba_len;
+	if (below(world, 8) == 0)
+		world->align = lba_len; /* one record an LBA */
+	world->quantum = quanta[below(world, sizeof(quanta) / sizeof(quanta[0]))];
 	world->record_len_max = lba_len == 512 ? 512 * (1 + (uint32_t)below(world, 8)) : lba_len;
 }
 
@@ -97,8 +100,8 @@ void world_start(struct world *world, uint64_t seed, int mutant)
 		farlog_ring_inspect(memory->uri, &status, &error) != FARLOG_OK)
 		oracle_fail(&world->oracle, "format: %s", error.text);
 	if (!oracle_has_failed(&world->oracle))
-		oracle_start(&world->oracle, &status);
-	trace(world, "ring: capacity %lu align %u record_len_max %u\n", world->capacity, world->align, world->record_len_max);
+		oracle_start(&world->oracle, &status, world->block_len);
+	trace(world, "ring: capacity %lu align %u record_len_max %u LBA %u\n", world->capacity, world->align, world->record_len_max, world->block_len);
 }
 
 void world_bury(struct world *world)

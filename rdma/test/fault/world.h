@@ -34,6 +34,7 @@ struct world {
 	uint64_t random;
 	uint64_t capacity;
 	uint32_t align;
+	uint32_t block_len;       /* of the LBAs it lies on, 0 = none */
 	uint32_t record_len_max;
 	uint32_t quantum;         /* extents are mostly multiples of this, so that records of different epochs begin at one place */
 	uint32_t drain_laziness;  /* of 16: how often the drain does nothing */

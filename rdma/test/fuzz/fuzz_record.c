@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 struct preface {
 	uint32_t capacity_blocks;
 	uint32_t align_shift;
-	uint32_t is_mended;
+	uint32_t is_mended; /* and above the lowest bit, whether it lies on blocks */
 	struct record_cursor cursor;
 };
 
@@ -65,6 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	identity.capacity = 4096ull * (1 + preface.capacity_blocks % 64);
 	identity.align = 64u << preface.align_shift % 7;
 	identity.record_len_max = (uint32_t)(identity.capacity / 4);
+	if (preface.is_mended & 2)
+		identity.block_len = preface.is_mended & 4 ? 4096 : 512;
 	preface.cursor.lsn -= preface.cursor.lsn % identity.align;
 	data += sizeof(preface);
 	len -= sizeof(preface);
@@ -80,6 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (record_check(&identity, &preface.cursor, bytes, len, &found) == RECORD_VALID) {
 		check(found.stored_len <= len && found.stored_len >= 64 && found.extent % identity.align == 0);
 		check(preface.cursor.lsn % identity.capacity + found.extent <= identity.capacity);
+		if (found.flags & RECORD_FLAG_PAD)
+			check(found.extent == left || (identity.block_len != 0 && found.extent < identity.block_len && (preface.cursor.lsn + found.extent) % identity.block_len == 0));
 		after = preface.cursor;
 		record_advance(&after, &found);
 		check(found.epoch >= preface.cursor.epoch && found.epoch <= preface.cursor.epoch_max);

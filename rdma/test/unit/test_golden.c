@@ -8,6 +8,7 @@
 #include "record.h"
 #include "recover.h"
 #include "region.h"
+#include "region_nvme.h"
 #include "superblock.h"
 #include "unit.h"
 
@@ -190,7 +191,7 @@ static void golden__head_slot(void **state)
 	assert_memory_equal(&slot, bytes, 32);
 }
 
-static void check_ring_record(unsigned number, const struct record_cursor *at, const uint8_t *src,
+static void check_ring_record(const char *name, unsigned number, const struct record_cursor *at, const uint8_t *src,
 	const struct record_found *found)
 {
 	char field[100];
@@ -200,52 +201,75 @@ static void check_ring_record(unsigned number, const struct record_cursor *at, c
 
 	memcpy(&header, src, sizeof(header));
 	snprintf(field, sizeof(field), "record.%u.lsn", number);
-	assert_int_equal(number_of("ring_small.bin", field), at->lsn);
+	assert_int_equal(number_of(name, field), at->lsn);
 	snprintf(field, sizeof(field), "record.%u.seq", number);
-	assert_int_equal(number_of("ring_small.bin", field), header.seq);
+	assert_int_equal(number_of(name, field), header.seq);
 	snprintf(field, sizeof(field), "record.%u.extent", number);
-	assert_int_equal(number_of("ring_small.bin", field), found->extent);
+	assert_int_equal(number_of(name, field), found->extent);
 	snprintf(field, sizeof(field), "record.%u.flags", number);
-	assert_int_equal(number_of("ring_small.bin", field), header.flags);
+	assert_int_equal(number_of(name, field), header.flags);
 	snprintf(field, sizeof(field), "record.%u.payload", number);
-	len = bytes_of("ring_small.bin", field, payload);
+	len = bytes_of(name, field, payload);
 	assert_memory_equal(payload, src + RECORD_HEADER_LEN + header.key_len, len);
 }
 
-/* A whole ring image: identity, head, the walk over every record and the tail. */
-static void golden__ring_image(void **state)
+/* check_ring -- identity, head, the walk over every record and the tail. */
+static void check_ring(const char *name, struct region *region)
 {
-	const char *name = "ring_small.bin";
-	struct region region = {.base = bytes};
 	struct record_identity identity;
 	struct superblock superblock;
 	struct recover_scan scan;
 	struct record_cursor walk;
 	struct head_slot head;
+	unsigned count = 0;
 
-	(void)state;
-	region.contract.size_bytes = load(name);
-	assert_int_equal(superblock_load(&region, name, &superblock, NULL), FARLOG_OK);
+	assert_int_equal(superblock_load(region, name, &superblock, NULL), FARLOG_OK);
 	assert_int_equal(superblock.generation, number_of(name, "generation"));
 	assert_int_equal(superblock.writer_epoch, number_of(name, "writer_epoch"));
-	assert_true(head_load(&region, &superblock, &head));
+	assert_true(head_load(region, &superblock, &head));
 	assert_int_equal(head.head_lsn, number_of(name, "head_lsn"));
 	assert_int_equal(head.head_seq, number_of(name, "head_seq"));
-	recover_scan(&region, &superblock, &head, &scan);
+	recover_scan(region, &superblock, &head, &scan);
 	assert_int_equal(scan.tail.lsn, number_of(name, "tail_lsn"));
 	assert_int_equal(scan.tail.seq, number_of(name, "next_seq"));
 	assert_int_equal(scan.tail.epoch, number_of(name, "tail_epoch"));
 	identity = superblock_identity(&superblock);
 	walk = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = superblock.writer_epoch};
-	for (unsigned i = 0; walk.lsn < scan.tail.lsn; i++) {
-		const uint8_t *src = bytes + LAYOUT_DATA_OFF + walk.lsn % identity.capacity;
+	for (; walk.lsn < scan.tail.lsn; count++) {
+		const uint8_t *src = region->base + LAYOUT_DATA_OFF + walk.lsn % identity.capacity;
 		struct record_found found;
 
 		assert_int_equal(record_check(&identity, &walk, src, identity.capacity - walk.lsn % identity.capacity, &found), RECORD_VALID);
-		check_ring_record(i, &walk, src, &found);
+		check_ring_record(name, count, &walk, src, &found);
 		record_advance(&walk, &found);
 	}
+	assert_int_equal(count, number_of(name, "record_count"));
+}
+
+static void golden__ring_image(void **state)
+{
+	struct region region = {.base = bytes};
+
+	(void)state;
+	region.contract.size_bytes = load("ring_small.bin");
+	check_ring("ring_small.bin", &region);
+}
+
+/* On the device header and data lie elsewhere: put together as a region of blocks shows them. */
+static void golden__ring_on_blocks(void **state)
+{
+	struct region region = {.base = made, .is_block = true};
+	size_t len = load("ring_blocks.bin");
+
+	(void)state;
+	memset(made, 0, sizeof(made));
+	for (unsigned i = 0; i < NVME_ITEM_COUNT; i++)
+		memcpy(made + nvme_items[i].off, bytes + (size_t)nvme_items[i].control * LAYOUT_BLOCK_LEN, nvme_items[i].len);
+	memcpy(made + LAYOUT_DATA_OFF, bytes + NVME_DATA_OFF, len - NVME_DATA_OFF);
+	region.contract.size_bytes = len - NVME_EXTRA_LEN;
+	region.contract.atomic_unit = (uint32_t)number_of("ring_blocks.bin", "block_len");
+	check_ring("ring_blocks.bin", &region);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -253,5 +277,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(golden__superblock),
 	cmocka_unit_test(golden__head_slot),
 	cmocka_unit_test(golden__ring_image),
+	cmocka_unit_test(golden__ring_on_blocks),
 };
 RUN_GROUP(golden, tests)

@@ -161,7 +161,7 @@ public final class RecordView {
     }
 
     /**
-     * Does it only fill the ring's end?
+     * Does it only fill the end of the ring, or on blocks of an LBA?
      *
      * @return true for a PAD
      */

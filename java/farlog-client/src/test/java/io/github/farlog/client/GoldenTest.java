@@ -17,6 +17,7 @@ import org.junit.jupiter.api.Test;
 class GoldenTest {
     private static final Path GOLDEN = Programs.repository().resolve("rdma/test/golden");
     private static final int DATA_OFF = 0x3000;
+    private static final int BLOCKS_DATA_OFF = 0x8000;
 
     private final Map<String, String> said = new HashMap<>();
 
@@ -76,15 +77,27 @@ class GoldenTest {
 
     @Test
     void shouldWalkTheGoldenRing() throws Exception {
-        final String file = "ring_small.bin";
+        assertRing("ring_small.bin", DATA_OFF);
+    }
+
+    /** Records packed into LBAs, with PADs in the middle of the ring. */
+    @Test
+    void shouldWalkTheGoldenRingOnBlocks() throws Exception {
+        assertRing("ring_blocks.bin", BLOCKS_DATA_OFF);
+    }
+
+    private void assertRing(final String file, final int dataOff) throws Exception {
         final MemorySegment bytes = MemorySegment.ofArray(Files.readAllBytes(GOLDEN.resolve(file)));
-        final long capacity = bytes.byteSize() - DATA_OFF;
+        final long capacity = bytes.byteSize() - dataOff;
         final long count = number(file, "record_count");
         assertTrue(count >= 8);
+        long next = number(file, "head_lsn");
         for (int i = 0; i < count; i++) {
             final String prefix = "record." + i + ".";
             final long lsn = number(file, prefix + "lsn");
-            final RecordView record = new RecordView().wrap(bytes, DATA_OFF + lsn % capacity);
+            assertEquals(next, lsn, prefix);
+            final RecordView record = new RecordView().wrap(bytes, dataOff + lsn % capacity);
+            next += record.extent();
             assertRecord(record, file, prefix);
             assertTrue(record.isValid(number(file, "salt"), lsn), prefix);
         }
