@@ -16,8 +16,8 @@ import org.apache.logging.log4j.core.config.plugins.Plugin;
 import org.apache.logging.log4j.core.config.plugins.PluginBuilderFactory;
 
 /**
- * Records every event in a farlog ring: {@code <Farlog name="farlog" uri="mem:/dev/shm/orders"><PatternLayout pattern="%m"/></Farlog>}.
- * The logging call returns when the record is at the level that was asked for; when it cannot be, the policy decides. All attributes are
+ * Records every event in a farlog ring: {@code <Farlog name="farlog" uri="mem:/dev/shm/orders"><PatternLayout pattern="%m"/></Farlog>}
+ * in a {@code Configuration} with {@code shutdownHook="disable"}. The logging call returns when the record is at the level that was asked for; when it cannot be, the policy decides. All attributes are
  * in the module's README.
  *
  * <p>A configuration that cannot work is refused when it is started: {@link #start} throws {@link ConfigurationException}, which the first
@@ -70,6 +70,7 @@ public final class FarlogAppender extends AbstractAppender {
             if (error != null) {
                 throw new ConfigurationException(error);
             }
+            ShutdownHook.refuse(settings.configuration());
             failover = findFailover();
             final FarlogManager opened = FarlogManager.of(context(), settings.ring());
             payloadMax = opened.payloadMax();

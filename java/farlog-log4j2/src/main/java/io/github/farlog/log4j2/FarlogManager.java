@@ -36,6 +36,7 @@ final class FarlogManager extends AbstractManager {
     private final GapLog gaps = new GapLog();
     private final ReentrantLock reopening = new ReentrantLock();
     private final Thread watch;
+    private final Thread lastWords = new Thread(this::tellBeforeTheEnd, "farlog-log4j2-end");
     private volatile OpenRing ring;
     private volatile RingSettings settings;
     private volatile boolean isGone;
@@ -50,6 +51,11 @@ final class FarlogManager extends AbstractManager {
         this.stats = RingStats.of(settings.uri());
         this.stats.register();
         this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
+        try {
+            Runtime.getRuntime().addShutdownHook(lastWords);
+        } catch (final IllegalStateException e) {
+            // The process is ending: who is stopped tells its gap, and the watch does.
+        }
     }
 
     /**
@@ -265,6 +271,16 @@ final class FarlogManager extends AbstractManager {
         }
     }
 
+    /**
+     * At the end of the process, which stops no appender when Log4j's own hook is disabled. What the gap tells cannot wait for the watch;
+     * the ring itself needs nothing: it is as after a kill.
+     */
+    private void tellBeforeTheEnd() {
+        if (!isGone && gaps.isPending()) {
+            flushGap();
+        }
+    }
+
     private void look() {
         reopening.lock(); // what is seen of the old file must not be said of the new one
         try {
@@ -282,6 +298,7 @@ final class FarlogManager extends AbstractManager {
     protected boolean releaseSub(final long timeout, final TimeUnit timeUnit) {
         isStopped = true;
         LockSupport.unpark(watch);
+        forgetTheEnd();
         if (!isGone) {
             flushGap();
         }
@@ -290,6 +307,14 @@ final class FarlogManager extends AbstractManager {
         tellUntold();
         stats.unregister();
         return join();
+    }
+
+    private void forgetTheEnd() {
+        try {
+            Runtime.getRuntime().removeShutdownHook(lastWords);
+        } catch (final IllegalStateException e) {
+            // The process is ending, and it runs by itself.
+        }
     }
 
     private boolean join() {

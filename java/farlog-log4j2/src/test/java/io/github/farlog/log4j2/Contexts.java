@@ -26,7 +26,7 @@ final class Contexts {
     }
 
     static Configuration configuration(final LoggerContext context, final String appenders, final String loggers) {
-        final String xml = "<Configuration status='off'><Appenders>" + appenders + "</Appenders><Loggers>" + loggers
+        final String xml = "<Configuration status='off' shutdownHook='disable'><Appenders>" + appenders + "</Appenders><Loggers>" + loggers
             + "</Loggers></Configuration>";
         try {
             return new XmlConfiguration(context, new ConfigurationSource(new ByteArrayInputStream(xml.getBytes(StandardCharsets.UTF_8))));

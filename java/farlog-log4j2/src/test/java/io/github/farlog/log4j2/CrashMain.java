@@ -7,6 +7,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -22,26 +23,38 @@ final class CrashMain {
     }
 
     public static void main(final String[] args) throws IOException {
-        final Logger logger = LogManager.getLogger("orders");
         final int threadCount = Integer.parseInt(args[1]);
         if (threadCount == 0) {
-            logger.info("started");
+            LogManager.getLogger("orders").info("started");
             return;
         }
-        try (FileChannel channel = FileChannel.open(Path.of(args[0]), StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+        log(Path.of(args[0]), threadCount, 0);
+    }
+
+    /**
+     * Starts the threads.
+     *
+     * @param pauseNanos of each thread after each event
+     */
+    static void log(final Path file, final int threadCount, final long pauseNanos) throws IOException {
+        final Logger logger = LogManager.getLogger("orders");
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
             final MemorySegment counts = channel.map(FileChannel.MapMode.READ_WRITE, 0, (long) threadCount * STRIDE, Arena.global());
             for (int t = 0; t < threadCount; t++) {
                 final int thread = t;
-                Thread.ofPlatform().start(() -> log(logger, counts, thread));
+                Thread.ofPlatform().start(() -> log(logger, counts, thread, pauseNanos));
             }
         }
     }
 
-    private static void log(final Logger logger, final MemorySegment counts, final int thread) {
+    private static void log(final Logger logger, final MemorySegment counts, final int thread, final long pauseNanos) {
         final String padding = "x".repeat(thread * 37);
         for (long i = 0; true; i++) {
             logger.info("{} {} {}", thread, i, padding);
             ValueLayout.JAVA_LONG.varHandle().setVolatile(counts, (long) thread * STRIDE, i + 1);
+            if (pauseNanos > 0) {
+                LockSupport.parkNanos(pauseNanos);
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ class CrashTest {
         return eventCount;
     }
 
-    private static List<String> options(final TestRing ring, final String level) {
+    static List<String> options(final TestRing ring, final String level) {
         return List.of("-Dlog4j2.configurationFile=crash.xml", "-Dfarlog.test.uri=" + ring.uri, "-Dfarlog.test.level=" + level);
     }
 
@@ -82,18 +82,22 @@ class CrashTest {
         final String name = counts.getFileName().toString();
         final Process process = jvm.start(name, CrashMain.class, options(ring, level), counts.toString(), Integer.toString(threadCount));
         final Path log = jvm.output(name);
-        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        while (readCounts(counts, 1)[0] == 0) {
-            assertTrue(process.isAlive() && System.nanoTime() < end, () -> "no event from " + process + ", see " + log);
-            Thread.sleep(1);
-        }
+        awaitFirst(process, counts, log);
         TimeUnit.NANOSECONDS.sleep(nanos);
         assertTrue(process.isAlive(), () -> "ended by itself: see " + log);
         process.destroyForcibly();
         assertEquals(128 + 9, process.waitFor());
     }
 
-    private static long[] readCounts(final Path counts, final int threadCount) throws IOException {
+    static void awaitFirst(final Process process, final Path counts, final Path log) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (readCounts(counts, 1)[0] == 0) {
+            assertTrue(process.isAlive() && System.nanoTime() < end, () -> "no event from " + process + ", see " + log);
+            Thread.sleep(1);
+        }
+    }
+
+    static long[] readCounts(final Path counts, final int threadCount) throws IOException {
         final ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(counts)).order(ByteOrder.nativeOrder());
         final long[] result = new long[threadCount];
         for (int t = 0; t < threadCount; t++) {
@@ -102,7 +106,8 @@ class CrashTest {
         return result;
     }
 
-    private static long check(final List<Entry> entries, final long[] acknowledged) {
+    /** Gives the sum of what was acknowledged. */
+    static long check(final List<Entry> entries, final long[] acknowledged) {
         final long[] next = new long[acknowledged.length];
         for (final Entry entry : entries) {
             final String[] words = entry.text().split(" ", 3);

@@ -74,7 +74,7 @@ class JarIT {
     }
 
     private static String xml(final TestRing ring) {
-        return "<Configuration><Appenders>" + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
+        return "<Configuration shutdownHook='disable'><Appenders>" + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
             + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>";
     }
 

@@ -40,10 +40,9 @@ class ReadmeTest {
 
     private static String whole(final String format, final String example) {
         return switch (format) {
-            case "xml" -> "<Configuration><Appenders>" + example
-                + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>";
-            case "yaml" -> "Configuration:\n  Appenders:\n" + example.indent(4)
-                + "  Loggers:\n    Root:\n      level: info\n      AppenderRef:\n        ref: farlog\n";
+            case "xml" -> example.replace("</Configuration>",
+                "<Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>");
+            case "yaml" -> example + "  Loggers:\n    Root:\n      level: info\n      AppenderRef:\n        ref: farlog\n";
             default -> example + "rootLogger.level = info\nrootLogger.appenderRef.farlog.ref = farlog\n";
         };
     }

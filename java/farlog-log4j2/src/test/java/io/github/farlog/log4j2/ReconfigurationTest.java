@@ -141,7 +141,7 @@ class ReconfigurationTest {
 
     private static void write(final Path file, final String appenders) throws IOException {
         final long later = Files.exists(file) ? Files.getLastModifiedTime(file).toMillis() + 1000 : System.currentTimeMillis() - 10_000;
-        Files.writeString(file, "<Configuration status='off' monitorInterval='1'><Appenders>" + appenders
+        Files.writeString(file, "<Configuration status='off' shutdownHook='disable' monitorInterval='1'><Appenders>" + appenders
             + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>");
         Files.setLastModifiedTime(file, FileTime.fromMillis(later));
     }
