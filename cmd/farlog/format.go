@@ -89,3 +89,10 @@ func wrap(text string, columns int, isWide bool) []string {
 	}
 	return lines
 }
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -76,6 +76,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newDoctorCommand(env),
 		newDumpCommand(env),
 		newExportCommand(env),
+		newHostCommand(env),
 		newOrderCommand(env),
 		reference.NewCommand(env.stdout),
 		newReplayCommand(env),

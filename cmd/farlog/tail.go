@@ -310,10 +310,3 @@ func printable(raw []byte) string {
 	}
 	return text.String()
 }
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}

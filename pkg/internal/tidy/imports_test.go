@@ -19,6 +19,7 @@ var arrows = map[string][]string{
 	"doctor":   {},
 	"identity": {},
 	"metrics":  {},
+	"nvmehost": {"nvmet"},
 	"nvmet":    {},
 	"record":   {},
 	"farlog":   {"record"},

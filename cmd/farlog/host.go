@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/nvmehost"
+)
+
+func newHostCommand(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "host",
+		Short: "Connect namespaces of NVMe over fabrics to this host, for rings on them",
+		Args:  groupArgs,
+		RunE:  runGroup,
+	}
+	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env))
+	return command
+}
+
+func newHostConnectCommand(env *environment) *cobra.Command {
+	spec := nvmehost.Spec{Transport: "tcp", Times: nvmehost.TimesDefault}
+	var namespace uint32
+	var isPrinted bool
+	command := &cobra.Command{
+		Use:   "connect NQN",
+		Short: "Connect a subsystem, and say which device its namespace is",
+		Long: `Connects a subsystem by the kernel's interface, as root, with times that suit a log that somebody waits for: a connection that breaks takes its device along
+(--ctrl-loss 0s), and whoever has it open gets errors at once. The kernel's defaults would hold commands for 600 s.
+What is connected already stays, whoever did it; what of it does not suit is told. Keys are read from files of mode 0600 and are shown nowhere.`,
+		Example: `  farlog host connect nqn.2026-01.com.example:desk7 --transport rdma --address 10.0.0.7 --key-file /etc/farlog/nvme.key
+  farlog host connect nqn.2026-01.com.example:desk7 --address 10.0.0.7 --print`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec.NQN = args[0]
+			if err := spec.Check(); err != nil {
+				return usageErrorf("%s", err)
+			}
+			var kernel nvmehost.Kernel
+			if isPrinted {
+				filled, err := kernel.WithHost(spec)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(env.stdout, filled.Command())
+				return nil
+			}
+			device, err := kernel.Connect(cmd.Context(), spec, namespace)
+			if err != nil {
+				return err
+			}
+			return env.showDevices([]nvmehost.Device{device})
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&spec.Transport, "transport", spec.Transport, "`name`: "+strings.Join(nvmehost.Transports, ", "))
+	flags.StringVar(&spec.Address, "address", "", "the target's IP `address`")
+	flags.IntVar(&spec.Port, "port", 0, fmt.Sprintf("the target's `port` (default %d)", nvmehost.PortDefault))
+	flags.Uint32Var(&namespace, "namespace", 0, "`number` of the namespace whose device to wait for; 0 = the only one")
+	flags.StringVar(&spec.HostNQN, "host-nqn", "", "this host's `NQN` (default: of /etc/nvme, else made of the machine's id)")
+	flags.StringVar(&spec.HostID, "host-id", "", "this host's `UUID`, beside --host-nqn: reservations are kept by it")
+	flags.StringVar(&spec.HostInterface, "host-interface", "", "network `device` to go out by (default: as routed)")
+	flags.StringVar(&spec.KeyFile, "key-file", "", "`file` with this host's key (DH-HMAC-CHAP), or as farlog target nvmet key writes it")
+	flags.StringVar(&spec.CtrlKeyFile, "ctrl-key-file", "", "`file` with the target's key, by which it has to prove itself as well")
+	flags.IntVar(&spec.Queues, "io-queues", 0, "`number` of queues; 0 = one for each processor")
+	flags.IntVar(&spec.PollQueues, "poll-queues", 0, "`number` of queues that are polled, in addition")
+	for _, one := range []struct {
+		target *time.Duration
+		name   string
+		usage  string
+	}{
+		{&spec.Times.CtrlLoss, "ctrl-loss", "how long a broken connection is tried again; 0s: its device goes at once"},
+		{&spec.Times.FastIOFail, "fast-io-fail", "how long commands wait meanwhile"},
+		{&spec.Times.ReconnectDelay, "reconnect-delay", "between two tries"},
+		{&spec.Times.KeepAlive, "keep-alive", "a target that is silent for about twice this is gone"},
+	} {
+		flags.Var((*config.DurationValue)(one.target), one.name, one.usage)
+	}
+	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
+	return command
+}
+
+func newHostDisconnectCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "disconnect NQN",
+		Short: "End this host's connections to a subsystem; whoever has its device open gets errors",
+		Args:  exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := nvmehost.CheckNQN(args[0]); err != nil {
+				return usageErrorf("%s", err)
+			}
+			ended, err := nvmehost.Kernel{}.Disconnect(args[0])
+			for _, name := range ended {
+				fmt.Fprintf(env.stdout, "%s: disconnected\n", name)
+			}
+			if err == nil && len(ended) == 0 {
+				fmt.Fprintf(env.stderr, "subsystem %s is not connected here\n", args[0])
+			}
+			return err
+		},
+	}
+}
+
+func newHostShowCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [NQN]",
+		Short: "Show the namespaces that are connected here, and what of their connections does not suit a ring",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageErrorf("got %d arguments, expected: %s", len(args), cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			var list []nvmehost.Device
+			for _, device := range (nvmehost.Kernel{}).Devices() {
+				if len(args) == 0 || device.NQN == args[0] {
+					list = append(list, device)
+				}
+			}
+			if len(args) == 1 && len(list) == 0 {
+				return errors.New("subsystem " + args[0] + ": no namespace of it is connected here")
+			}
+			return env.showDevices(list)
+		},
+	}
+}
+
+func (e *environment) showDevices(list []nvmehost.Device) error {
+	if e.isJSON() {
+		return e.encodeDevices(list)
+	}
+	table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "DEVICE\tURI\tTRANSPORT\tSTATE\tADDRESS")
+	for _, one := range list {
+		fmt.Fprintf(table, "%s\tnvme:%s/%d\t%s\t%s\t%s\n", one.Path, one.NQN, one.Namespace, one.Controller.Transport, one.Controller.State, orDash(one.Controller.Address))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, one := range list {
+		for _, warning := range one.Warnings {
+			fmt.Fprintf(e.stderr, "warning: %s: %s\n", one.Path, warning)
+		}
+	}
+	return nil
+}
+
+func (e *environment) encodeDevices(list []nvmehost.Device) error {
+	encoder := json.NewEncoder(e.stdout)
+	for _, one := range list {
+		warnings := one.Warnings
+		if warnings == nil {
+			warnings = []string{}
+		}
+		if err := encoder.Encode(map[string]any{
+			"device": one.Path, "nqn": one.NQN, "namespace": one.Namespace, "controller": one.Controller.Name, "transport": one.Controller.Transport,
+			"state": one.Controller.State, "address": one.Controller.Address, "host_nqn": one.Controller.HostNQN, "is_new": one.IsNew, "warnings": warnings,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
