@@ -42,7 +42,7 @@ type duty struct{ name, guest, command string }
 func (b *bed) newCrew(guests map[string]*vm.Guest, controlOn string, drains ...string) *crew {
 	control := fmt.Sprintf("--control %s:%d", addresses[controlOn], controlPort)
 	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{
-		{"control", controlOn, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s --metrics-listen off",
+		{"control", controlOn, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s --metrics-listen off --audit-stream off",
 			addresses[controlOn], controlPort, controlOn)},
 		{"target", "target", fmt.Sprintf("farlogd target %s --data-dir /var/target --host-name target --metrics-listen %s --region %s --listen verbs://%s:%d", control,
 			targetMetrics, devdax, addresses["target"], farPort)},

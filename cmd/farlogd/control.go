@@ -25,16 +25,27 @@ func (d *daemon) openControl(ctx context.Context) error {
 	}
 	var server *control.Server
 	counts := metrics.NewControl(d.registry, func() []metrics.StreamSample { return streamSamples(server) }, func() metrics.InstanceSample { return metrics.InstanceSample(server.Instance()) })
+	audit, err := newAudit(d.settings)
+	if err != nil {
+		return errors.Join(err, etcd.Close())
+	}
+	var sink func(context.Context, [][]byte) error
+	if audit != nil {
+		sink = audit.append
+	}
 	server = control.New(control.Config{
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
-		Keeper: d.keeper, Access: d.access,
+		Keeper: d.keeper, Access: d.access, Audit: sink,
 	})
+	if audit != nil {
+		audit.server = server
+	}
 	role := &controlRole{server: server, etcd: etcd, logger: d.logger, isAlone: len(d.settings.roles) == 1}
 	d.parts = append(d.parts, part{
 		run:     func(ctx context.Context, ready func()) error { return role.run(ctx, listener, ready) },
 		healthy: role.healthy,
-		close:   etcd.Close,
+		close:   func() error { return errors.Join(audit.close(), etcd.Close()) },
 	})
 	return d.announceSecurity()
 }

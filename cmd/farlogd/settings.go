@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/control"
 )
 
 const (
@@ -25,6 +26,9 @@ const (
 	controlMetricsDefault = "127.0.0.1:9464"
 	targetMetricsDefault  = "127.0.0.1:9465"
 	drainMetricsDefault   = "127.0.0.1:9466"
+
+	auditOff     = "off"
+	auditDefault = control.SystemPrefix + "audit"
 
 	batchDefault = 1 << 20
 	batchMost    = 1 << 30
@@ -56,6 +60,8 @@ type settings struct {
 	etcdCert      string
 	etcdKey       string
 	lease         time.Duration
+	auditStream   string
+	auditLevel    string
 	countersDir   string
 	storeDir      string
 	segmentBytes  uint64
@@ -87,6 +93,12 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.etcdKey, "etcd.key", "", "`file` with its key")
 		set.Duration(&s.lease, "lease", 5*time.Second, "how long an agent that does not report is taken to live",
 			config.Range(2*time.Second, time.Hour, time.Duration.String))
+		stream := auditDefault
+		if role == roleDev {
+			stream = auditOff // a laptop's streams are its owner's own
+		}
+		set.String(&s.auditStream, "audit.stream", stream, "`stream` that takes a record of each administrative act, "+control.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
+		set.String(&s.auditLevel, "audit.level", "persistent", "durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
 	}
 	if has(roleTarget) || has(roleDrain) {
 		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it; of several host:port,host:port", config.Addresses)
@@ -243,4 +255,13 @@ func checkVerify(interval time.Duration) error {
 		return nil
 	}
 	return config.Range(time.Second, 365*24*time.Hour, time.Duration.String)(interval)
+}
+
+// checkAuditStream keeps the audit stream among those that nobody else may make.
+func checkAuditStream(name string) error {
+	rest, isSystem := strings.CutPrefix(name, control.SystemPrefix)
+	if name == auditOff || isSystem && rest != "" {
+		return nil
+	}
+	return fmt.Errorf("expected %sNAME, such as %s, or off", control.SystemPrefix, auditDefault)
 }

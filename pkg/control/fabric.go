@@ -92,6 +92,10 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 func (p *fabricPlan) compareStreams(v *view, asked []*api.StreamSpec) {
 	for i, spec := range asked {
 		have := v.streams[spec.Name]
+		if have == nil && isSystem(spec.Name) {
+			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), systemRule)
+			continue
+		}
 		if have == nil {
 			p.created = append(p.created, spec)
 			p.changes = append(p.changes, &api.Change{Kind: "stream", Name: spec.Name, IsNew: true, Fields: newFields(spec)})
@@ -180,7 +184,7 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 	for _, spec := range fabric.Streams {
 		declared[spec.Name] = true
 	}
-	for _, name := range sortedKeys(v.streams) {
+	for _, name := range withoutSystem(sortedKeys(v.streams)) {
 		if !declared[name] {
 			p.undeclared = append(p.undeclared, "stream "+name)
 		}
@@ -193,7 +197,7 @@ func (v *view) fabric() *api.Fabric {
 	for _, host := range sortedKeys(v.targetSpecs) {
 		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
 	}
-	for _, name := range sortedKeys(v.streams) {
+	for _, name := range withoutSystem(sortedKeys(v.streams)) {
 		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
 	}
 	return fabric

@@ -61,18 +61,29 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	if err := s.limiter.call(clientOf(ctx, caller.ID, info.FullMethod)); err != nil {
 		return nil, err
 	}
-	if err := caller.MayCall(info.FullMethod); err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
-	}
-	if stream, ok := streamNamed(request); ok {
-		if err := caller.May(info.FullMethod, stream); err != nil {
-			return nil, status.Error(codes.PermissionDenied, err.Error())
-		}
-	}
-	if err := checkRequest(request); err != nil {
+	if err := mayAsk(caller, info.FullMethod, request); err != nil {
+		s.recorder.refuse(ctx, caller, info.FullMethod, request, err)
 		return nil, err
 	}
-	return handler(context.WithValue(ctx, callerKey{}, caller), request)
+	return s.recorder.act(ctx, caller, info.FullMethod, request, func() (any, error) {
+		if err := checkRequest(request); err != nil {
+			return nil, err
+		}
+		return handler(context.WithValue(ctx, callerKey{}, caller), request)
+	})
+}
+
+// mayAsk decides whether a caller has the role for a call, on the stream that it names if it names one.
+func mayAsk(caller access.Caller, method string, request any) error {
+	if err := caller.MayCall(method); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if stream, ok := streamNamed(request); ok {
+		if err := caller.May(method, stream); err != nil {
+			return status.Error(codes.PermissionDenied, err.Error())
+		}
+	}
+	return nil
 }
 
 // streamNamed is the stream that a request is about.
@@ -117,7 +128,9 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
 	defer cancel(nil)
 	go s.lookAgain(ctx, cancel, info.FullMethod)
-	err = handler(server, guardedStream{ServerStream: stream, ctx: ctx})
+	_, err = s.recorder.act(ctx, caller, info.FullMethod, nil, func() (any, error) {
+		return nil, handler(server, guardedStream{ServerStream: stream, ctx: ctx})
+	})
 	if cause := context.Cause(ctx); err != nil && cause != nil && stream.Context().Err() == nil {
 		return cause
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type reconciler struct {
 	isSole   bool // the lock of the embedded etcd's directory is the election
 
 	isLeading *atomic.Bool // told to whoever asks
+	sink      func(context.Context, [][]byte) error
 }
 
 // run reconciles until ctx is done.
@@ -83,6 +85,13 @@ func (r *reconciler) campaign(ctx context.Context) error {
 func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 	r.isLeading.Store(true)
 	defer r.isLeading.Store(false)
+	if r.sink != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		var moving sync.WaitGroup
+		moving.Go(func() { r.move(ctx) })
+		defer moving.Wait()
+		defer cancel()
+	}
 	for {
 		now, changed := r.mirror.load()
 		for _, action := range reconcile.Plan(now.world()) {

@@ -54,6 +54,9 @@ type Config struct {
 
 	CallRate float64 // calls a second of one client; 0 = CallRateDefault
 
+	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the instance that leads, one call at a time.
+	Audit func(ctx context.Context, records [][]byte) error
+
 	// Hooks for metrics; each may be nil. They are called from many goroutines.
 	OnRequest func(method, code string, took time.Duration)
 	OnGrant   func(stream string)
@@ -69,6 +72,7 @@ type Server struct {
 	mirror     *mirror
 	specs      specStore
 	limiter    *limiter
+	recorder   *recorder
 	liveness   liveness
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	isLeading  atomic.Bool   // this instance reconciles
@@ -91,6 +95,7 @@ func New(config Config) *Server {
 		mirror:   newMirror(config.Client, config.Logger),
 		specs:    specStore{client: config.Client},
 		limiter:  newLimiter(config.CallRate),
+		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
 		liveness: liveness{client: config.Client, ttl: config.Lease},
 		stopping: make(chan struct{}),
 	}
@@ -159,11 +164,16 @@ func (s *Server) waitSynced(ctx context.Context) error {
 }
 
 func (s *Server) newReconciler() *reconciler {
-	host, _ := os.Hostname() // an unknown host only makes the instance's name poorer
 	return &reconciler{
 		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
-		instance: fmt.Sprintf("%s/%d", host, os.Getpid()), isLeading: &s.isLeading,
+		instance: instanceName(), isLeading: &s.isLeading, sink: s.config.Audit,
 	}
+}
+
+// instanceName tells one control plane from another.
+func instanceName() string {
+	host, _ := os.Hostname() // an unknown host only makes the name poorer
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 func (s *Server) newGRPC() (*grpc.Server, *health.Server) {

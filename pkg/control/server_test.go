@@ -36,9 +36,13 @@ type instance struct {
 
 func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
 	t.Helper()
-	server := New(Config{
-		Client: etcd.Client(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), IsSole: isSole, Lease: 2 * time.Second,
-	})
+	return startInstanceWith(t, etcd, Config{IsSole: isSole})
+}
+
+func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
+	t.Helper()
+	config.Client, config.Logger, config.Lease = etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)), 2*time.Second
+	server := New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,9 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if err != nil {
 		return nil, err
 	}
+	if isSystem(spec.Name) {
+		return nil, invalid("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: systemRule}})
+	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
 	}

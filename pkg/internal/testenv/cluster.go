@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ type Cluster struct {
 	TargetArgs             []string
 	EtcdEndpoints          []string          // of an external cluster; then there are two control planes
 	Controllers            []Controller      // those
+	AuditLevel             string            // of the audit stream; empty = acts are not recorded
 	MetricsListen          string            // of each role; empty = off
 	Metrics                map[string]string // by role: where its metrics are
 	Under                  []string          // a command that becomes each of them, such as ip netns exec NAME; empty = none
@@ -102,7 +104,7 @@ func (c *Cluster) startControls() {
 			c.tb.Fatal(err)
 		}
 		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
-			"--etcd-endpoints", strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert, "--etcd-key", files.Key)
+			"--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--etcd-endpoints", strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert, "--etcd-key", files.Key)
 		c.Controllers, addresses = append(c.Controllers, Controller{process, ready}), append(addresses, ready.Control)
 		c.processes = append(c.processes, process)
 	}
@@ -129,7 +131,7 @@ func freePort(tb testing.TB) int {
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", c.metricsListen())
+		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"))
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
@@ -154,6 +156,13 @@ func (c *Cluster) StartDrain() {
 	c.Drain = process
 	c.keepMetrics("drain", ready)
 	c.processes = append(c.processes, c.Drain)
+}
+
+func (c *Cluster) auditStream() string {
+	if c.AuditLevel == "" {
+		return "off"
+	}
+	return "farlog/audit"
 }
 
 func (c *Cluster) metricsListen() string {

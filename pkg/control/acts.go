@@ -1,0 +1,281 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+)
+
+// Every administrative act becomes a record of the audit stream. It is written to etcd first, before the act is done, then with what came of it; whoever
+// leads moves what is there into the stream and takes it away when the record is acknowledged. So no act goes unrecorded when a control plane dies, and a
+// record may come twice: its id tells.
+
+// SystemPrefix begins the names of streams that the control plane makes for itself.
+const SystemPrefix = "farlog/"
+
+const (
+	keyActs = "/farlog/acts/" // beside keyRoot: nobody has to follow it
+
+	actsBatch     = 100
+	actsPause     = 500 * time.Millisecond
+	actsWaitMax   = 10_000           // acts that wait to be recorded; no more are done then
+	actPendingMax = time.Minute      // without an outcome: its control plane has died
+	actWriteMax   = 5 * time.Second  // to write an outcome
+	actsSinkMax   = 20 * time.Second // to record a batch
+	actTextMax    = 4096
+)
+
+// Act is one record of the audit stream.
+type Act struct {
+	ID       string          `json:"id"`   // the same in a record that comes twice
+	Time     time.Time       `json:"time"` // when it began
+	Who      string          `json:"who"`  // of the certificate
+	From     string          `json:"from,omitempty"`
+	What     string          `json:"what"` // the call
+	Stream   string          `json:"stream,omitempty"`
+	Request  json.RawMessage `json:"request,omitempty"`
+	Changes  []string        `json:"changes,omitempty"` // what was created or changed
+	Epoch    uint32          `json:"epoch,omitempty"`   // that was granted
+	Revision int64           `json:"revision,omitempty"`
+	Outcome  string          `json:"outcome"` // OK or a code of gRPC; UNRECORDED: its control plane died before it could say
+	Error    string          `json:"error,omitempty"`
+	Instance string          `json:"instance"` // which control plane
+}
+
+const (
+	outcomePending = "PENDING"
+	outcomeLost    = "UNRECORDED"
+)
+
+// isAct tells the calls that are recorded.
+func isAct(method string) bool {
+	switch method {
+	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_ApplyFabric_FullMethodName,
+		api.ControlService_AcquireWriter_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+		return true
+	}
+	return false
+}
+
+// recorder writes acts to etcd. Without a sink nothing is recorded.
+type recorder struct {
+	client   *clientv3.Client
+	instance string
+	isOn     bool
+
+	mutex   sync.Mutex
+	waiting int64 // as the leader, or this instance, last counted
+	counted time.Time
+}
+
+// act does something for a caller and records it.
+func (r *recorder) act(ctx context.Context, caller access.Caller, method string, request any, do func() (any, error)) (any, error) {
+	dry, _ := request.(interface{ GetIsDryRun() bool })
+	if !r.isOn || !isAct(method) || dry != nil && dry.GetIsDryRun() {
+		return do()
+	}
+	act := r.begin(ctx, caller, method, request)
+	isGrant := method == api.ControlService_AcquireWriter_FullMethodName
+	if r.isFull(ctx, actsWaitMax) {
+		if !isGrant { // who trades is not stopped by what is about administration
+			return nil, status.Errorf(codes.ResourceExhausted, "%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
+		}
+		return do()
+	}
+	if err := r.put(ctx, act); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "the act cannot be recorded, so it is not done: %s", err)
+	}
+	response, err := do()
+	act.take(response, err)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), actWriteMax)
+	defer cancel()
+	_ = r.put(ending, act) // the one without an outcome is there, and will be recorded
+	return response, err
+}
+
+// refuse records an act that its caller may not do. A flood of them is left to the log.
+func (r *recorder) refuse(ctx context.Context, caller access.Caller, method string, request any, err error) {
+	if !r.isOn || !isAct(method) || r.isFull(ctx, actsWaitMax/2) {
+		return
+	}
+	act := r.begin(ctx, caller, method, request)
+	act.take(nil, err)
+	_ = r.put(ctx, act)
+}
+
+func (r *recorder) begin(ctx context.Context, caller access.Caller, method string, request any) *Act {
+	now := time.Now().UTC()
+	unique, _ := newToken() // a time alone may come twice; no secret
+	act := &Act{
+		ID: fmt.Sprintf("%019d-%x", now.UnixNano(), unique[:min(len(unique), 6)]), Time: now, Who: string(caller.ID), What: method[strings.LastIndexByte(method, '/')+1:],
+		Outcome: outcomePending, Instance: r.instance,
+	}
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
+		act.From = from.Addr.String()
+	}
+	act.Stream, _ = streamNamed(request)
+	if message, ok := request.(proto.Message); ok {
+		if raw, err := protojson.Marshal(message); err == nil && len(raw) <= actTextMax {
+			act.Request = raw
+		}
+	}
+	return act
+}
+
+// take adds what came of an act.
+func (a *Act) take(response any, err error) {
+	a.Outcome = strings.ToUpper(status.Code(asStatus(err)).String())
+	if err != nil {
+		a.Error = status.Convert(asStatus(err)).Message()
+		a.Error = a.Error[:min(len(a.Error), actTextMax)]
+	}
+	switch response := response.(type) {
+	case *api.CreateStreamResponse:
+		a.Revision = response.GetStream().GetRevision()
+	case *api.UpdateStreamResponse:
+		a.Revision, a.Changes = response.GetStream().GetRevision(), fieldTexts("stream", a.Stream, response.GetFields())
+	case *api.AcquireWriterResponse:
+		a.Epoch = response.GetGrant().GetEpoch()
+	case *api.ApplyFabricResponse:
+		a.Revision = response.GetRevision()
+		for _, change := range response.GetChanges() {
+			if change.IsNew {
+				a.Changes = append(a.Changes, "new "+change.Kind+" "+change.Name)
+				continue
+			}
+			a.Changes = append(a.Changes, fieldTexts(change.Kind, change.Name, change.Fields)...)
+		}
+	}
+}
+
+func fieldTexts(kind, name string, fields []*api.FieldChange) (texts []string) {
+	for _, field := range fields {
+		texts = append(texts, fmt.Sprintf("%s %s %s: %s -> %s", kind, name, field.Name, field.Before, field.After))
+	}
+	return texts
+}
+
+func (r *recorder) put(ctx context.Context, act *Act) error {
+	raw, err := json.Marshal(act)
+	if err != nil {
+		return err
+	}
+	_, err = r.client.Put(ctx, keyActs+act.ID, string(raw))
+	return err
+}
+
+// isFull tells whether so many acts wait; they are counted now and then.
+func (r *recorder) isFull(ctx context.Context, most int64) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if time.Since(r.counted) > actsPause {
+		if got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithCountOnly()); err == nil {
+			r.waiting, r.counted = got.Count, time.Now()
+		}
+	}
+	return r.waiting >= most
+}
+
+// move takes acts out of etcd into the sink, in the order in which they began, until ctx is done.
+func (r *reconciler) move(ctx context.Context) {
+	failure := ""
+	for ctx.Err() == nil {
+		count, err := r.moveBatch(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != failure {
+			failure = err.Error()
+			r.logger.Warn("acts wait for the audit stream, will try again", "error", err)
+		}
+		if err == nil && failure != "" {
+			failure = ""
+			r.logger.Info("the audit stream takes acts again")
+		}
+		if err == nil && count == actsBatch {
+			continue
+		}
+		select {
+		case <-time.After(actsPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
+	got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
+	if err != nil || len(got.Kvs) == 0 {
+		return 0, err
+	}
+	var records [][]byte
+	var done []clientv3.Op
+	for _, kv := range got.Kvs {
+		record, isReady := finished(kv.Value, time.Now())
+		if isReady {
+			records, done = append(records, record), append(done, clientv3.OpDelete(string(kv.Key)))
+		}
+	}
+	if len(records) == 0 {
+		return 0, nil
+	}
+	call, cancel := context.WithTimeout(ctx, actsSinkMax)
+	defer cancel()
+	if err := r.sink(call, records); err != nil {
+		return 0, err
+	}
+	_, err = r.client.Txn(ctx).Then(done...).Commit()
+	return len(got.Kvs), err
+}
+
+// finished is an act as it is recorded; false while its outcome may still come.
+func finished(raw []byte, now time.Time) ([]byte, bool) {
+	var act Act
+	if err := json.Unmarshal(raw, &act); err != nil || act.Outcome != outcomePending {
+		return raw, true
+	}
+	if now.Sub(act.Time) < actPendingMax {
+		return nil, false
+	}
+	act.Outcome = outcomeLost
+	raw, err := json.Marshal(act)
+	return raw, err == nil
+}
+
+// GrantSystem makes a stream of the control plane's own when it is not there, and grants it to this process.
+func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host string) (*api.Grant, error) {
+	spec, err := completeSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	_, _, revision, err := s.specs.createStream(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+		return nil, err
+	}
+	ctx = context.WithValue(ctx, callerKey{}, access.Caller{ID: "control", IsLocal: true})
+	response, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlogd control"}})
+	return response.GetGrant(), err
+}
+
+// systemRule is what a name is told that nobody may give.
+const systemRule = "expected a name that does not begin with " + SystemPrefix + ": those are the control plane's own"
+
+// isSystem tells a stream of the control plane's own: it is not declared by operators, nor made by them.
+func isSystem(name string) bool { return strings.HasPrefix(name, SystemPrefix) }
+
+// withoutSystem leaves out what nobody declares.
+func withoutSystem(names []string) []string { return slices.DeleteFunc(names, isSystem) }

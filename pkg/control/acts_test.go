@@ -1,0 +1,126 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+)
+
+// sink keeps what it is given; while it fails it takes nothing.
+type sink struct {
+	mutex   sync.Mutex
+	failure error
+	acts    []Act
+}
+
+func (s *sink) take(_ context.Context, records [][]byte) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.failure != nil {
+		return s.failure
+	}
+	for _, record := range records {
+		var act Act
+		if err := json.Unmarshal(record, &act); err != nil {
+			return err
+		}
+		s.acts = append(s.acts, act)
+	}
+	return nil
+}
+
+func (s *sink) set(failure error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.failure = failure
+}
+
+func (s *sink) count() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return len(s.acts)
+}
+
+// What the sink did not take waits, in order, and is given to it when it takes again; nothing stays behind then.
+func TestActs_WaitForTheirSink(t *testing.T) {
+	t.Parallel()
+	etcd := openEtcd(t, t.TempDir())
+	s := &sink{failure: errors.New("no target yet")}
+	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.take})
+	for i := range 250 { // more than a batch
+		one.create(fmt.Sprintf("s%03d", i))
+	}
+	if s.count() != 0 {
+		t.Error("something was taken")
+	}
+	s.set(nil)
+	one.until("all acts are taken", func() bool { return s.count() == 250 })
+	for i, act := range s.acts {
+		if act.Stream != fmt.Sprintf("s%03d", i) || act.Outcome != "OK" || act.Who != "insecure" || act.What != "CreateStream" || act.Revision == 0 {
+			t.Errorf("act %d: %+v", i, act)
+		}
+	}
+	one.until("none waits any more", func() bool {
+		got, err := etcd.Client().Get(t.Context(), keyActs, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && got.Count == 0
+	})
+}
+
+// An act whose control plane died in the middle of it is recorded as one whose outcome nobody wrote; one that is under way is left alone.
+func TestActs_WithoutOutcome(t *testing.T) {
+	t.Parallel()
+	etcd := openEtcd(t, t.TempDir())
+	r := &recorder{client: etcd.Client(), isOn: true}
+	for name, began := range map[string]time.Time{"old": time.Now().Add(-2 * actPendingMax), "now": time.Now()} {
+		act := r.begin(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: name}})
+		act.Time = began
+		if err := r.put(t.Context(), act); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sink{}
+	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take}
+	if _, err := leader.moveBatch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.acts) != 1 || s.acts[0].Stream != "old" || s.acts[0].Outcome != outcomeLost {
+		t.Errorf("recorded %+v", s.acts)
+	}
+}
+
+// When so many acts wait that nobody seems to take them, no further one is done; but who trades gets its grant.
+func TestActs_TooManyWait(t *testing.T) {
+	t.Parallel()
+	etcd := openEtcd(t, t.TempDir())
+	r := &recorder{client: etcd.Client(), isOn: true, waiting: actsWaitMax, counted: time.Now().Add(time.Hour)}
+	isDone := false
+	do := func() (any, error) { isDone = true; return nil, nil }
+	_, err := r.act(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{}, do)
+	if status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
+		t.Errorf("done %v: %v", isDone, err)
+	}
+	for method, request := range map[string]any{
+		api.ControlService_AcquireWriter_FullMethodName: &api.AcquireWriterRequest{},
+		api.ControlService_ListStreams_FullMethodName:   &api.ListStreamsRequest{},
+		api.ControlService_CreateStream_FullMethodName:  &api.CreateStreamRequest{IsDryRun: true},
+	} {
+		isDone = false
+		if _, err := r.act(t.Context(), access.Local(), method, request, do); err != nil || !isDone {
+			t.Errorf("%s: done %v, %v", method, isDone, err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/internal/testenv"
+)
+
+// What this proves, and how. Operators and others do things to a control plane, one of which is refused, while its target is away and while it is killed: in
+// the end the store has a record of each in the audit stream, with who, what, when, revision and outcome, and a chain that verifies.
+func TestAudit_EveryActIsRecorded(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.PrepareCluster(t, testenv.MemoryDir(t))
+	cluster.AuditLevel = "visible"
+	began := time.Now()
+	cluster.Start()
+	ring := cluster.CreateStream(streamName, "--size", "1MiB", "--level", "visible")
+	fabric := filepath.Join(t.TempDir(), "fabric.yaml")
+	if err := os.WriteFile(fabric, []byte("streams:\n- {name: desk7/orders, size: 1MiB, level: visible, policy: reject}\n- {name: desk7/fills, size: 1MiB, level: visible}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, code := testenv.Run(t, "farlog", "apply", "--dry-run", "-f", fabric, "--control", cluster.ControlAddress); code != 1 {
+		t.Errorf("a fabric that differs: exit code %d", code)
+	}
+	testenv.MustRun(t, "farlog", "apply", "-f", fabric, "--control", cluster.ControlAddress)
+	host := as(t, cluster, identity.KindHost)
+	if _, err := host.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "desk9/mine"}}); status.Code(err) != codes.PermissionDenied {
+		t.Fatalf("a trading host made a stream: %v", err)
+	}
+	grant, err := host.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: streamName, Holder: &api.Holder{Host: "trading1", Name: "test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = as(t, cluster, identity.KindAdmin).CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "farlog/forged"}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a stream of the control plane's own was made by somebody else: %v", err)
+	}
+	cluster.Target.Kill() // acts wait in etcd
+	testenv.MustRun(t, "farlog", "control", "backup", filepath.Join(t.TempDir(), "backup"), "--control", cluster.ControlAddress)
+	cluster.Control.Kill()
+	cluster.StartControl()
+	cluster.StartTarget()
+
+	wanted := map[string]func(control.Act) bool{
+		"CreateStream desk7/orders": func(a control.Act) bool {
+			return a.Outcome == "OK" && a.Revision > 0 && strings.HasPrefix(a.Who, "spiffe://farlog/farlog/admin/")
+		},
+		"ApplyFabric ": func(a control.Act) bool {
+			text := strings.Join(a.Changes, ", ")
+			return a.Outcome == "OK" && a.Revision > 0 && strings.Contains(text, "stream desk7/orders policy: block -> reject") && strings.Contains(text, "new stream desk7/fills")
+		},
+		"CreateStream desk9/mine": func(a control.Act) bool {
+			return a.Outcome == "PERMISSIONDENIED" && strings.Contains(a.Error, "has not the role admin") && strings.HasPrefix(a.Who, "spiffe://farlog/farlog/host/")
+		},
+		"CreateStream farlog/forged": func(a control.Act) bool { return a.Outcome == "INVALIDARGUMENT" },
+		"AcquireWriter desk7/orders": func(a control.Act) bool {
+			return a.Outcome == "OK" && a.Epoch == grant.Grant.Epoch && strings.Contains(string(a.Request), "trading1")
+		},
+		"Backup ": func(a control.Act) bool { return a.Outcome == "OK" || a.Outcome == "UNRECORDED" },
+	}
+	acts := map[string]control.Act{}
+	testenv.Until(t, "all acts are in the store", func() (bool, error) {
+		stdout, _, code := testenv.Run(t, "farlog", "replay", cluster.StoreDir, "--stream", "farlog/audit", "--speed", "max")
+		if code != 0 {
+			return false, nil // no store yet
+		}
+		for line := range strings.Lines(stdout) {
+			var act control.Act
+			if err := json.Unmarshal([]byte(line), &act); err != nil {
+				return false, err
+			}
+			acts[act.ID] = act
+		}
+		time.Sleep(50 * time.Millisecond)
+		return len(acts) >= len(wanted), nil
+	})
+	for id, act := range acts {
+		isAsWanted := wanted[act.What+" "+act.Stream]
+		if isAsWanted == nil || !isAsWanted(act) || act.Time.Before(began) || act.Time.After(time.Now()) || act.Instance == "" {
+			t.Errorf("%s: %+v", id, act)
+		}
+		delete(wanted, act.What+" "+act.Stream)
+	}
+	for what := range wanted {
+		t.Errorf("no record of %s", what)
+	}
+	waitDrained(t, ring)
+	cluster.Drain.Stop()
+	testenv.MustRun(t, "farlog", "verify", cluster.StoreDir)
+	if text := testenv.MustRun(t, "farlog", "export", "--control", cluster.ControlAddress); strings.Contains(text, "farlog/audit") {
+		t.Errorf("the audit stream is declared: %s", text)
+	}
+}
+
+// as is a client with one of the certificates of the tests.
+func as(t *testing.T, cluster *testenv.Cluster, kind identity.Kind) api.ControlServiceClient {
+	t.Helper()
+	choice := identity.Choice{Dir: testenv.TLSDir(t), Kinds: []identity.Kind{kind}}
+	connection, err := api.Dial(cluster.ControlAddress, identity.NewClientCredentials(choice.Finder()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	return api.NewControlServiceClient(connection)
+}
