@@ -69,22 +69,7 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 		},
 		"Backup ": func(a control.Act) bool { return a.Outcome == "OK" || a.Outcome == "UNRECORDED" },
 	}
-	acts := map[string]control.Act{}
-	testenv.Until(t, "all acts are in the store", func() (bool, error) {
-		stdout, _, code := testenv.Run(t, "farlog", "replay", cluster.StoreDir, "--stream", "farlog/audit", "--speed", "max")
-		if code != 0 {
-			return false, nil // no store yet
-		}
-		for line := range strings.Lines(stdout) {
-			var act control.Act
-			if err := json.Unmarshal([]byte(line), &act); err != nil {
-				return false, err
-			}
-			acts[act.ID] = act
-		}
-		time.Sleep(50 * time.Millisecond)
-		return len(acts) >= len(wanted), nil
-	})
+	acts := waitActs(t, cluster.StoreDir, len(wanted))
 	for id, act := range acts {
 		isAsWanted := wanted[act.What+" "+act.Stream]
 		if isAsWanted == nil || !isAsWanted(act) || act.Time.Before(began) || act.Time.After(time.Now()) || act.Instance == "" {
@@ -101,6 +86,28 @@ func TestAudit_EveryActIsRecorded(t *testing.T) {
 	if text := testenv.MustRun(t, "farlog", "export", "--control", cluster.ControlAddress); strings.Contains(text, "farlog/audit") {
 		t.Errorf("the audit stream is declared: %s", text)
 	}
+}
+
+// waitActs waits until the store has so many acts, each once.
+func waitActs(t *testing.T, store string, count int) map[string]control.Act {
+	t.Helper()
+	acts := map[string]control.Act{}
+	testenv.Until(t, "all acts are in the store", func() (bool, error) {
+		stdout, _, code := testenv.Run(t, "farlog", "replay", store, "--stream", "farlog/audit", "--speed", "max")
+		if code != 0 {
+			return false, nil // no store yet
+		}
+		for line := range strings.Lines(stdout) {
+			var act control.Act
+			if err := json.Unmarshal([]byte(line), &act); err != nil {
+				return false, err
+			}
+			acts[act.ID] = act
+		}
+		time.Sleep(50 * time.Millisecond)
+		return len(acts) >= count, nil
+	})
+	return acts
 }
 
 // as is a client with one of the certificates of the tests.
