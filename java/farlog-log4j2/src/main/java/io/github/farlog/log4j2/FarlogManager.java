@@ -7,6 +7,7 @@ import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
+import io.github.farlog.client.gap.LastWords;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.concurrent.TimeUnit;
@@ -36,7 +37,7 @@ final class FarlogManager extends AbstractManager {
     private final GapLog gaps = new GapLog();
     private final ReentrantLock reopening = new ReentrantLock();
     private final Thread watch;
-    private final Thread lastWords = new Thread(this::tellBeforeTheEnd, "farlog-log4j2-end");
+    private final LastWords lastWords;
     private volatile OpenRing ring;
     private volatile RingSettings settings;
     private volatile boolean isGone;
@@ -51,11 +52,7 @@ final class FarlogManager extends AbstractManager {
         this.stats = RingStats.of(settings.uri());
         this.stats.register();
         this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
-        try {
-            Runtime.getRuntime().addShutdownHook(lastWords);
-        } catch (final IllegalStateException e) {
-            // The process is ending: who is stopped tells its gap, and the watch does.
-        }
+        this.lastWords = new LastWords("farlog-log4j2-end", this::tellBeforeTheEnd);
     }
 
     /**
@@ -271,10 +268,7 @@ final class FarlogManager extends AbstractManager {
         }
     }
 
-    /**
-     * At the end of the process, which stops no appender when Log4j's own hook is disabled. What the gap tells cannot wait for the watch;
-     * the ring itself needs nothing: it is as after a kill.
-     */
+    /** With Log4j's own hook disabled nobody stops the appender, and the watch may not come to it any more. */
     private void tellBeforeTheEnd() {
         if (!isGone && gaps.isPending()) {
             flushGap();
@@ -298,7 +292,7 @@ final class FarlogManager extends AbstractManager {
     protected boolean releaseSub(final long timeout, final TimeUnit timeUnit) {
         isStopped = true;
         LockSupport.unpark(watch);
-        forgetTheEnd();
+        lastWords.close();
         if (!isGone) {
             flushGap();
         }
@@ -307,14 +301,6 @@ final class FarlogManager extends AbstractManager {
         tellUntold();
         stats.unregister();
         return join();
-    }
-
-    private void forgetTheEnd() {
-        try {
-            Runtime.getRuntime().removeShutdownHook(lastWords);
-        } catch (final IllegalStateException e) {
-            // The process is ending, and it runs by itself.
-        }
     }
 
     private boolean join() {

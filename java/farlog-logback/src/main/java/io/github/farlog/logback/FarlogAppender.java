@@ -14,6 +14,7 @@ import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.WriterOptions;
+import io.github.farlog.client.gap.LastWords;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -64,6 +65,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private volatile Target late;
     /** Shared with the one of the same name before and after this one, when it is the same ring. */
     private volatile Seen seen = new Seen();
+    /** Null while there is no ring of its own. */
+    private LastWords lastWords;
     private boolean isSuspended;
     private boolean isRetained;
     /** What is wrong with a configuration that came at run time; null when nothing is. */
@@ -208,6 +211,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             final Handover handover = Handover.of(getContext());
             final Seen before = handover == null ? null : handover.seenBy(name, opened);
             seen = before == null ? seen : before;
+            lastWords = new LastWords("farlog-logback-end", () -> tellGapAtLast(opened));
             target = opened;
         } catch (final IllegalArgumentException | FarlogException e) {
             refuseToStart("Appender [" + name + "]: " + e.getMessage(), e);
@@ -295,7 +299,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     /**
      * Lets the ring go; the last appender of a ring closes it. What has been appended stays. In a reset of the context the ring is held
-     * until the new configuration is in place.
+     * until the new configuration is in place; in a stop of the context at the end of the process, until the process is no more.
      */
     @Override
     public void stop() {
@@ -357,6 +361,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             delegate.release();
         }
         if (let != null) {
+            lastWords.close();
             tellGapAtLast(let);
             let.release();
             fallbacks.detachAndStopAllAppenders();
@@ -365,7 +370,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     private void tellGapAtLast(final Target let) {
         if (let.hasGap() && let.closeGap(gapRecord, gapClass, System.nanoTime() + deadlineNanos, deadlineNanos) != Result.OK) {
-            report("Appender [" + name + "] stops with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
+            report("Appender [" + name + "] ends with " + let.getOpenGapEvents() + " dropped events that the ring could not be told of: "
                 + let.getLastFailure(), null);
         }
     }

@@ -37,6 +37,9 @@ import org.slf4j.Marker;
  * appenders is renewed once more, see {@link #renewLists}.
  * </ol>
  *
+ * <p>A context that is stopped because the process ends, by Logback's shutdown hook or another, is handed over to nobody: the bridges stay, for
+ * the application's threads log on until all hooks are done.
+ *
  * <p>Cold: nothing of this is there while Logback is not being reconfigured.
  */
 final class Handover implements ConfigurationEventListener {
@@ -45,6 +48,7 @@ final class Handover implements ConfigurationEventListener {
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
     /** A reset that no configuration follows: then the former appenders stop. */
     private static final long MILLIS_MAX = 10_000;
+    private static final Thread NO_HOOK = new Thread(() -> { }, "farlog-no-hook");
     private static final Map<LoggerContext, Handover> UNDER_WAY = new WeakHashMap<>();
 
     private final LoggerContext context;
@@ -59,6 +63,8 @@ final class Handover implements ConfigurationEventListener {
     private final Set<Thread> configuring = new HashSet<>();
     /** Guarded by UNDER_WAY. */
     private boolean isEnding;
+    /** The process ends before this does. Guarded by UNDER_WAY. */
+    private boolean isForever;
     private final CountDownLatch over = new CountDownLatch(1);
     /** Were inside a logging call all the time that the reset waited; nobody is held for them again. */
     private volatile Set<Thread> stuck = Set.of();
@@ -93,6 +99,7 @@ final class Handover implements ConfigurationEventListener {
             synchronized (UNDER_WAY) {
                 last = UNDER_WAY.computeIfAbsent(loggers, Handover::new);
                 if (!last.isEnding) {
+                    last.isForever |= isProcessEnding();
                     last.configuring.clear();
                     last.configuring.add(Thread.currentThread());
                     return last;
@@ -137,13 +144,13 @@ final class Handover implements ConfigurationEventListener {
         return join(loggers).add(appender, attached);
     }
 
-    /** Whether this thread is in LoggerContext.reset, and not because the context is stopped for good. */
+    /** Whether this thread is in LoggerContext.reset, and not because the context is stopped for good in a process that goes on. */
     private static boolean isReset() {
         return StackWalker.getInstance(StackWalker.Option.RETAIN_CLASS_REFERENCE).walk(frames -> {
             boolean isReset = false;
             for (final StackWalker.StackFrame frame : (Iterable<StackWalker.StackFrame>) frames::iterator) {
                 if (LoggerContext.class.isAssignableFrom(frame.getDeclaringClass())) {
-                    if (frame.getMethodName().equals("stop")) {
+                    if (frame.getMethodName().equals("stop") && !isProcessEnding()) {
                         return false;
                     }
                     isReset |= frame.getMethodName().equals("reset");
@@ -151,6 +158,15 @@ final class Handover implements ConfigurationEventListener {
             }
             return isReset;
         });
+    }
+
+    private static boolean isProcessEnding() {
+        try {
+            Runtime.getRuntime().removeShutdownHook(NO_HOOK);
+            return false;
+        } catch (final IllegalStateException e) {
+            return true;
+        }
     }
 
     private boolean add(final FarlogAppender appender, final List<Logger> attached) {
@@ -248,7 +264,7 @@ final class Handover implements ConfigurationEventListener {
 
     private void end() {
         synchronized (UNDER_WAY) {
-            if (isEnding) {
+            if (isEnding || isForever) {
                 return;
             }
             isEnding = true;

@@ -31,7 +31,7 @@ class KillTest {
     private static final int KILLS = Integer.getInteger("farlog.kills", 84);
     private static final int LANES = 4;
     private static final int THREADS = 3;
-    private static final int SLOT = 64;
+    static final int SLOT = 64;
 
     /** The application that is killed. */
     static final class Application {
@@ -40,7 +40,7 @@ class KillTest {
                 LoggerFactory.getLogger("warm-up").info("warm-up {}", 0);
                 return; // made the archive of its classes
             }
-            final MappedByteBuffer returned = map(Path.of(arguments[0]));
+            final MappedByteBuffer returned = map(Path.of(arguments[0]), THREADS);
             final org.slf4j.Logger logger = LoggerFactory.getLogger("orders");
             for (int t = 0; t < THREADS; t++) {
                 final int thread = t;
@@ -54,17 +54,18 @@ class KillTest {
         }
     }
 
-    private static MappedByteBuffer map(final Path path) throws IOException {
+    /** Where an application notes how many calls of each thread have returned. */
+    static MappedByteBuffer map(final Path path, final int threadCount) throws IOException {
         try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
-            final MappedByteBuffer buffer = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, THREADS * SLOT);
+            final MappedByteBuffer buffer = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, (long) threadCount * SLOT);
             buffer.order(ByteOrder.nativeOrder());
             return buffer;
         }
     }
 
-    private static int sum(final ByteBuffer returned) {
+    static int sum(final ByteBuffer returned, final int threadCount) {
         int sum = 0;
-        for (int t = 0; t < THREADS; t++) {
+        for (int t = 0; t < threadCount; t++) {
             sum += returned.getInt(t * SLOT);
         }
         return sum;
@@ -106,42 +107,45 @@ class KillTest {
         private void killOne(final TestRing ring, final Path xml, final Path notes, final String run)
             throws IOException, InterruptedException {
             Files.deleteIfExists(notes);
-            final MappedByteBuffer returned = map(notes);
+            final MappedByteBuffer returned = map(notes, THREADS);
             final Path output = folder.resolve("output-" + number);
             final Process child = child(xml, folder, classPath, notes.toString(), run).redirectErrorStream(true).redirectOutput(output.toFile())
                 .start();
             final int least = random.nextInt(1500);
             final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-            while (sum(returned) < least + 1 && child.isAlive() && System.nanoTime() < end) {
+            while (sum(returned, THREADS) < least + 1 && child.isAlive() && System.nanoTime() < end) {
                 Thread.sleep(0, 200_000);
             }
             Thread.sleep(0, random.nextInt(1_000_000));
             assertTrue(child.isAlive(), () -> read(output));
-            assertTrue(sum(returned) > 0, () -> run + ": no call returned in 30 s: " + read(output));
+            assertTrue(sum(returned, THREADS) > 0, () -> run + ": no call returned in 30 s: " + read(output));
             child.destroyForcibly();
             assertEquals(128 + 9, child.waitFor());
-            check(ring, run, returned);
+            events += check(ring, run, returned, THREADS);
             kills++;
         }
+    }
 
-        private void check(final TestRing ring, final String run, final ByteBuffer returned) {
-            final Map<Integer, Integer> next = new HashMap<>();
-            for (final TestRing.Record record : ring.drain()) {
-                final String[] words = record.text().split(" ");
-                assertEquals(run, words[0]);
-                final int thread = Integer.parseInt(words[1]);
-                assertEquals(next.getOrDefault(thread, 0), Integer.parseInt(words[2]), () -> run + ", thread " + thread);
-                next.merge(thread, 1, Integer::sum);
-                events++;
-            }
-            for (int t = 0; t < THREADS; t++) {
-                final int acknowledged = returned.getInt(t * SLOT);
-                final int found = next.getOrDefault(t, 0);
-                // One more than returned at most: the call that was under way.
-                assertTrue(found == acknowledged || found == acknowledged + 1,
-                    run + ", thread " + t + ": " + acknowledged + " calls returned, " + found + " events are in the ring");
-            }
+    /** Drains the ring. Gives how many events were there, after it has found every one whose call returned, in the order of its thread. */
+    static long check(final TestRing ring, final String run, final ByteBuffer returned, final int threadCount) {
+        final Map<Integer, Integer> next = new HashMap<>();
+        long events = 0;
+        for (final TestRing.Record record : ring.drain()) {
+            final String[] words = record.text().split(" ");
+            assertEquals(run, words[0]);
+            final int thread = Integer.parseInt(words[1]);
+            assertEquals(next.getOrDefault(thread, 0), Integer.parseInt(words[2]), () -> run + ", thread " + thread);
+            next.merge(thread, 1, Integer::sum);
+            events++;
         }
+        for (int t = 0; t < threadCount; t++) {
+            final int acknowledged = returned.getInt(t * SLOT);
+            final int found = next.getOrDefault(t, 0);
+            // One more than returned at most: the call that was under way.
+            assertTrue(found == acknowledged || found == acknowledged + 1,
+                run + ", thread " + t + ": " + acknowledged + " calls returned, " + found + " events are in the ring");
+        }
+        return events;
     }
 
     private static ProcessBuilder child(final Path xml, final Path folder, final String classPath, final String... arguments) {
@@ -151,7 +155,7 @@ class KillTest {
         return builder;
     }
 
-    private static String read(final Path path) {
+    static String read(final Path path) {
         try {
             return Files.readString(path);
         } catch (final IOException e) {
