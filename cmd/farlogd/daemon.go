@@ -88,7 +88,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	for _, role := range []struct {
 		name string
 		open func(context.Context) error
-	}{{roleControl, d.openControl}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}} {
+	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}} {
 		if !d.settings.has(role.name) {
 			continue
 		}

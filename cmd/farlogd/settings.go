@@ -13,6 +13,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 const (
@@ -52,6 +53,8 @@ type settings struct {
 	targetAdvertise string
 
 	targetAttestation string
+	nvmetFile         string
+	nvmetState        string
 	attestations      []config.Attestation // what is in it
 	drainTransport    string
 
@@ -143,6 +146,8 @@ func declareTarget(s *settings, set *config.Set, flags *pflag.FlagSet) {
 		"`host` that those dial (default: that of --listen, and --host-name where it is at all addresses) (also: --advertise)")
 	set.String(&s.targetAttestation, "target.attestation", "",
 		"YAML `file` in which this host's operator attests what of its regions no program can find out; docs/operating.md has its keys (also: --attestation)")
+	set.String(&s.nvmetFile, "nvmet.file", "", "YAML `file` that declares the kernel's NVMe target on this host, which is then kept so; docs/nvmeof.md has its keys")
+	set.String(&s.nvmetState, "nvmet.state", nvmet.StateFile, "`file` with the keys of its hosts and what was declared before")
 }
 
 // complete fills in what depends on other settings or on the host. It opens nothing, and reads no file but that of attestations.

@@ -102,10 +102,18 @@ hosts:
 			t.Errorf("not told: %s\n%v", want, err)
 		}
 	}
-	for raw, want := range map[string]string{"subsystems:\n- nqm: x\n": "line 2: field nqm", "subsystem: []\n": "line 1: field subsystem", "{": "expected the keys"} {
+	for raw, want := range map[string]string{"subsystems:\n- nqm: x\n": "line 2: field nqm", "subsystem: []\n": "line 1: field subsystem", "{": "expected the keys",
+		"": "it declares nothing", "# all of it was lost\n": "it declares nothing", "{}": "it declares nothing"} {
 		if _, err := ReadDeclaration([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "nvmet.Decl") {
 			t.Errorf("%q: error %v, want one with %q and without names of ours", raw, err, want)
 		}
+	}
+}
+
+// To want nothing has to be said.
+func TestDeclaration_OfNothingIsTakenWhenItIsSaid(t *testing.T) {
+	if d, err := ReadDeclaration([]byte("subsystems: []\n")); err != nil || len(d.Subsystems) != 0 {
+		t.Errorf("an empty list is read as %+v: %v", d, err)
 	}
 }
 

@@ -2,20 +2,26 @@ package nvmet
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
+// world is what configurations are drawn from: names for the model, real ones for a kernel.
+type world struct{ keys, paths, uuids, addresses, transports []string }
+
+var modelWorld = world{[]string{"", "DHHC-1:00:one:", "DHHC-1:00:two:"}, []string{"/dev/a", "/dev/b"}, []string{"x", "y"}, []string{"10.0.0.1", "10.0.0.2"}, []string{"rdma", "tcp", "loop"}}
+
 // drawConfig names every attribute that it varies, so that two configurations of it are the same only when they are.
-func drawConfig(t *rapid.T, label string) *Config {
+func (w world) drawConfig(t *rapid.T, label string) *Config {
 	c := &Config{}
 	pick := func(what string, choices ...string) string { return rapid.SampledFrom(choices).Draw(t, label+what) }
 	flag := func(what string) bool { return rapid.Bool().Draw(t, label+what) }
 	for _, nqn := range []string{"host-a", "host-b", "host-c"} {
 		if flag(nqn) {
-			key := pick("key", "", "DHHC-1:00:one:", "DHHC-1:00:two:")
+			key := pick("key", w.keys...)
 			c.Hosts = append(c.Hosts, Host{NQN: nqn, DHCHAP: Attrs{"key": key, "ctrl_key": pick("ctrl_key", "", key), "hash": pick("hash", "hmac(sha256)", "hmac(sha512)"),
 				"dhgroup": pick("dhgroup", "null", "ffdhe2048")}})
 		}
@@ -36,7 +42,7 @@ func drawConfig(t *rapid.T, label string) *Config {
 		}
 		for nsid := 1; nsid <= 2; nsid++ {
 			if flag("namespace") {
-				s.Namespaces = append(s.Namespaces, Namespace{NSID: nsid, Device: Attrs{"path": pick("path", "/dev/a", "/dev/b"), "uuid": pick("uuid", "x", "y")},
+				s.Namespaces = append(s.Namespaces, Namespace{NSID: nsid, Device: Attrs{"path": pick("path", w.paths...), "uuid": pick("uuid", w.uuids...)},
 					Resv: Attrs{"enable": pick("resv", "0", "1")}, Enable: number(pick("enable", "0", "1")), ANAGrpID: number(pick("ana_grpid", "1", "2")),
 					BufferedIO: number(pick("buffered", "0", "1"))})
 			}
@@ -47,8 +53,8 @@ func drawConfig(t *rapid.T, label string) *Config {
 		if !flag("port") {
 			continue
 		}
-		transport := pick("trtype", "rdma", "tcp", "loop")
-		p := Port{PortID: id, Addr: Attrs{"trtype": transport, "adrfam": "ipv4", "traddr": pick("traddr", "10.0.0.1", "10.0.0.2"), "trsvcid": "4420",
+		transport := pick("trtype", w.transports...)
+		p := Port{PortID: id, Addr: Attrs{"trtype": transport, "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...), "trsvcid": strconv.Itoa(4420 + id),
 			"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required")}, Param: Attrs{"inline_data_size": "-1"}}
 		p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}}}
 		if flag("group") {
@@ -56,7 +62,7 @@ func drawConfig(t *rapid.T, label string) *Config {
 		}
 		if flag("referral") {
 			p.Referrals = []Referral{{Name: "other", Enable: number(pick("enable", "0", "1")),
-				Addr: Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", "10.0.0.1", "10.0.0.2"), "trsvcid": "4420", "treq": "not specified"}}}
+				Addr: Attrs{"trtype": "tcp", "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...), "trsvcid": "4420", "treq": "not specified"}}}
 		}
 		for _, s := range c.Subsystems {
 			if flag("subsystem") {
@@ -73,7 +79,7 @@ func drawConfig(t *rapid.T, label string) *Config {
 // was broken off anywhere and begun again.
 func TestPlan_FromAnyStateToAnyOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		before, after := drawConfig(t, "before "), drawConfig(t, "after ")
+		before, after := modelWorld.drawConfig(t, "before "), modelWorld.drawConfig(t, "after ")
 		direct, m := newModel(), newModel()
 		if err := direct.do(Plan(direct.config(), after)); err != nil {
 			t.Fatalf("from nothing: %v", err)
@@ -103,11 +109,11 @@ func TestPlan_FromAnyStateToAnyOther(t *testing.T) {
 func TestPlan_LetsInLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
-		if err := m.do(Plan(m.config(), drawConfig(t, "before "))); err != nil {
+		if err := m.do(Plan(m.config(), modelWorld.drawConfig(t, "before "))); err != nil {
 			t.Fatal(err)
 		}
 		isOpen := false
-		for _, step := range Plan(m.config(), drawConfig(t, "after ")) {
+		for _, step := range Plan(m.config(), modelWorld.drawConfig(t, "after ")) {
 			isOpening := step.Op == Link && strings.HasPrefix(step.Path, "ports/")
 			if isOpen && !isOpening && !strings.HasPrefix(step.Path, "ports/") {
 				t.Fatalf("%s comes after a port was opened", step)

@@ -1,0 +1,130 @@
+package nvmet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// KeepInterval is how often a Keeper looks.
+const KeepInterval = 5 * time.Second
+
+// Keeper keeps the kernel's NVMe target as a file declares it: after a boot, after a change of the file, and when somebody has changed what is the file's.
+type Keeper struct {
+	file, state, root string
+	logger            *slog.Logger
+
+	raw      []byte // what the declaration was read from
+	declared *Declaration
+
+	mutex  sync.Mutex
+	sample KeeperSample
+}
+
+// KeeperSample is what a Keeper has come to.
+type KeeperSample struct {
+	IsAsDeclared bool   // at the last look
+	Steps        uint64 // that were taken since the start
+	Failures     uint64 // looks that ended with an error
+	Error        string // of the last look; "" = none
+}
+
+// NewKeeper reads the file, so that its mistakes are told at the start. root is Root but for tests.
+func NewKeeper(file, state, root string, logger *slog.Logger) (*Keeper, error) {
+	k := &Keeper{file: file, state: state, root: root, logger: logger}
+	return k, k.readFile()
+}
+
+// Run looks until ctx is done, for the first time before it calls ready.
+func (k *Keeper) Run(ctx context.Context, ready func()) error {
+	k.look()
+	ready()
+	tick := time.NewTicker(KeepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			k.look()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Sample is for metrics, from any goroutine.
+func (k *Keeper) Sample() KeeperSample {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.sample
+}
+
+// readFile leaves what was declared before in force when the file cannot be read or has mistakes.
+func (k *Keeper) readFile() error {
+	raw, err := os.ReadFile(k.file)
+	if err != nil {
+		return fmt.Errorf("nvmet file %q: %w", k.file, bare(err))
+	}
+	if k.declared != nil && bytes.Equal(raw, k.raw) {
+		return nil
+	}
+	declared, err := ReadDeclaration(raw)
+	if err != nil {
+		return fmt.Errorf("nvmet file %q: %w", k.file, err)
+	}
+	if k.declared != nil {
+		k.logger.Info("nvmet file has changed", "file", k.file)
+	}
+	k.raw, k.declared = raw, declared
+	return nil
+}
+
+func (k *Keeper) look() {
+	fileErr := k.readFile()
+	change, err := k.apply()
+	err = errors.Join(fileErr, err)
+	k.mutex.Lock()
+	before := k.sample
+	k.sample.Steps += uint64(len(change.Steps))
+	k.sample.IsAsDeclared, k.sample.Error = err == nil, ""
+	if err != nil {
+		k.sample.Failures++
+		k.sample.Error = err.Error()
+	}
+	after := k.sample
+	k.mutex.Unlock()
+	for _, step := range change.Steps {
+		k.logger.Info("nvmet step", "step", step.String())
+	}
+	for _, nqn := range change.Drawn {
+		k.logger.Info("nvmet keys are drawn", "host", nqn)
+	}
+	if len(change.Steps) > 0 {
+		for _, note := range change.Notes {
+			k.logger.Warn("nvmet", "note", note)
+		}
+	}
+	switch {
+	case after.Error != "" && after.Error != before.Error:
+		k.logger.Error("nvmet is not as declared", "file", k.file, "error", err)
+	case after.Error == "" && (before.Error != "" || before == KeeperSample{}):
+		k.logger.Info("nvmet is as declared", "file", k.file)
+	}
+}
+
+func (k *Keeper) apply() (change Change, err error) {
+	kernel, err := Open(k.root)
+	if err != nil {
+		return change, err
+	}
+	state, err := OpenState(k.state)
+	if err != nil {
+		return change, err
+	}
+	defer func() { err = errors.Join(err, state.Close()) }()
+	return Apply(kernel, state, k.declared, false, time.Now())
+}
