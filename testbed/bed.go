@@ -27,7 +27,7 @@ type scenario struct {
 const (
 	nvdimmLen = 64<<20 + 128<<10 // and the label area
 	barLen    = 64 << 20
-	diskLen   = 64 << 20
+	diskLen   = 16 << 20
 	mtu       = 4200 // gives RDMA a path MTU of 4096
 	bootsMax  = 3
 )

@@ -35,7 +35,7 @@ func nvmeHostID(guest string) string {
 	return fmt.Sprintf("f81d4fae-7dec-11d0-a765-%012x", strings.IndexByte("hcs", guest[0])+1)
 }
 
-// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is what else a namespace has.
+// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is further namespaces, a line each.
 func nvmetDeclaration(extra string, hosts ...string) string {
 	var names []string
 	for _, host := range hosts {
@@ -45,8 +45,8 @@ func nvmetDeclaration(extra string, hosts ...string) string {
 - nqn: %s
   hosts: [%s]
   namespaces:
-  - {nsid: 1, device: %s%s}
-ports:
+  - {nsid: 1, device: %s}
+%sports:
 - {id: 1, transport: rdma, address: %s, service: %d}
 - {id: 2, transport: tcp, address: %s, service: %d}
 `, nvmeSubsystem, strings.Join(names, ", "), nvmeDevice, extra, addresses["target"], nvmeRDMAPort, addresses["target"], nvmeTCPPort)
@@ -57,7 +57,7 @@ func (b *bed) serveNVMe(ctx context.Context, target *vm.Guest, extra string, hos
 	if _, err := target.Run(ctx, "nvmet-up"); err != nil {
 		return err
 	}
-	_, err := target.Run(ctx, fmt.Sprintf("cat >%s <<'END'\n%sEND\nfarlog target nvmet apply -f %s", nvmetFile, nvmetDeclaration(extra, hosts...), nvmetFile))
+	_, err := target.Run(ctx, fmt.Sprintf("cat >%s <<'END'\n%sEND\nfarlog target nvmet apply -f %s && sync", nvmetFile, nvmetDeclaration(extra, hosts...), nvmetFile))
 	return err
 }
 

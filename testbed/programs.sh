@@ -28,6 +28,7 @@ build_inside() {
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
 		CGO_ENABLED=1 go build -tags farlog_fault -o /work/programs/bin/far-fault ./testbed/far
 		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
+		CGO_ENABLED=0 go test -c -o /work/programs/bin/nvmet.test ./pkg/nvmet
 		rm -rf /work/programs/tls
 		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null
 		install /work/rdma/test/conformance /work/rdma/test/unit /work/rdma/test/verbs /work/programs/bin/

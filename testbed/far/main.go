@@ -5,6 +5,7 @@
 // asked for here, so that a scenario can do what a control plane never would.
 //
 //	far target URI                                 commands on standard input, see target.go
+//	far drain -store DIR URI                       prints "drained LSN", see drain.go
 //	far write -token HEX -epoch N URI              length-prefixed records on standard input, see write.go
 package main
 
@@ -27,13 +28,15 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("expected target or write")
+		return errors.New("expected target, drain or write")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	token := flags.String("token", "", "`hex` of the grant's token")
 	epoch := flags.Uint("epoch", 0, "epoch of the grant")
 	deadline := flags.Duration("deadline", 0, "of each append (0: the contract's)")
+	patience := flags.Duration("patience", 0, "within which an outcome has to be known (0: for ever)")
 	batch := flags.Int("batch", 1, "records of one flush")
+	storeDir := flags.String("store", "", "`folder` of a drain's store")
 	_ = flags.Parse(args[1:])
 	if flags.NArg() != 1 {
 		return fmt.Errorf("%s: expected one URI", args[0])
@@ -42,14 +45,16 @@ func run(args []string) error {
 	switch args[0] {
 	case "target":
 		return runTarget(uri, os.Stdin, os.Stdout)
+	case "drain":
+		return runDrain(uri, *storeDir)
 	case "write":
 		parsed, err := parseToken(*token)
 		if err != nil {
 			return err
 		}
-		return runWriter(uri, farlog.WriterOptions{Epoch: uint32(*epoch), Deadline: *deadline, Token: parsed, Name: "far write"}, *batch)
+		return runWriter(uri, farlog.WriterOptions{Epoch: uint32(*epoch), Deadline: *deadline, Token: parsed, Name: "far write"}, *batch, *patience)
 	}
-	return fmt.Errorf("%s: expected target or write", args[0])
+	return fmt.Errorf("%s: expected target, drain or write", args[0])
 }
 
 // parseToken gives nil for "".

@@ -25,7 +25,9 @@ const resolveDeadline = 500 * time.Millisecond
 //	full ACK-US                        was not written
 //
 // ACK-US is how long the call took by this machine's clock.
-func runWriter(uri string, options farlog.WriterOptions, batch int) error {
+//
+// An outcome that is not known within patience ends it; 0: never.
+func runWriter(uri string, options farlog.WriterOptions, batch int, patience time.Duration) error {
 	writer, err := farlog.OpenWriter(uri, options)
 	if err != nil {
 		return err
@@ -36,11 +38,11 @@ func runWriter(uri string, options farlog.WriterOptions, batch int) error {
 		writer.Recovery().TailLSN)
 	out := bufio.NewWriter(os.Stdout)
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
-	err = writeAll(writer, in, out, batch)
+	err = writeAll(writer, in, out, batch, patience)
 	return errors.Join(err, out.Flush(), writer.Close())
 }
 
-func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch int) error {
+func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch int, patience time.Duration) error {
 	positions := make([]farlog.Position, batch)
 	for {
 		entries, err := readEntries(in, batch)
@@ -50,7 +52,7 @@ func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch 
 		if err != nil {
 			return err
 		}
-		if err := appendOne(writer, entries, positions, out); err != nil {
+		if err := appendOne(writer, entries, positions, out, patience); err != nil {
 			return err
 		}
 		if in.Buffered() == 0 {
@@ -78,7 +80,7 @@ func readEntries(in *bufio.Reader, most int) ([]farlog.Entry, error) {
 	return entries, nil
 }
 
-func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer) error {
+func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer, patience time.Duration) error {
 	for len(entries) > 0 {
 		began := time.Now()
 		done, submitted, err := writer.AppendBatch(entries, 0, positions[:len(entries)])
@@ -92,7 +94,7 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 		}
 		for _, p := range positions[done:submitted] {
 			fmt.Fprintf(out, "unknown %d %d %d\n", p.Epoch, p.LSN, took)
-			if err := resolve(writer, p, out); err != nil {
+			if err := resolve(writer, p, out, patience); err != nil {
 				return err
 			}
 		}
@@ -109,17 +111,18 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 }
 
 // resolve asks until it is known. A writer that was fenced meanwhile may learn that the record is not there, and hears of the fence at its next append.
-func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer) error {
+func resolve(writer *farlog.Writer, p farlog.Position, out *bufio.Writer, patience time.Duration) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	began := time.Now()
 	for {
 		found, err := writer.Resolve(p.LSN, resolveDeadline)
 		switch {
 		case err == nil:
 			_, err = fmt.Fprintf(out, "resolved %d %d %d %s\n", found.Epoch, found.Seq, found.LSN, found.Level)
 			return err
-		case errors.Is(err, farlog.ErrUnknown):
+		case errors.Is(err, farlog.ErrUnknown) && (patience == 0 || time.Since(began) < patience):
 		case errors.Is(err, farlog.ErrFenced):
 			_, err = fmt.Fprintf(out, "absent %d %d\n", p.Epoch, p.LSN)
 			return err

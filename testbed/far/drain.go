@@ -1,0 +1,34 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/farlog/farlog/pkg/drain"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// runDrain moves a ring's records into a store until it is asked to stop, without a control plane. It prints "drained LSN" whenever the head has moved.
+func runDrain(uri, dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opened, err := store.Open(dir, store.Options{Create: true})
+	if err != nil {
+		return err
+	}
+	var once sync.Once
+	head := uint64(0)
+	return drain.Run(ctx, drain.Config{RingURI: uri, Store: opened, OnProgress: func(p drain.Progress) {
+		once.Do(func() { fmt.Println("draining") })
+		if p.HeadLSN > head {
+			head = p.HeadLSN
+			fmt.Printf("drained %d\n", head)
+		}
+	}})
+}
