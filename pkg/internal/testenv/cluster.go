@@ -27,6 +27,7 @@ type Cluster struct {
 	TargetArgs             []string
 	EtcdEndpoints          []string          // of an external cluster; then there are two control planes
 	Controllers            []Controller      // those
+	LogLevel               string            // of each role; empty = info
 	AuditLevel             string            // of the audit stream; empty = acts are not recorded
 	MetricsListen          string            // of each role; empty = off
 	Metrics                map[string]string // by role: where its metrics are
@@ -131,7 +132,7 @@ func freePort(tb testing.TB) int {
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"))
+		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel())
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
@@ -140,7 +141,7 @@ func (c *Cluster) StartControl() {
 // StartTarget starts the target.
 func (c *Cluster) StartTarget() {
 	c.tb.Helper()
-	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen()}, c.TargetArgs...)
+	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen(), "--log-level", c.logLevel()}, c.TargetArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
 	c.Target = process
 	c.keepMetrics("target", ready)
@@ -151,7 +152,7 @@ func (c *Cluster) StartTarget() {
 func (c *Cluster) StartDrain() {
 	c.tb.Helper()
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
-		"--metrics-listen", c.metricsListen()}, c.DrainArgs...)
+		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel()}, c.DrainArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
 	c.Drain = process
 	c.keepMetrics("drain", ready)
@@ -164,6 +165,8 @@ func (c *Cluster) auditStream() string {
 	}
 	return "farlog/audit"
 }
+
+func (c *Cluster) logLevel() string { return cmp.Or(c.LogLevel, "info") }
 
 func (c *Cluster) metricsListen() string {
 	if c.MetricsListen == "" {
