@@ -137,7 +137,8 @@ public final class FarlogAppender extends AbstractAppender {
     }
 
     private String describe(final Result result) {
-        return "appender \"" + getName() + "\", ring \"" + settings.ring().uri() + "\": " + result + ": " + result.text();
+        return "appender \"" + getName() + "\", ring \"" + settings.ring().uri() + "\": " + result + ": "
+            + (result == Result.NOT_FOUND ? "the ring's file was removed or replaced" : result.text());
     }
 
     private EventBuffer newBuffer() {

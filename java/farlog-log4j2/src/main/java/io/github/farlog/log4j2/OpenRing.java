@@ -4,13 +4,12 @@ import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Policy;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
+import io.github.farlog.client.RingFile;
 import io.github.farlog.client.RingOptions;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.attribute.BasicFileAttributes;
 import org.apache.logging.log4j.core.config.ConfigurationException;
 
 /**
@@ -18,11 +17,9 @@ import org.apache.logging.log4j.core.config.ConfigurationException;
  *
  * @param writer takes the appends of all threads
  * @param payloadMax bytes of the longest payload
- * @param path of the ring's file; null when it is none that could be removed
- * @param fileKey identity of that file
+ * @param file what the ring's file is
  */
-record OpenRing(SharedWriter writer, int payloadMax, Path path, Object fileKey) {
-    private static final String MEM = "mem:";
+record OpenRing(SharedWriter writer, int payloadMax, RingFile file) {
     private static final int RECORD_OVERHEAD = 64;
     private static final int PAGE = 4096;
     private static final int RECORD_LEN_CREATED = 4 << 20;
@@ -42,8 +39,7 @@ record OpenRing(SharedWriter writer, int payloadMax, Path path, Object fileKey) 
             final WriterOptions options = WriterOptions.defaults().withLevel(settings.level()).withDeadline(settings.deadline())
                 .withPolicy(Policy.REJECT).withEpoch(settings.epoch()).withName(settings.writerName());
             final SharedWriter writer = SharedWriter.open(settings.uri(), options);
-            final Path path = pathOf(settings.uri());
-            return new OpenRing(writer, writer.ring().recordLenMax() - RECORD_OVERHEAD, path, fileKey(path));
+            return new OpenRing(writer, writer.ring().recordLenMax() - RECORD_OVERHEAD, RingFile.of(settings.uri()));
         } catch (final FarlogException e) {
             throw new ConfigurationException("ring \"" + settings.uri() + "\" at level " + settings.level() + ": " + e.getMessage(), e);
         } catch (final IllegalArgumentException e) {
@@ -53,11 +49,11 @@ record OpenRing(SharedWriter writer, int payloadMax, Path path, Object fileKey) 
 
     /** Whether the ring's file is still the one that was opened. True when it is no file. Blocks for the file system. */
     boolean isInPlace() {
-        return path == null || fileKey.equals(fileKey(path));
+        return file.isInPlace();
     }
 
     private static void createIfMissing(final RingSettings settings) throws FarlogException {
-        final Path path = filePathOf(settings.uri());
+        final Path path = RingFile.pathOf(settings.uri());
         if (settings.createBytes() == 0 || path == null || Files.exists(path)) {
             return;
         }
@@ -76,28 +72,5 @@ record OpenRing(SharedWriter writer, int payloadMax, Path path, Object fileKey) 
     private static String streamName(final Path path) {
         final String name = path.getFileName().toString();
         return name.length() < PAGE / RECORD_OVERHEAD && name.chars().allMatch(unit -> unit > ' ' && unit < 0x7F) ? name : "log4j2";
-    }
-
-    /** The path of a URI whose ring is, or may become, a file. */
-    private static Path filePathOf(final String uri) {
-        if (!uri.startsWith(MEM)) {
-            return null;
-        }
-        final int end = uri.indexOf('?');
-        return Path.of(uri.substring(MEM.length(), end < 0 ? uri.length() : end));
-    }
-
-    private static Path pathOf(final String uri) {
-        final Path path = filePathOf(uri);
-        return path != null && fileKey(path) != null ? path : null;
-    }
-
-    private static Object fileKey(final Path path) {
-        try {
-            final BasicFileAttributes attributes = path == null ? null : Files.readAttributes(path, BasicFileAttributes.class);
-            return attributes != null && attributes.isRegularFile() ? attributes.fileKey() : null;
-        } catch (final IOException e) {
-            return null;
-        }
     }
 }

@@ -104,7 +104,9 @@ class ReconfigurationTest {
             final Logger logger = context.getLogger("orders");
             logger.info("before");
             Files.delete(ring.path);
-            assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
+            final FarlogLoggingException refused = firstRefusal(logger);
+            assertEquals(Result.NOT_FOUND, refused.result());
+            assertTrue(refused.getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"), refused.getMessage());
             assertThrows(ConfigurationException.class, () -> Contexts.reconfigure(context, Contexts.farlog(ring, "", "")));
             assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
             ring.format(SIZE_BYTES);

@@ -444,7 +444,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private void onFailure(final Target current, final ILoggingEvent event, final int kind, final Result result,
         final RuntimeException cause) {
         final String text = "Appender [" + name + "]: " + uri + ": "
-            + (result == null ? "the encoder failed: " + cause : result.name() + ": " + result.text());
+            + (result == null ? "the encoder failed: " + cause : describe(result));
         if (result != null && result != reported) {
             reported = result;
             report(text + "; policy " + policyText, null);
@@ -459,6 +459,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             current.refused.increment();
             throwOut(text, result, cause);
         }
+    }
+
+    private static String describe(final Result result) {
+        return result.name() + ": " + (result == Result.NOT_FOUND ? "the ring's file was removed or replaced" : result.text());
     }
 
     /** False: the policy is another, the event is critical, or none of the appenders inside runs. */

@@ -7,6 +7,7 @@ import io.github.farlog.client.Level;
 import io.github.farlog.client.Policy;
 import io.github.farlog.client.Position;
 import io.github.farlog.client.Result;
+import io.github.farlog.client.RingFile;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.Gap;
@@ -17,6 +18,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import javax.management.JMException;
@@ -31,6 +33,7 @@ import javax.management.ObjectName;
 final class Target implements TargetMXBean {
     private static final Map<String, Target> TARGETS = new HashMap<>();
     private static final long SLEEP_NANOS = 50_000;
+    private static final long LOOK_NANOS = TimeUnit.SECONDS.toNanos(1);
 
     private final String uri;
     private final LongAdder appended = new LongAdder();
@@ -53,6 +56,11 @@ final class Target implements TargetMXBean {
     /** Replaced under TARGETS; null while it is. */
     private volatile SharedWriter writer;
     private volatile boolean isClosed;
+    /** Of the writer. Written under TARGETS. */
+    private volatile RingFile file;
+    /** The file was removed or replaced, as was last seen. Written under TARGETS. */
+    private volatile boolean isGone;
+    private Thread watch;
 
     private final GapLog gapLog = new GapLog();
 
@@ -71,7 +79,9 @@ final class Target implements TargetMXBean {
                 target.open(options);
                 TARGETS.put(uri, target);
                 target.register();
-            } else if (target.references == target.suspended && !target.serves(options)) {
+                target.watch = Thread.ofPlatform().daemon().name("farlog-logback-watch").start(target::watch);
+            } else if (target.references == target.suspended && !target.serves(options)
+                || target.level == options.level() && !target.file.isInPlace()) {
                 target.reopen(options);
             } else if (target.level != options.level()) {
                 throw new IllegalArgumentException("level " + options.level() + ": another appender has " + uri + " open at level "
@@ -106,6 +116,7 @@ final class Target implements TargetMXBean {
             if (references == 0) {
                 TARGETS.remove(uri);
                 isClosed = true;
+                LockSupport.unpark(watch);
                 unregister();
                 writer.close();
             }
@@ -116,11 +127,30 @@ final class Target implements TargetMXBean {
         final SharedWriter opened = SharedWriter.open(uri, wanted.withPolicy(Policy.REJECT));
         options = wanted;
         level = wanted.level();
+        file = RingFile.of(uri);
+        isGone = false;
         writer = opened;
     }
 
+    private void watch() {
+        while (!isClosed) {
+            LockSupport.parkNanos(LOOK_NANOS);
+            look();
+        }
+    }
+
+    private void look() {
+        final RingFile looked = file;
+        final boolean isMissing = !looked.isInPlace();
+        synchronized (TARGETS) {
+            if (looked == file) { // else it was of the writer before
+                isGone = isMissing;
+            }
+        }
+    }
+
     private boolean serves(final WriterOptions wanted) {
-        return wanted.equals(options) && lastFailure != Result.FENCED && lastFailure != Result.CLOSED;
+        return wanted.equals(options) && lastFailure != Result.FENCED && lastFailure != Result.CLOSED && file.isInPlace();
     }
 
     /** With what the new configuration asks for; with the former when that cannot be had. Appends wait meanwhile. */
@@ -137,6 +167,7 @@ final class Target implements TargetMXBean {
                 open(former);
             } catch (final FarlogException again) {
                 e.addSuppressed(again);
+                isGone = !file.isInPlace();
                 writer = old; // closed: says CLOSED to everyone
             }
             throw e;
@@ -208,6 +239,9 @@ final class Target implements TargetMXBean {
         while (true) {
             if (current == null) {
                 current = awaitWriter();
+            }
+            if (isGone) {
+                return Result.NOT_FOUND;
             }
             final Result result =
                 current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);

@@ -11,7 +11,9 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.joran.JoranConfigurator;
 import ch.qos.logback.classic.spi.LoggingEvent;
 import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
+import io.github.farlog.client.RingOptions;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -272,6 +274,47 @@ class ReconfigurationTest {
             test.logger("x").info("two");
             assertEquals(List.of("one", "two"), ring.texts());
             assertEquals(40, ring.records().get(1).epoch());
+        }
+    }
+
+    @Test
+    void shouldThrowWhenTheRingIsRemovedAndGoOnWhenItIsMadeAnew() throws Exception {
+        final String failing = "<policy>failStop</policy>";
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, failing))) {
+            final Logger logger = test.logger("x");
+            logger.info("before");
+            Files.delete(ring.path);
+            assertTrue(firstRefusal(logger).getMessage().endsWith("NOT_FOUND: the ring's file was removed or replaced"));
+            test.reconfigure(TestContext.xml(ring, failing));
+            assertEquals(Result.NOT_FOUND, firstRefusal(logger).result());
+            Ring.format(ring.uri, RingOptions.defaults().withSizeBytes(1 << 20));
+            test.reconfigure(TestContext.xml(ring, failing));
+            logger.info("after");
+            assertEquals(List.of("after"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldOpenTheRingThatWasPutInThePlaceOfItsOwnWhenReset() throws Exception {
+        try (TestRing ring = new TestRing(1 << 20); TestRing other = new TestRing(1 << 20);
+            TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            test.logger("x").info("before");
+            Files.move(other.path, ring.path, StandardCopyOption.ATOMIC_MOVE);
+            test.reconfigure(TestContext.xml(ring, "")); // before it was noticed
+            test.logger("x").info("after");
+            assertEquals(List.of("after"), ring.texts());
+        }
+    }
+
+    /** The ring's file is looked at once a second. */
+    private static FarlogAppendException firstRefusal(final Logger logger) throws InterruptedException {
+        while (true) { // bounded by the test's time
+            try {
+                logger.info("into the void");
+                Thread.sleep(10);
+            } catch (final FarlogAppendException e) {
+                return e;
+            }
         }
     }
 
