@@ -93,9 +93,11 @@ struct block_device {
 	const struct block_ops *ops;
 	uint64_t size_bytes;
 	uint32_t lba_len;
-	uint32_t command_len_max;
+	uint32_t command_len_max; /* of a write */
+	uint32_t read_len_max;    /* 0 = any */
 	bool is_clockless;    /* of the tests: nothing that happens may depend on the time; patience is counted */
 	uint64_t enter_count; /* system calls of the commits' queue */
+	uint16_t status;      /* of the last command that failed, as an NVMe device gave it: commands=nvme; 0 = none */
 };
 
 #endif

@@ -60,6 +60,17 @@ static void find_behind(const char *disk, struct block_facts *facts)
 	snprintf(facts->behind, sizeof(facts->behind), "%.40s", basename(file));
 }
 
+/* command_len_max -- what the device takes at once, of pages that do not lie behind one another. */
+static uint32_t command_len_max(const char *disk)
+{
+	uint64_t len = load_number(disk, "queue/max_hw_sectors_kb") * 1024;
+	uint64_t page_count = load_number(disk, "queue/max_segments");
+
+	if (page_count > 1 && (page_count - 1) * 4096 < len)
+		len = (page_count - 1) * 4096;
+	return len > UINT32_MAX ? UINT32_MAX : (uint32_t)len;
+}
+
 static int probe_device(const char *text, const struct stat *info, struct block_facts *facts, struct farlog_error *error)
 {
 	static const char *const volatiles[] = {"ram", "zram", "nullb"};
@@ -72,7 +83,8 @@ static int probe_device(const char *text, const struct stat *info, struct block_
 	if (realpath(link, own) == NULL)
 		return error_set(error, FARLOG_NOT_FOUND, errno, "region \"%s\": the kernel has no such device any more: %s", text, link);
 	strcpy(disk, own);
-	if (load_attribute(own, "partition", value, sizeof(value)))
+	facts->is_partition = load_attribute(own, "partition", value, sizeof(value));
+	if (facts->is_partition)
 		*strrchr(disk, '/') = '\0';
 	facts->is_device = true;
 	snprintf(facts->name, sizeof(facts->name), "%.63s", strrchr(own, '/') + 1);
@@ -80,6 +92,8 @@ static int probe_device(const char *text, const struct stat *info, struct block_
 	facts->is_read_only = load_number(own, "ro") != 0;
 	facts->lba_len = (uint32_t)load_number(disk, "queue/logical_block_size");
 	facts->has_fua = load_number(disk, "queue/fua") != 0;
+	facts->has_poll = load_number(disk, "queue/io_poll") != 0;
+	facts->command_len_max = command_len_max(disk);
 	/* What cannot be read is taken for a cache. */
 	facts->has_cache = !load_attribute(disk, "queue/write_cache", value, sizeof(value)) || strcmp(value, "write through") != 0;
 	for (size_t i = 0; i < sizeof(volatiles) / sizeof(volatiles[0]); i++)

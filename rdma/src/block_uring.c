@@ -7,13 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "block_passthrough.h"
 #include "block_reserve.h"
+#include "clock.h"
 #include "err.h"
 #include "layout.h"
 #include "lib_uring.h"
@@ -23,6 +26,9 @@
 #define ZERO_LEN (1u << 20)
 #define ZERO_STEP_LEN (1u << 30) /* of one call to the kernel: it can be killed between two */
 #define COMMAND_LEN_MAX (1u << 30)
+#define WATCH_NS 100000000u /* who watches for an answer does not burn a core for a device that gives none */
+#define WATCH_COUNT 64u
+#define SQ_IDLE_MS 2000u
 
 struct block_uring {
 	struct block_device device;
@@ -33,6 +39,9 @@ struct block_uring {
 	int fd;
 	bool is_device;
 	bool is_plain; /* a plain write is durable when it comes back, or is not asked to be */
+	bool is_io_polled; /* of the commits: answers come when they are asked for */
+	bool is_sq_polled; /* of the commits: a thread of the kernel takes what is put, and brings the answers */
+	struct passthrough passthrough;
 	uint8_t *buffer;       /* registered with the commits' ring, NULL = nothing is */
 	uint64_t buffer_len;
 	uint8_t *others;
@@ -83,18 +92,70 @@ static void uring_put(struct block_device *device, enum block_queue queue, const
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->rings[queue]); /* there is one: the queue is as deep as its users go */
 	uint64_t len = command->len;
 
-	prepare(sqe, command, queue == BLOCK_COMMITS ? index_of(uring, command) : -1);
-	if (command->verb == BLOCK_WRITE_DURABLE && !uring->is_plain)
-		sqe->rw_flags = RWF_DSYNC;
+	int index = queue == BLOCK_COMMITS ? index_of(uring, command) : -1;
+	bool is_durable = command->verb == BLOCK_WRITE_DURABLE && !uring->is_plain;
+
+	if (uring->passthrough.fd >= 0) {
+		passthrough_prepare(sqe, &uring->passthrough, command, index, is_durable);
+	} else {
+		prepare(sqe, command, index);
+		if (is_durable)
+			sqe->rw_flags = RWF_DSYNC;
+	}
 	sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->user_data = command->id << 32 | len;
 	uring->flying_counts[queue]++;
+}
+
+/* wake -- the thread that takes what was put, when it has gone to sleep. */
+static int wake(struct block_uring *uring)
+{
+	struct io_uring *ring = &uring->rings[BLOCK_COMMITS];
+	bool is_asleep;
+	int count = uring->lib->submit(ring);
+
+	is_asleep = io_uring_sq_ready(ring) > 0 && (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP);
+	uring->device.enter_count += is_asleep; /* a hint: the library looks for itself */
+	return count < 0 && count != -EINTR && count != -EAGAIN ? FARLOG_IO : FARLOG_OK;
+}
+
+/* watch -- until an answer is there, the time is over, or it takes long. False: it does, and who waits may sleep. */
+static bool watch(struct io_uring *ring, uint64_t timeout_ns)
+{
+	uint64_t patience_ns = timeout_ns < WATCH_NS ? timeout_ns : WATCH_NS;
+	uint64_t start_ns = clock_monotonic_ns();
+
+	do {
+		for (unsigned i = 0; i < WATCH_COUNT; i++) {
+			if (io_uring_cq_ready(ring) > 0)
+				return true;
+			cpu_relax();
+		}
+	} while (clock_monotonic_ns() - start_ns < patience_ns);
+	return timeout_ns <= WATCH_NS;
+}
+
+/* ask_device -- one with polled queues, until it has an answer or the time is over. One call sends, and asks for the first time. */
+static int ask_device(struct block_uring *uring, uint64_t timeout_ns)
+{
+	struct io_uring *ring = &uring->rings[BLOCK_COMMITS];
+	uint64_t start_ns = clock_monotonic_ns();
+	int count = uring->lib->submit_and_get_events(ring);
+
+	uring->device.enter_count++;
+	while (count >= 0 && io_uring_cq_ready(ring) == 0 && clock_monotonic_ns() - start_ns < timeout_ns) {
+		count = uring->lib->get_events(ring);
+		uring->device.enter_count++;
+	}
+	return count >= 0 || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
 }
 
 static int uring_send(struct block_device *device, enum block_queue queue)
 {
 	struct block_uring *uring = uring_of(device);
 
+	if (queue == BLOCK_COMMITS && uring->is_sq_polled)
+		return wake(uring);
 	while (io_uring_sq_ready(&uring->rings[queue]) > 0) {
 		int count = uring->lib->submit(&uring->rings[queue]);
 
@@ -110,10 +171,36 @@ static int uring_wait(struct block_device *device, enum block_queue queue, uint6
 	struct block_uring *uring = uring_of(device);
 	struct __kernel_timespec timeout = {(int64_t)(timeout_ns / 1000000000u), (long long)(timeout_ns % 1000000000u)};
 	struct io_uring_cqe *answer;
-	int count = uring->lib->submit_and_wait_timeout(&uring->rings[queue], &answer, 1, &timeout, NULL);
+	int count;
 
+	if (queue == BLOCK_COMMITS && uring->is_sq_polled) {
+		if (wake(uring) != FARLOG_OK)
+			return FARLOG_IO;
+		if (watch(&uring->rings[queue], timeout_ns))
+			return FARLOG_OK;
+	} else if (queue == BLOCK_COMMITS && uring->is_io_polled) {
+		return ask_device(uring, timeout_ns);
+	}
+	count = uring->lib->submit_and_wait_timeout(&uring->rings[queue], &answer, 1, &timeout, NULL);
 	device->enter_count += queue == BLOCK_COMMITS;
 	return count >= 0 || count == -ETIME || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
+}
+
+/* failure_of -- errno, 0 = done. */
+static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
+{
+	int failure = cqe->res < 0 ? -cqe->res : 0;
+	uint16_t status;
+
+	if (uring->passthrough.fd >= 0) {
+		failure = passthrough_failure(cqe->res, &status);
+		if (failure != 0)
+			uring->device.status = status;
+		return failure;
+	}
+	if (failure == 0 && (uint32_t)cqe->res != (uint32_t)cqe->user_data)
+		failure = EIO; /* cut short: the device ends, or one of its LBAs failed */
+	return failure;
 }
 
 static unsigned uring_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)
@@ -124,13 +211,15 @@ static unsigned uring_take(struct block_device *device, enum block_queue queue, 
 	unsigned count = 0;
 	unsigned head;
 
+	if (queue == BLOCK_COMMITS && uring->is_io_polled && !uring->is_sq_polled && uring->flying_counts[queue] > 0 && io_uring_cq_ready(ring) == 0) {
+		(void)uring->lib->get_events(ring); /* nothing else brings them */
+		device->enter_count++;
+	}
 	io_uring_for_each_cqe(ring, head, cqe) {
 		if (count == room)
 			break;
 		answers[count].id = cqe->user_data >> 32;
-		answers[count].failure = cqe->res < 0 ? -cqe->res : 0;
-		if (cqe->res >= 0 && (uint32_t)cqe->res != (uint32_t)cqe->user_data)
-			answers[count].failure = EIO; /* cut short: the device ends, or one of its LBAs failed */
+		answers[count].failure = failure_of(uring, cqe);
 		count++;
 	}
 	io_uring_cq_advance(ring, count);
@@ -225,6 +314,8 @@ static void uring_close(struct block_device *device)
 		role_lock_give(uring->fd, 0, (enum region_role)role);
 	while (uring->ring_count > 0)
 		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);
+	if (uring->passthrough.fd >= 0)
+		close(uring->passthrough.fd);
 	if (uring->fd >= 0)
 		close(uring->fd);
 	free(uring);
@@ -282,22 +373,65 @@ static int open_blocks(const char *text, struct block_uring *uring, const struct
 	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
 }
 
+/* start_ring -- its first file is where commands go. With passthrough the second one has the role locks: the kernel keeps both until the last
+ * command is back. */
+static int start_ring(struct block_uring *uring, enum block_queue queue)
+{
+	bool is_raw = uring->passthrough.fd >= 0;
+	int files[2] = {is_raw ? uring->passthrough.fd : uring->fd, uring->fd};
+	struct io_uring_params params = {.flags = is_raw ? IORING_SETUP_SQE128 | IORING_SETUP_CQE32 : 0};
+	int failure;
+
+	if (queue == BLOCK_COMMITS && uring->is_io_polled)
+		params.flags |= IORING_SETUP_IOPOLL;
+	if (queue == BLOCK_COMMITS && uring->is_sq_polled) {
+		params.flags |= IORING_SETUP_SQPOLL;
+		params.sq_thread_idle = SQ_IDLE_MS;
+	}
+	failure = uring->lib->queue_init_params(BLOCK_DEPTH, &uring->rings[queue], &params);
+	if (failure != 0)
+		return failure;
+	uring->ring_count++;
+	return uring->lib->register_files(&uring->rings[queue], files, is_raw ? 2 : 1);
+}
+
 static int start_rings(const char *text, struct block_uring *uring, struct farlog_error *error)
 {
-	int failure = 0;
+	int failure = start_ring(uring, BLOCK_COMMITS);
 
-	for (unsigned i = 0; i < BLOCK_QUEUE_COUNT && failure == 0; i++) {
-		failure = uring->lib->queue_init(BLOCK_DEPTH, &uring->rings[i], 0);
-		if (failure == 0) {
-			uring->ring_count++;
-			failure = uring->lib->register_files(&uring->rings[i], &uring->fd, 1);
-		}
-	}
+	if (failure == 0)
+		failure = start_ring(uring, BLOCK_CALLS);
 	if (failure == 0)
 		return FARLOG_OK;
-	return error_set(error, failure == -EPERM || failure == -ENOSYS ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
+	return error_set(error, failure == -EPERM || failure == -ENOSYS || failure == -EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
 		"region \"%s\": set up io_uring (%s)", text,
-		failure == -ENOMEM ? "this process may lock too little memory: raise ulimit -l" : "see /proc/sys/kernel/io_uring_disabled");
+		failure == -ENOMEM ? "this process may lock too little memory: raise ulimit -l"
+		: failure == -EINVAL ? "this kernel is too old for what the URI asks for" : "see /proc/sys/kernel/io_uring_disabled");
+}
+
+/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are asked for. Where a write is more than one command
+ * to the device, because that has a cache and no FUA, there is no polling for it. */
+static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
+	struct farlog_error *error)
+{
+	bool can_poll = facts->has_poll && contract->flush_method != FARLOG_FLUSH_DSYNC;
+	bool is_raw = strcmp(uri->commands, "nvme") == 0;
+	size_t used = strlen(contract->probe);
+	int result;
+
+	if (strcmp(uri->poll, "io") == 0 && !can_poll)
+		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": poll=io: %s %s", text, facts->name,
+			facts->has_poll ? "has a cache and no FUA" : "has no poll queues; connect it with --nr-poll-queues, or set nvme.poll_queues");
+	uring->is_sq_polled = strcmp(uri->poll, "sq") == 0;
+	uring->is_io_polled = can_poll && strcmp(uri->poll, "none") != 0;
+	snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%s%s", uring->is_io_polled ? "; polled" : "", uring->is_sq_polled ? "; by a thread of the kernel" : "",
+		is_raw ? "; bare NVMe commands" : "");
+	if (!is_raw)
+		return FARLOG_OK;
+	result = passthrough_open(text, facts, &uring->passthrough, error);
+	uring->device.command_len_max = uring->passthrough.command_len_max;
+	uring->device.read_len_max = uring->passthrough.command_len_max;
+	return result;
 }
 
 int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
@@ -337,10 +471,12 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	uring = calloc(1, sizeof(*uring));
 	if (uring == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
-	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
+	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE, .passthrough = {.fd = -1},
 		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);
+	if (result == FARLOG_OK)
+		result = choose_way(text, uring, uri, &facts, contract, error);
 	if (result == FARLOG_OK)
 		result = start_rings(text, uring, error);
 	if (result != FARLOG_OK) {

@@ -14,6 +14,9 @@ struct block_facts {
 	bool has_cache;    /* a volatile write cache, switched on */
 	bool has_fua;
 	bool is_volatile;  /* all of it is gone at a power cut */
+	bool is_partition;
+	bool has_poll;     /* queues whose completions are asked for, without interrupts */
+	uint32_t command_len_max; /* of one NVMe command, 0 = not told */
 	char name[64];     /* of the device */
 	char behind[64];   /* a loop device's file, "" = none */
 };

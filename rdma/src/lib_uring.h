@@ -11,6 +11,9 @@
 /* name, parameters; each returns an int, negative: -errno */
 #define LIB_URING_TABLE(X)                                                                            \
 	X(queue_init, (unsigned entries, struct io_uring *ring, unsigned flags))                          \
+	X(queue_init_params, (unsigned entries, struct io_uring *ring, struct io_uring_params *params))   \
+	X(submit_and_get_events, (struct io_uring *ring))                                                 \
+	X(get_events, (struct io_uring *ring))                                                            \
 	X(register_buffers, (struct io_uring *ring, const struct iovec *buffers, unsigned count))         \
 	X(register_files, (struct io_uring *ring, const int *files, unsigned count))                      \
 	X(submit, (struct io_uring *ring))                                                                \

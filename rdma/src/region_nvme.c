@@ -306,7 +306,7 @@ static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uin
 static int nvme_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	struct region_nvme *nvme = nvme_of(region);
-	uint64_t piece_max = NVME_WINDOW_LEN - 2 * LAYOUT_BLOCK_LEN;
+	uint64_t piece_max = nvme_window_len(nvme) - 2 * LAYOUT_BLOCK_LEN;
 	int result = FARLOG_OK;
 
 	if (nvme->role == REGION_ROLE_WRITER || off < LAYOUT_DATA_OFF) {
@@ -324,11 +324,12 @@ static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
 {
 	uint64_t mask = nvme->device->lba_len - 1;
 	uint64_t to = (off + len + mask) & ~mask;
+	uint64_t window_len = nvme_window_len(nvme);
 	int result = FARLOG_OK;
 
 	nvme_take(&nvme->are_calls_busy);
-	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += NVME_WINDOW_LEN)
-		result = nvme_call(nvme, BLOCK_READ, at + NVME_EXTRA_LEN, nvme->copy + at, to - at < NVME_WINDOW_LEN ? to - at : NVME_WINDOW_LEN, NVME_PATIENCE_NS);
+	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += window_len)
+		result = nvme_call(nvme, BLOCK_READ, at + NVME_EXTRA_LEN, nvme->copy + at, to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
 	return result;
 }

@@ -71,7 +71,7 @@ struct region_nvme {
 	bool is_look_next;     /* the next one will be */
 	uint64_t patience_ns;  /* of a call that brings the header */
 	unsigned fence_slot;   /* of the newest fence on the device */
-	char trouble[96];      /* the last command that failed, "" = none */
+	char trouble[160];      /* the last command that failed, "" = none */
 	/* Of a writer that a device may shut out: region_nvme_fence.c. */
 	uint32_t epoch;
 	bool is_wary;          /* after a rest a look goes before the commit: the reservation may have gone with the target, and another writer have come */
@@ -109,6 +109,14 @@ struct nvme_item {
 };
 
 extern const struct nvme_item nvme_items[NVME_ITEM_COUNT];
+
+/* nvme_window_len -- what one call reads. */
+static inline uint64_t nvme_window_len(const struct region_nvme *nvme)
+{
+	uint32_t limit = nvme->device->read_len_max;
+
+	return limit != 0 && limit < NVME_WINDOW_LEN ? limit : NVME_WINDOW_LEN;
+}
 
 static inline uint8_t *nvme_block_of(uint8_t *blocks, unsigned control)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "block_passthrough.h"
 #include "clock.h"
 #include "crc32c.h"
 #include "region_nvme.h"
@@ -32,8 +33,13 @@ void nvme_take(uint64_t *is_busy)
 
 void nvme_note_trouble(struct region_nvme *nvme, int failure)
 {
-	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %.60s",
-		failure == EBADE ? "reservation conflict: another host's writer has taken over" : strerror(failure));
+	uint16_t status = nvme->device->status;
+	char said[64] = "";
+
+	if (status != 0)
+		snprintf(said, sizeof(said), " (NVMe status 0x%x %s)", status, passthrough_status_name(status));
+	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %.60s%s",
+		failure == EBADE ? "reservation conflict: another host's writer has taken over" : strerror(failure), said);
 }
 
 /* ---------------------------------------------------------------- words that lie in blocks of their own */

@@ -6,6 +6,9 @@
 
 #include "err.h"
 
+static const char *const poll_names[] = {"none", "io", "sq", NULL};
+static const char *const command_names[] = {"kernel", "nvme", NULL};
+
 static int parse_number(const char *text, const char *name, const char *value, uint64_t *number,
 	struct farlog_error *error)
 {
@@ -108,6 +111,21 @@ static int parse_flush(const char *text, const char *value, struct uri *uri, str
 	return FARLOG_OK;
 }
 
+/* parse_choice -- one of a few names, for nvme: alone. */
+static int parse_choice(const char *text, const char *option, const char *value, const struct uri *uri, const char *const names[], char *chosen,
+	struct farlog_error *error)
+{
+	if (strcmp(uri->scheme, "nvme") != 0)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\" is for nvme:", text, option, value);
+	for (size_t i = 0; names[i] != NULL; i++)
+		if (strcmp(value, names[i]) == 0) {
+			strcpy(chosen, value);
+			return FARLOG_OK;
+		}
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": %s=\"%s\"; expected %s%s%s%s%s", text, option, value, names[0], names[2] != NULL ? ", " : " or ",
+		names[1], names[2] != NULL ? " or " : "", names[2] != NULL ? names[2] : "");
+}
+
 static int parse_option(const char *text, char *option, struct uri *uri, struct farlog_error *error)
 {
 	char *value = strchr(option, '=');
@@ -130,13 +148,17 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->wait, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "poll") == 0)
+		return parse_choice(text, option, value, uri, poll_names, uri->poll, error);
+	if (strcmp(option, "commands") == 0)
+		return parse_choice(text, option, value, uri, command_names, uri->commands, error);
 	if (strcmp(option, "tos") == 0)
 		return parse_tos(text, value, uri, error);
 	if (strcmp(option, "seed") == 0)
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected flush, ring, size, tos or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, poll, ring, size, tos or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

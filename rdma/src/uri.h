@@ -15,6 +15,8 @@ struct uri {
 	char ring[FARLOG_STREAM_NAME_LEN]; /* of a far region, or of ?ring=; "" = not given, as in a target's own URI */
 	char flush[16];        /* of ?flush=, "" = not given */
 	char wait[8];          /* of ?wait=, "spin", "block" or "" */
+	char poll[8];          /* of ?poll=, for nvme: "none", "io", "sq" or "" */
+	char commands[8];      /* of ?commands=, for nvme: "kernel", "nvme" or "" */
 	uint16_t tos;          /* of ?tos=, for verbs: 1 + the traffic class; 0 = not given */
 	uint64_t seed;         /* of ?seed=, for fault: */
 	uint64_t size_bytes;   /* of ?size=: of a region that is made for many rings */

@@ -22,6 +22,7 @@ var extraHeaders = []struct {
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
 	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
+	{"block_passthrough.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h"}, "NVMe commands as the device takes them"},
 	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},
 		"what sysfs says of a block device"},
 	{"block_reserve_ioctl.c", []string{"glob.h", "linux/nvme_ioctl.h", "linux/pr.h", "sys/ioctl.h", "sys/stat.h", "sys/sysmacros.h", "unistd.h"},

@@ -356,6 +356,8 @@ static void format__names_what_is_there(void **state)
 static void open__refused_by_name(void **state)
 {
 	struct farlog_error error = {0};
+	const char *file;
+	char uri[320];
 
 	(void)state;
 	expect_open("nvme:/dev/null", FARLOG_INVALID, "character device");
@@ -363,6 +365,15 @@ static void open__refused_by_name(void **state)
 	expect_open("nvme:/dev/farlog-is-not-there", FARLOG_NOT_FOUND, "/dev/farlog-is-not-there");
 	expect_open("nvme:loop0", FARLOG_INVALID, "expected the path of a block device");
 	expect_open("nvme:/dev/loop0?ring=a", FARLOG_UNSUPPORTED, "a device is one ring");
+	expect_open("nvme:/dev/loop0?poll=fast", FARLOG_INVALID, "expected none, io or sq");
+	expect_open("nvme:/dev/loop0?commands=scsi", FARLOG_INVALID, "expected kernel or nvme");
+	expect_open("mem:/dev/shm/x?poll=sq", FARLOG_INVALID, "is for nvme:");
+	file = file_uri("ways");
+	unit_format(file, SIZE, 8192);
+	snprintf(uri, sizeof(uri), "%s?poll=io", file);
+	expect_open(uri, FARLOG_UNSUPPORTED, "has no poll queues");
+	snprintf(uri, sizeof(uri), "%s?commands=nvme", file);
+	expect_open(uri, FARLOG_UNSUPPORTED, "is for a whole NVMe namespace");
 	make(4096);
 	assert_int_equal(farlog_ring_format(URI, &(struct farlog_ring_config){.record_len_max = 2048, .is_forced = 1}, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "less than an LBA"));
