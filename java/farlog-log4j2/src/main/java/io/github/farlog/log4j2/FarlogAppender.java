@@ -111,6 +111,9 @@ public final class FarlogAppender extends AbstractAppender {
 
     @Override
     public boolean stop(final long timeout, final TimeUnit timeUnit) {
+        if (isStarted()) {
+            LateCalls.await(settings.configuration());
+        }
         setStopping();
         boolean isStopped = super.stop(timeout, timeUnit, false);
         final FarlogManager target = manager;

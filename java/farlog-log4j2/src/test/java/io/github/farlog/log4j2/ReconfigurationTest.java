@@ -2,6 +2,7 @@ package io.github.farlog.log4j2;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -14,20 +15,30 @@ import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.Logger;
+import org.apache.logging.log4j.core.Filter;
+import org.apache.logging.log4j.core.LogEvent;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractManager;
+import org.apache.logging.log4j.core.config.Configuration;
 import org.apache.logging.log4j.core.config.ConfigurationException;
 import org.apache.logging.log4j.core.config.ConfigurationFactory;
 import org.apache.logging.log4j.core.config.ConfigurationSource;
+import org.apache.logging.log4j.core.config.LoggerConfig;
+import org.apache.logging.log4j.core.filter.AbstractFilter;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Configurations that change while threads log: no event whose call returned is missing, in the order of its thread. */
 class ReconfigurationTest {
@@ -116,6 +127,59 @@ class ReconfigurationTest {
         }
     }
 
+    /** A call is inside such a logger while the configuration is replaced, and meets the appender only then. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void shouldWaitForTheCallsOfALoggerWhoseLevelWasSetAtRunTime(final boolean isVirtual) throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
+            final Configuration first = context.getConfiguration();
+            final CountDownLatch inside = new CountDownLatch(1);
+            final AtomicReference<Throwable> thrown = new AtomicReference<>();
+            setLevel(context, new AbstractFilter() {
+                @Override
+                public Result filter(final LogEvent event) {
+                    inside.countDown();
+                    while (context.getConfiguration() == first) {
+                        LockSupport.parkNanos(1_000_000);
+                    }
+                    LockSupport.parkNanos(100_000_000); // the appenders would have been taken away long ago
+                    return Result.NEUTRAL;
+                }
+            });
+            final Thread late = (isVirtual ? Thread.ofVirtual() : Thread.ofPlatform()).uncaughtExceptionHandler((thread, e) -> thrown.set(e))
+                .start(() -> context.getLogger("orders").info("late"));
+            inside.await();
+            Contexts.reconfigure(context, Contexts.farlog(ring, "", ""));
+            late.join();
+            assertNull(thrown.get());
+            assertEquals(List.of("late"), ring.texts());
+        }
+    }
+
+    @Test
+    void shouldLoseNothingOfVirtualThreadsWhenLevelsAreSetAtRunTime() throws Exception {
+        try (LoggerContext context = Contexts.of(Contexts.farlog(ring, "", ""))) {
+            final int[] counts = logWhile(context.getLogger("orders"), () -> {
+                for (int i = 0; i < 6; i++) {
+                    setLevel(context, null);
+                    LockSupport.parkNanos(20_000_000);
+                    Contexts.reconfigure(context, Contexts.farlog(ring, "", ""));
+                }
+            }, Executors.newVirtualThreadPerTaskExecutor(), 200);
+            shouldHold(counts, ring.entries(), List.of());
+        }
+    }
+
+    /** As Configurator.setLevel does for a logger that the configuration does not name. */
+    private static void setLevel(final LoggerContext context, final Filter filter) {
+        final LoggerConfig added = new LoggerConfig("orders", Level.INFO, true);
+        if (filter != null) {
+            added.addFilter(filter);
+        }
+        context.getConfiguration().addLogger("orders", added);
+        context.updateLoggers();
+    }
+
     @Test
     void shouldFollowTheFileThatLog4jWatches() throws Exception {
         final Path file = Files.createDirectories(Path.of("target", "watched")).resolve("log4j2.xml");
@@ -164,17 +228,25 @@ class ReconfigurationTest {
 
     /** Lets threads log while something happens, and for a moment before and after it. Gives how many calls of each returned. */
     private static int[] logWhile(final Logger logger, final Runnable change) throws Exception {
-        final int[] counts = new int[THREAD_COUNT];
+        return logWhile(logger, change, Executors.newFixedThreadPool(THREAD_COUNT), THREAD_COUNT);
+    }
+
+    private static int[] logWhile(final Logger logger, final Runnable change, final ExecutorService executor, final int threadCount)
+        throws Exception {
+        final int[] counts = new int[threadCount];
         final AtomicBoolean isDone = new AtomicBoolean();
-        try (ExecutorService executor = Executors.newFixedThreadPool(THREAD_COUNT)) {
+        try (executor) {
             final List<Future<?>> threads = new ArrayList<>();
-            for (int t = 0; t < THREAD_COUNT; t++) {
+            for (int t = 0; t < threadCount; t++) {
                 final int thread = t;
                 threads.add(executor.submit(() -> {
                     while (!isDone.get()) {
-                        if (counts[thread] < 40_000) { // then the ring is nearly full
+                        if (counts[thread] < 160_000 / threadCount) { // then the ring is nearly full
                             logger.info("{} {}", thread, counts[thread]);
                             counts[thread]++;
+                            if (threadCount > THREAD_COUNT) {
+                                LockSupport.parkNanos(4_000_000); // else they have logged enough before the change is over
+                            }
                         } else {
                             LockSupport.parkNanos(100_000);
                         }
@@ -195,7 +267,7 @@ class ReconfigurationTest {
     }
 
     private static void shouldHold(final int[] counts, final List<Entry> first, final List<Entry> second) {
-        final int[] next = new int[THREAD_COUNT];
+        final int[] next = new int[counts.length];
         for (final List<Entry> entries : List.of(first, second)) {
             for (final Entry entry : entries) {
                 final String[] words = entry.text().split(" ");
@@ -203,7 +275,7 @@ class ReconfigurationTest {
                 assertEquals(next[thread]++, Integer.parseInt(words[1]), "order of thread " + thread);
             }
         }
-        for (int thread = 0; thread < THREAD_COUNT; thread++) {
+        for (int thread = 0; thread < counts.length; thread++) {
             assertEquals(counts[thread], next[thread], "events of thread " + thread);
             assertTrue(counts[thread] > 0);
         }

@@ -1,10 +1,9 @@
 package io.github.farlog.logback;
 
 import ch.qos.logback.classic.Logger;
-import java.util.HashSet;
+import io.github.farlog.client.gap.UnderWay;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Predicate;
 
 /**
@@ -13,13 +12,10 @@ import java.util.function.Predicate;
  *
  * <p>The stacks of virtual threads are not to be had: these get {@link #GRACE_NANOS}, which every wait lasts at least. The stacks do not tell
  * which logger context a call belongs to, so calls of another one are waited for too.
- *
- * <p>Cold: stops all threads of the process once, for as long as their stacks are taken.
  */
 final class Callers {
-    static final long SECONDS_MAX = 5;
+    static final long SECONDS_MAX = UnderWay.SECONDS_MAX;
     private static final long GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
-    private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final String LOGGER = Logger.class.getName();
     private static final String APPENDER = FarlogAppender.class.getName();
     private static final String GATE = Handover.Gate.class.getName();
@@ -36,26 +32,7 @@ final class Callers {
      * @return those of which it is still true after SECONDS_MAX
      */
     static Set<Thread> await(final Predicate<StackTraceElement[]> isUnderWay, final Set<Thread> except) {
-        final long start = System.nanoTime();
-        final boolean isInterrupted = Thread.interrupted();
-        final Set<Thread> left = new HashSet<>();
-        Thread.getAllStackTraces().forEach((thread, frames) -> {
-            if (thread != Thread.currentThread() && !except.contains(thread) && isUnderWay.test(frames)) {
-                left.add(thread);
-            }
-        });
-        while (!isOver(System.nanoTime() - start, left)) {
-            LockSupport.parkNanos(PAUSE_NANOS);
-            left.removeIf(thread -> !isUnderWay.test(thread.getStackTrace()));
-        }
-        if (isInterrupted) {
-            Thread.currentThread().interrupt();
-        }
-        return left;
-    }
-
-    private static boolean isOver(final long waitedNanos, final Set<Thread> left) {
-        return waitedNanos >= GRACE_NANOS && left.isEmpty() || waitedNanos >= TimeUnit.SECONDS.toNanos(SECONDS_MAX);
+        return UnderWay.await(isUnderWay, except, GRACE_NANOS);
     }
 
     /**
