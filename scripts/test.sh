@@ -14,7 +14,7 @@ start=$SECONDS
 # Where the race detector pays: what shares memory between goroutines. Not the control plane: its etcd is slow under it.
 race_packages=(./pkg/record ./pkg/config ./pkg/identity ./pkg/metrics ./pkg/farlog/... ./pkg/store ./pkg/drain ./pkg/control/reconcile ./pkg/control/access)
 # What must not need the C core, so that it builds without cgo.
-pure_packages=(./pkg/record ./pkg/config ./pkg/doctor ./pkg/identity ./pkg/metrics ./pkg/api/... ./pkg/store/... ./pkg/audit/... ./pkg/control/...)
+pure_packages=(./pkg/record ./pkg/config ./pkg/doctor ./pkg/identity ./pkg/metrics ./pkg/plan ./pkg/api/... ./pkg/store/... ./pkg/audit/... ./pkg/control/...)
 
 go_tests() {
 	go test -v -timeout 10m "$@"

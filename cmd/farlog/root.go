@@ -78,6 +78,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newExportCommand(env),
 		newHostCommand(env),
 		newOrderCommand(env),
+		newPlanCommand(env),
 		reference.NewCommand(env.stdout),
 		newReplayCommand(env),
 		newRingCommand(env),

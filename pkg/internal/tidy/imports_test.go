@@ -19,6 +19,7 @@ var arrows = map[string][]string{
 	"doctor":   {},
 	"identity": {},
 	"metrics":  {},
+	"plan":     {},
 	"nvmehost": {"nvmet"},
 	"nvmet":    {},
 	"record":   {},
