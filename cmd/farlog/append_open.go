@@ -26,6 +26,12 @@ func isFarURI(uri string) bool {
 	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
 }
 
+// isAgentURI tells a stream of which the host agent says where its ring is.
+func isAgentURI(uri string) bool { return strings.HasPrefix(uri, "farlog://") }
+
+// isOutOfSight tells a ring that cannot be looked at before it is opened.
+func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) }
+
 func (o *appendOptions) validateWay() error {
 	switch {
 	case o.transport != "" && o.stream == "":
@@ -40,7 +46,7 @@ func (o *appendOptions) validateWay() error {
 
 // look finds out what a record may be, and which ring it is. A ring on another host is only known from its grant.
 func (p *writerPlace) look() error {
-	if isFarURI(p.uri) {
+	if isOutOfSight(p.uri) {
 		if p.recordLenMax == 0 {
 			p.recordLenMax = farRecordLenMax
 		}
@@ -102,7 +108,7 @@ func isPassing(err error) bool {
 func openWhenThereIsSpace(ctx context.Context, place writerPlace, talk *appendTalk) (*farlog.Writer, error) {
 	for {
 		writer, err := farlog.OpenWriter(place.uri, place.options)
-		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject || isFarURI(place.uri) {
+		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject || isOutOfSight(place.uri) {
 			return writer, err
 		}
 		sayFull(talk)

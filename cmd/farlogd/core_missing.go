@@ -10,7 +10,7 @@ import (
 	"github.com/farlog/farlog/pkg/control"
 )
 
-var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C compiler to run target or drain, or to write an audit stream")
+var errCoreMissing = errors.New("this farlogd was built without the C core: build it with CGO_ENABLED=1 and a C compiler to run target, drain or host, or to write an audit stream")
 
 // auditWriter needs the core, as every writer does.
 type auditWriter struct{ server *control.Server }
@@ -27,3 +27,4 @@ func (a *auditWriter) close() error                           { return nil }
 
 func (d *daemon) openTarget(context.Context) error { return errCoreMissing }
 func (d *daemon) openDrain(context.Context) error  { return errCoreMissing }
+func (d *daemon) openHost(context.Context) error   { return errCoreMissing }

@@ -42,6 +42,7 @@ type daemon struct {
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
+	hostSocket      string           // where programs of this host ask for grants; "" without the role
 	metricsListener net.Listener     // nil when off
 	controlListener net.Listener     // nil without the role
 	keeper          *identity.Keeper // of the control plane; nil without the role, and without TLS
@@ -88,7 +89,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	for _, role := range []struct {
 		name string
 		open func(context.Context) error
-	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}} {
+	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}, {roleHost, d.openHost}} {
 		if !d.settings.has(role.name) {
 			continue
 		}
@@ -192,6 +193,7 @@ type ready struct {
 	DataDir string   `json:"data_dir"`
 	TLSDir  string   `json:"tls_dir,omitempty"`
 	Store   string   `json:"store_dir,omitempty"`
+	Host    string   `json:"host_socket,omitempty"`
 }
 
 // announce tells people on stderr and programs on stdout and in the ready file.
@@ -201,6 +203,7 @@ func (d *daemon) announce() error {
 	if s.has(roleDrain) {
 		message.Store = s.storeDir
 	}
+	message.Host = d.hostSocket
 	line, err := json.Marshal(message)
 	if err != nil {
 		return err
@@ -216,6 +219,9 @@ func (d *daemon) announce() error {
 		fmt.Fprintf(d.stderr, "  metrics  %s\n", d.metricsURL())
 	}
 	fmt.Fprintf(d.stderr, "  data     %s\n", s.dataDir)
+	if d.hostSocket != "" {
+		fmt.Fprintf(d.stderr, "  host     %s\n", d.hostSocket)
+	}
 	if s.has(roleControl) {
 		flag := ""
 		if d.controlAddress != listenDefault {

@@ -20,6 +20,7 @@ const (
 	roleControl = "control"
 	roleTarget  = "target"
 	roleDrain   = "drain"
+	roleHost    = "host"
 	roleDev     = "dev"
 
 	listenDefault = "127.0.0.1:7070"
@@ -27,6 +28,10 @@ const (
 	controlMetricsDefault = "127.0.0.1:9464"
 	targetMetricsDefault  = "127.0.0.1:9465"
 	drainMetricsDefault   = "127.0.0.1:9466"
+	hostMetricsDefault    = "127.0.0.1:9467"
+
+	// hostSocketDefault is where the C library looks when it was told nothing.
+	hostSocketDefault = "/run/farlog/host.sock"
 
 	auditOff     = "off"
 	auditDefault = control.SystemPrefix + "audit"
@@ -72,13 +77,16 @@ type settings struct {
 	pollInterval  time.Duration
 
 	verifyInterval time.Duration
+
+	hostSocket string
+	hostAllow  []string
 }
 
 // declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
 func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settings, *config.Set, *string) {
 	s, set := &settings{roles: []string{role}, isDev: role == roleDev}, config.New(flags)
 	if role == roleDev {
-		all := []string{roleControl, roleTarget, roleDrain}
+		all := []string{roleControl, roleTarget, roleDrain, roleHost}
 		set.Strings(&s.roles, "roles", all, "roles to run", config.EachOf(all...))
 	}
 	has := func(which string) bool { return role == which || role == roleDev }
@@ -103,11 +111,15 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.auditStream, "audit.stream", stream, "`stream` that takes a record of each administrative act, "+control.SystemPrefix+"NAME; off: they are only logged", checkAuditStream)
 		set.String(&s.auditLevel, "audit.level", "persistent", "durability `level` of its records: visible or persistent", config.OneOf("visible", "persistent"))
 	}
-	if has(roleTarget) || has(roleDrain) {
+	if role != roleControl {
 		set.String(&s.control, "control", listenDefault, "`address` of the control plane, for a daemon that does not run it; of several host:port,host:port", config.Addresses)
 	}
-	if has(roleTarget) {
+	if has(roleTarget) || role == roleHost {
 		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
+	}
+	if has(roleHost) {
+		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")
+		set.Strings(&s.hostAllow, "host.allow", nil, "who may write what: `USER=STREAMS` or @GROUP=STREAMS, such as trading=desk7/*; may be repeated (default: root and the agent's own user)")
 	}
 	if role == roleTarget {
 		declareTarget(s, set, flags)
@@ -157,6 +169,12 @@ func (s *settings) complete() error {
 		return fmt.Errorf("--data-dir %q: %w", s.dataDir, err)
 	}
 	s.dataDir = dir
+	if s.hostSocket == "" {
+		s.hostSocket = hostSocketDefault
+		if s.isDev {
+			s.hostSocket = filepath.Join(dir, "host.sock")
+		}
+	}
 	if s.storeDir == "" {
 		s.storeDir = filepath.Join(dir, "store")
 	}

@@ -7,6 +7,8 @@
  * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
  * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
  * held across a flush, `reserve` never. All other counters are added to atomically. */
+#include "farlog/host.h"
+
 #include <linux/futex.h>
 #include <limits.h>
 #include <sched.h>
@@ -356,6 +358,11 @@ int farlog_shared_open(const char *uri, const struct farlog_writer_config *confi
 	shared->durable_lsn = writer->durable_lsn;
 	*opened = shared;
 	return FARLOG_OK;
+}
+
+void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *status)
+{
+	farlog_writer_ring(shared->writer, status);
 }
 
 int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)

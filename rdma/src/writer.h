@@ -88,6 +88,9 @@ static inline int writer_stage(struct farlog_writer *writer, const struct farlog
 	return flags == 0 ? writer->stage(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
 }
 
+/* writer_open_ring -- farlog_writer_open for a URI that says where the ring is. */
+int writer_open_ring(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error);
+
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline);
 

@@ -1,10 +1,13 @@
 /* writer_open.c -- becoming a ring's one writer, and ceasing to be it. */
+#include "farlog/host.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "err.h"
 #include "mutant.h"
 #include "recover.h"
@@ -359,7 +362,7 @@ static void release(struct farlog_writer *writer)
 	free(writer);
 }
 
-int farlog_writer_open(const char *uri, const struct farlog_writer_config *asked, farlog_writer **opened,
+int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, farlog_writer **opened,
 	struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
@@ -394,6 +397,11 @@ int farlog_writer_open(const char *uri, const struct farlog_writer_config *asked
 	return FARLOG_OK;
 }
 
+int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
+{
+	return agent_is_stream(uri) ? agent_writer_open(uri, config, writer, error) : writer_open_ring(uri, config, writer, error);
+}
+
 int farlog_writer_close(farlog_writer *writer)
 {
 	struct deadline deadline = {0};
@@ -417,4 +425,31 @@ const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *writer
 const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer)
 {
 	return &writer->region->contract;
+}
+
+void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)
+{
+	const struct superblock *superblock = &writer->superblock;
+
+	memset(status, 0, sizeof(*status));
+	memcpy(status->ring_uuid, superblock->ring_uuid, sizeof(status->ring_uuid));
+	memcpy(status->stream_name, superblock->stream_name, sizeof(status->stream_name));
+	memcpy(status->writer_id, superblock->writer_id, sizeof(status->writer_id));
+	status->salt = superblock->salt;
+	status->capacity_bytes = superblock->capacity;
+	status->align = superblock->align;
+	status->record_len_max = superblock->record_len_max;
+	status->stream_id = superblock->stream_id;
+	status->writer_epoch = writer->epoch;
+	status->is_writer_held = 1;
+	status->epoch_start_lsn = superblock->epoch_start_lsn;
+	status->epoch_start_seq = superblock->epoch_start_seq;
+	status->epoch_opened_ns = superblock->epoch_opened_ns;
+	status->created_ns = superblock->created_ns;
+	status->head_lsn = writer->recovery.head_lsn;
+	status->appended_lsn = writer->recovery.tail_lsn;
+	status->durable_lsn = writer->recovery.tail_lsn;
+	status->lag_bytes = status->appended_lsn - status->head_lsn;
+	status->lag_records = writer->recovery.record_count;
+	status->contract = writer->region->contract;
 }

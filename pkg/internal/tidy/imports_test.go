@@ -14,21 +14,22 @@ const module = "github.com/farlog/farlog/"
 
 // arrows is the tree of docs/architecture.md: a room and the rooms it may import. Rooms are the folders of pkg.
 var arrows = map[string][]string{
-	"api":      {},
-	"config":   {},
-	"doctor":   {},
-	"identity": {},
-	"metrics":  {},
-	"plan":     {},
-	"nvmehost": {"nvmet"},
-	"nvmet":    {},
-	"record":   {},
-	"farlog":   {"record"},
-	"store":    {"record"},
-	"drain":    {"api", "farlog", "record", "store"},
-	"audit":    {"record", "store"},
-	"target":   {"api", "farlog"},
-	"control":  {"api", "identity"},
+	"api":       {},
+	"config":    {},
+	"doctor":    {},
+	"identity":  {},
+	"metrics":   {},
+	"plan":      {},
+	"nvmehost":  {"nvmet"},
+	"nvmet":     {},
+	"record":    {},
+	"farlog":    {"record"},
+	"store":     {"record"},
+	"drain":     {"api", "farlog", "record", "store"},
+	"audit":     {"record", "store"},
+	"target":    {"api", "farlog"},
+	"control":   {"api", "identity"},
+	"hostagent": {"control"},
 }
 
 // room gives the room of a package path such as pkg/control/reconcile; "" outside the rooms (programs, tests, tools).

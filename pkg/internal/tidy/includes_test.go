@@ -19,6 +19,7 @@ var extraHeaders = []struct {
 	headers []string
 	reason  string
 }{
+	{"agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
 	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},

@@ -84,7 +84,19 @@ final class Cold {
         Structs.setLong(config, Structs.WRITER_CONFIG, "writer_name", text(arena, "writer name", options.name()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir", text(arena, "counters folder", options.countersDir()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "ring_uuid", uuid(arena, options.ringUuid()));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "grant_token", options.token() == null ? 0 : options.token().address(arena));
         return config;
+    }
+
+    /** The ring that a handle has, as it was when that opened. */
+    static RingStatus ring(final long handle, final java.lang.invoke.MethodHandle function) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment status = arena.allocate(Structs.RING_STATUS);
+            function.invokeExact(handle, status.address());
+            return RingStatus.of(status);
+        } catch (final Throwable thrown) {
+            throw Native.unexpected(thrown);
+        }
     }
 
     /** A copy of C memory that may change or go away. */

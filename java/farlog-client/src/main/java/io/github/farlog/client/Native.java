@@ -31,6 +31,7 @@ final class Native {
     static final MethodHandle WRITER_RECOVERY = address("farlog_writer_recovery");
     static final MethodHandle WRITER_CONTRACT = address("farlog_writer_contract");
     static final MethodHandle WRITER_CURSORS = nothing("farlog_writer_cursors", JAVA_LONG, JAVA_LONG);
+    static final MethodHandle WRITER_RING = nothing("farlog_writer_ring", JAVA_LONG, JAVA_LONG);
     static final MethodHandle APPEND = call("farlog_append", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
     static final MethodHandle TRY_APPEND = call("farlog_try_append", JAVA_LONG, JAVA_LONG, JAVA_LONG);
     static final MethodHandle SUBMIT = call("farlog_submit", JAVA_LONG, JAVA_LONG, JAVA_LONG);
@@ -47,6 +48,7 @@ final class Native {
     static final MethodHandle SHARED_RECOVERY = address("farlog_shared_recovery");
     static final MethodHandle SHARED_CONTRACT = address("farlog_shared_contract");
     static final MethodHandle SHARED_CURSORS = nothing("farlog_shared_cursors", JAVA_LONG, JAVA_LONG);
+    static final MethodHandle SHARED_RING = nothing("farlog_shared_ring", JAVA_LONG, JAVA_LONG);
     static final MethodHandle SHARED_APPEND = call("farlog_shared_append", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
     static final MethodHandle SHARED_RESOLVE = call("farlog_shared_resolve", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
 

@@ -28,7 +28,7 @@ public final class SharedWriter implements AutoCloseable {
     private Result closeResult = Result.OK; // guarded by this
     private boolean isClosed; // guarded by this
 
-    private SharedWriter(final String uri, final WriterOptions options, final long handle) throws FarlogException {
+    private SharedWriter(final WriterOptions options, final long handle) {
         this.options = options;
         this.handle = handle;
         try {
@@ -38,14 +38,14 @@ public final class SharedWriter implements AutoCloseable {
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
-        identity = Ring.inspect(uri);
+        identity = Cold.ring(handle, Native.SHARED_RING);
         frames = new CallFrame[] {new CallFrame(identity.recordLenMax())};
     }
 
     /**
      * Takes the ring's writer lock, recovers, persists a new epoch. Blocks for the scan of the undrained part.
      *
-     * @param uri such as {@code mem:/dev/shm/orders.ring}
+     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent says where it is
      * @param options the defaults ask for {@link Level#PERSISTENT}
      * @return the writer
      * @throws FarlogException as {@link Writer#open}
@@ -56,8 +56,8 @@ public final class SharedWriter implements AutoCloseable {
             handle = Cold.open(arena, uri, Cold.writerConfig(arena, options), Native.SHARED_OPEN);
         }
         try {
-            return new SharedWriter(uri, options, handle);
-        } catch (final FarlogException | RuntimeException e) {
+            return new SharedWriter(options, handle);
+        } catch (final RuntimeException e) {
             closeHandle(handle);
             throw e;
         }

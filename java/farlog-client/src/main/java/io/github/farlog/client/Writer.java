@@ -35,7 +35,7 @@ public final class Writer implements AutoCloseable {
     private Result closeResult = Result.OK; // guarded by this
     private boolean isClosed; // guarded by this
 
-    private Writer(final String uri, final WriterOptions options, final long handle) throws FarlogException {
+    private Writer(final WriterOptions options, final long handle) {
         this.options = options;
         this.handle = handle;
         try {
@@ -45,7 +45,7 @@ public final class Writer implements AutoCloseable {
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
-        identity = Ring.inspect(uri);
+        identity = Cold.ring(handle, Native.WRITER_RING);
         frame = new CallFrame(identity.recordLenMax());
         views = new ClaimViews();
     }
@@ -53,7 +53,7 @@ public final class Writer implements AutoCloseable {
     /**
      * Takes the ring's writer lock, recovers, persists a new epoch. Blocks for the scan of the undrained part.
      *
-     * @param uri such as {@code mem:/dev/shm/orders.ring}
+     * @param uri such as {@code mem:/dev/shm/orders.ring}, or {@code farlog://desk7/orders}, of which the host agent says where it is
      * @param options the defaults ask for {@link Level#PERSISTENT}
      * @return the writer
      * @throws FarlogException NOT_FOUND, NOT_A_RING (the text gives the command that would format it), HELD (the text says by whom), LEVEL,
@@ -65,8 +65,8 @@ public final class Writer implements AutoCloseable {
             handle = Cold.open(arena, uri, Cold.writerConfig(arena, options), Native.WRITER_OPEN);
         }
         try {
-            return new Writer(uri, options, handle);
-        } catch (final FarlogException | RuntimeException e) {
+            return new Writer(options, handle);
+        } catch (final RuntimeException e) {
             closeHandle(handle);
             throw e;
         }

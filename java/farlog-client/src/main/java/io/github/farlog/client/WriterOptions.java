@@ -17,11 +17,12 @@ import java.util.UUID;
  * @param name goes into the writer's identity, which others are told when they find the ring held; null = the program's name
  * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this process
  * @param ringUuid refuse any other ring; null = take what is there
+ * @param token lets this writer into a ring on another host; null = none
  */
 public record WriterOptions(Level level, Duration deadline, Policy policy, int epoch, boolean spinning, int warnPercent, int alarmPercent,
-    String name, String countersDir, UUID ringUuid) {
+    String name, String countersDir, UUID ringUuid, GrantToken token) {
     private static final WriterOptions DEFAULTS =
-        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, null);
+        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, null, null);
 
     /** Checks the values. */
     public WriterOptions {
@@ -49,7 +50,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withLevel(final Level value) {
-        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -59,7 +60,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withDeadline(final Duration value) {
-        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -69,7 +70,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withPolicy(final Policy value) {
-        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -79,7 +80,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withEpoch(final int value) {
-        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid);
+        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -89,7 +90,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withSpinning(final boolean value) {
-        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuid);
+        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -100,7 +101,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withMarks(final int warn, final int alarm) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuid);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuid, token);
     }
 
     /**
@@ -110,7 +111,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withName(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuid);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuid, token);
     }
 
     /**
@@ -120,7 +121,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withCountersDir(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuid);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuid, token);
     }
 
     /**
@@ -130,6 +131,16 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withRingUuid(final UUID value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, value);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, value, token);
+    }
+
+    /**
+     * Lets the writer into a ring on another host. Not for {@code farlog://}, where the host agent gets the grant.
+     *
+     * @param value from a grant; null = none
+     * @return changed copy
+     */
+    public WriterOptions withToken(final GrantToken value) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, value);
     }
 }

@@ -1,0 +1,180 @@
+//go:build cgo
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/hostagent"
+	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/metrics"
+)
+
+const (
+	hostWritersName = "host-writers.json"
+	socketPathMax   = 107 // sun_path of unix(7), less its end
+)
+
+// hostRole gets grants for the programs of this host. Which rings they were is kept in a file, so that their counters are exported also after a restart.
+type hostRole struct {
+	settings *settings
+	client   api.ControlServiceClient
+	server   *hostagent.Server
+	logger   *slog.Logger
+	path     string
+
+	mutex   sync.Mutex
+	writers map[string]hostWriter // by stream
+}
+
+// hostWriter is the ring whose writer was granted last.
+type hostWriter struct {
+	RingUUID string `json:"ring_uuid"`
+	Target   string `json:"target"`
+	Level    string `json:"level"`
+}
+
+func (d *daemon) openHost(context.Context) error {
+	rules, err := hostagent.ParseRules(d.settings.hostAllow)
+	if err != nil {
+		return &usageError{fmt.Sprintf("--host-allow %s", err)}
+	}
+	role := &hostRole{
+		settings: d.settings, logger: d.logger.With("role", roleHost), path: d.dir(hostWritersName), writers: make(map[string]hostWriter),
+	}
+	if d.settings.isDev && len(d.settings.hostSocket) > socketPathMax {
+		role.logger.Warn("no host agent: the path of its socket is too long, give --host-socket a shorter one", "path", d.settings.hostSocket)
+		return nil
+	}
+	conn, err := d.dial(identity.KindHost)
+	if err != nil {
+		return err
+	}
+	role.client = api.NewControlServiceClient(conn)
+	role.recall()
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Acquire: role.acquire, Logger: role.logger})
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	hasTarget := d.settings.has(roleTarget) // which exports the writers of its own rings
+	metrics.NewHost(d.registry, func() metrics.HostSample { return role.sample(!hasTarget) })
+	d.hostSocket = d.settings.hostSocket
+	d.parts = append(d.parts, part{
+		run: func(ctx context.Context, ready func()) error {
+			ready()
+			return role.server.Run(ctx)
+		},
+		healthy: func() error { return nil },
+		close:   func() error { return errors.Join(role.server.Close(), conn.Close()) },
+	})
+	return nil
+}
+
+// acquire asks the control plane, in the name of this host. Which user asks has been looked at.
+func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (hostagent.Grant, error) {
+	response, err := r.client.AcquireWriter(ctx, &api.AcquireWriterRequest{
+		Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport,
+		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name},
+	})
+	if err != nil {
+		return hostagent.Grant{}, refusalOf(err)
+	}
+	granted := response.Grant
+	if len(granted.GetMembers()) != 1 || len(granted.Members[0].RingUuid) != 16 {
+		return hostagent.Grant{}, fmt.Errorf("grant for stream %q of %d members; this build writes to exactly 1", request.Stream, len(granted.GetMembers()))
+	}
+	member := granted.Members[0]
+	if n := len(member.Token); n != 0 && n != farlog.TokenLen {
+		return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a token of %d bytes, expected %d", request.Stream, n, farlog.TokenLen)
+	}
+	policy := farlog.PolicyBlock
+	if granted.Policy == api.Policy_POLICY_REJECT {
+		policy = farlog.PolicyReject
+	}
+	r.remember(request.Stream, hostWriter{
+		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target, Level: farlog.Level(granted.Level).String(),
+	})
+	return hostagent.Grant{
+		URI: member.Uri, Epoch: granted.Epoch, RingUUID: [16]byte(member.RingUuid), Token: member.Token, Level: uint32(granted.Level), Policy: uint32(policy),
+		Deadline: granted.Deadline.AsDuration(),
+	}, nil
+}
+
+// refusalOf tells what a program asked for in vain from what the control plane could not do.
+func refusalOf(err error) error {
+	failure := status.Convert(err)
+	said := errors.New(failure.Message())
+	switch failure.Code() {
+	case codes.NotFound:
+		return &hostagent.Refused{Result: "NOT_FOUND", Err: said}
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition:
+		return &hostagent.Refused{Result: "INVALID", Err: said}
+	}
+	return fmt.Errorf("control plane: %w", said)
+}
+
+func (r *hostRole) remember(stream string, writer hostWriter) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.writers[stream] == writer {
+		return
+	}
+	r.writers[stream] = writer
+	raw, err := json.Marshal(r.writers)
+	if err == nil {
+		err = writeWhole(r.path, raw)
+	}
+	if err != nil {
+		r.logger.Warn("whose counters to export could not be kept for a restart", "file", r.path, "error", err)
+	}
+}
+
+func (r *hostRole) recall() {
+	raw, err := os.ReadFile(r.path)
+	if err == nil {
+		err = json.Unmarshal(raw, &r.writers)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.logger.Warn("whose counters to export is not known any more", "file", r.path, "error", err)
+	}
+	if r.writers == nil {
+		r.writers = make(map[string]hostWriter)
+	}
+}
+
+func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
+	counts := r.server.Counts()
+	sample := metrics.HostSample{Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed}
+	if !hasWriters {
+		return sample
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for stream, writer := range r.writers {
+		uuid, err := hex.DecodeString(writer.RingUUID)
+		if err != nil || len(uuid) != 16 {
+			continue
+		}
+		counters, err := farlog.ReadCounters(r.settings.countersDir, [16]byte(uuid))
+		if err != nil {
+			continue // it has not opened yet, or the host was started anew
+		}
+		sample.Writers = append(sample.Writers, metrics.HostWriterSample{Stream: stream, Target: writer.Target, Level: writer.Level, Writer: writerSample(counters)})
+	}
+	slices.SortFunc(sample.Writers, func(a, b metrics.HostWriterSample) int { return cmp.Compare(a.Stream, b.Stream) })
+	return sample
+}

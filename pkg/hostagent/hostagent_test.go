@@ -1,0 +1,217 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// shortDir is one in which a socket's path is short enough.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hostagent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func start(t *testing.T, acquire func(context.Context, Request) (Grant, error)) (*Server, string) {
+	t.Helper()
+	socket := filepath.Join(shortDir(t), "made", "s")
+	server, err := Listen(Config{Socket: socket, Acquire: acquire, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, server.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server, socket
+}
+
+func granting(_ context.Context, request Request) (Grant, error) {
+	if request.Stream == "none" {
+		return Grant{}, &Refused{Result: "NOT_FOUND", Err: errors.New("there is no stream none")}
+	}
+	if request.Stream == "broken" {
+		return Grant{}, errors.New("two\nlines " + strings.Repeat("long ", 200))
+	}
+	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUID: [16]byte{0xab}, Token: []byte{1, 2}, Level: 3, Deadline: time.Second}, nil
+}
+
+func ask(t *testing.T, socket, packet string) string {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := conn.Write([]byte(packet)); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, packetLenMax+1)
+	length, err := conn.Read(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer[:length])
+}
+
+func TestServer_Answers(t *testing.T) {
+	server, socket := start(t, granting)
+	const head = "farlog-agent 1 writer\n"
+	for _, test := range []struct{ packet, want string }{
+		{head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
+			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken 0102\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n"},
+		{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
+		{head + "stream broken\n", "error IO\ntext two; lines long "},
+		{head, "error INVALID\ntext line \"\" of a request"},
+		{head + "name x\n", "error INVALID\ntext request for a writer without stream"},
+		{head + "stream a\nstream b\n", "error INVALID\ntext line \"stream b\""},
+		{head + "stream a\nmode x\n", "error INVALID\ntext line \"mode x\""},
+		{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
+		{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
+		{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
+		{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
+		{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
+		{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
+	} {
+		got := ask(t, socket, test.packet)
+		if !strings.HasPrefix(got, test.want) || strings.Count(got, "\n") != strings.Count(strings.TrimSuffix(got, "\n"), "\n")+1 || len(got) > 1000 {
+			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
+		}
+	}
+	if counts := server.Counts(); counts.Granted != 1 || counts.Failed != 1 || counts.Refused != 11 {
+		t.Errorf("counted %+v", counts)
+	}
+}
+
+// A user who asks for everything at once has userMax of it under way, and the agent goes on when he is done.
+func TestServer_OneUserDoesNotTakeAll(t *testing.T) {
+	release := make(chan struct{})
+	var slow atomic.Int32
+	goOn := sync.OnceFunc(func() { close(release) })
+	_, socket := start(t, func(ctx context.Context, request Request) (Grant, error) {
+		if request.Stream == "slow" {
+			slow.Add(1)
+			<-release
+		}
+		return granting(ctx, request)
+	})
+	t.Cleanup(goOn)
+	answers := make(chan string, userMax)
+	for range userMax {
+		go func() { answers <- ask(t, socket, "farlog-agent 1 writer\nstream slow\n") }()
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for slow.Load() < userMax {
+		if time.Sleep(time.Millisecond); time.Now().After(deadline) {
+			t.Fatalf("%d of %d requests of a user are under way", slow.Load(), userMax)
+		}
+	}
+	if got := ask(t, socket, "farlog-agent 1 writer\nstream quick\n"); !strings.HasPrefix(got, "error IO\ntext user ") {
+		t.Errorf("one more: %q", got)
+	}
+	goOn()
+	for range userMax {
+		if got := <-answers; !strings.HasPrefix(got, "ok\n") {
+			t.Errorf("got %q", got)
+		}
+	}
+	for !strings.HasPrefix(ask(t, socket, "farlog-agent 1 writer\nstream quick\n"), "ok\n") {
+		if time.Now().After(deadline) {
+			t.Fatal("the user stays locked out")
+		}
+	}
+}
+
+func TestListen_TakesTheSocketOfTheDeadAndOfNobodyElse(t *testing.T) {
+	_, socket := start(t, granting)
+	config := Config{Socket: socket, Acquire: granting, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if _, err := Listen(config); err == nil || !strings.Contains(err.Error(), "another host agent answers there") {
+		t.Errorf("beside a living one: %v", err)
+	}
+	dir := shortDir(t)
+	config.Socket = filepath.Join(dir, "dead")
+	dead, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: config.Socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	server, err := Listen(config)
+	if err != nil {
+		t.Fatalf("behind a dead one: %v", err)
+	}
+	server.Close()
+	config.Socket = filepath.Join(dir, "file")
+	if err := os.WriteFile(config.Socket, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(config); err == nil || !strings.Contains(err.Error(), "there is something else") {
+		t.Errorf("in the place of a file: %v", err)
+	}
+	if raw, err := os.ReadFile(config.Socket); err != nil || string(raw) != "precious" {
+		t.Errorf("the file: %q, %v", raw, err)
+	}
+	config.Socket = filepath.Join(dir, strings.Repeat("x", 200))
+	if _, err := Listen(config); err == nil {
+		t.Error("a path that is too long")
+	}
+}
+
+func TestMay(t *testing.T) {
+	rules, err := ParseRules([]string{"4242=desk7/*", "@4343=desk8/**", "root=none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		uid, gid uint32
+		stream   string
+		want     bool
+	}{
+		{4242, 1, "desk7/orders", true}, {4242, 1, "desk8/orders", false}, {4242, 4343, "desk8/a/b", true}, {4343, 1, "desk8/a", false}, {9999, 4242, "desk7/orders", false},
+		{0, 0, "anything", true},
+	} {
+		if err := may(rules, peer{uid: test.uid, gid: test.gid}, test.stream); (err == nil) != test.want {
+			t.Errorf("%d:%d on %s: %v", test.uid, test.gid, test.stream, err)
+		}
+	}
+	for _, bad := range []string{"", "desk7/*", "=desk7", "@=desk7", "4242=", "nobody-of-this-name=a", "@nobody-of-this-name=a", "4242=[", fmt.Sprint(1<<33, "=a")} {
+		if rules, err := ParseRules([]string{bad}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+			t.Errorf("%q: %v, %v", bad, rules, err)
+		}
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add("farlog-agent 1 writer\nstream desk7/orders\nepoch-seen 7\n")
+	f.Fuzz(func(t *testing.T, packet string) {
+		asked, err := parseRequest(packet)
+		if err == nil && (asked.values["stream"] == "" || strings.ContainsAny(asked.values["stream"], "\n")) {
+			t.Errorf("%q: %+v", packet, asked)
+		}
+		var refused *refusal
+		if err != nil && (!errors.As(err, &refused) || strings.Count(refusalReply(refused), "\n") != 2) {
+			t.Errorf("%q: %v", packet, err)
+		}
+	})
+}

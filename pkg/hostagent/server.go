@@ -1,0 +1,296 @@
+package hostagent
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	askTimeout   = 5 * time.Second  // for the one packet that a client sends
+	grantTimeout = 14 * time.Second // a second less than the C library waits
+	clientsMax   = 256              // at a time, of all users
+	userMax      = 32               // at a time, of one user; as many more are told so
+	lingerMost   = time.Second      // for the packet of one who was told so before it was read
+)
+
+// Request is what a program asks for.
+type Request struct {
+	Stream, Name, Transport string
+	EpochSeen               uint32
+	PID                     int32
+}
+
+// Grant is what it gets.
+type Grant struct {
+	URI           string
+	Epoch         uint32
+	RingUUID      [16]byte
+	Token         []byte // empty: a ring on this host
+	Level, Policy uint32 // as the C library numbers them
+	Deadline      time.Duration
+}
+
+// Refused is an error of Config.Acquire for a program that asked for something that is not, or that it may not have: the program is told, and nothing
+// is logged as a failure of the agent.
+type Refused struct {
+	Result string // of the C library: NOT_FOUND, INVALID
+	Err    error
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Err.Error() }
+
+// Unwrap implements the errors package's.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Config is what an agent needs.
+type Config struct {
+	Socket  string
+	Rules   []Rule
+	Acquire func(context.Context, Request) (Grant, error)
+	Logger  *slog.Logger
+}
+
+// Server answers programs of this host.
+type Server struct {
+	config   Config
+	listener *net.UnixListener
+	slots    chan struct{}
+	running  sync.WaitGroup
+
+	mutex sync.Mutex
+	users map[uint32]int
+
+	granted, refused, failed atomic.Uint64
+}
+
+// Counts are what was answered.
+type Counts struct{ Granted, Refused, Failed uint64 }
+
+// Listen makes the socket. All users may connect; who may have what is decided when they ask.
+func Listen(config Config) (*Server, error) {
+	if err := os.MkdirAll(filepath.Dir(config.Socket), 0o755); err != nil {
+		return nil, fmt.Errorf("host.socket %q: its directory cannot be made: %w", config.Socket, errors.Unwrap(err))
+	}
+	if err := removeStale(config.Socket); err != nil {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: config.Socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("host.socket %q: cannot listen: %w", config.Socket, errors.Unwrap(err))
+	}
+	if err := os.Chmod(config.Socket, 0o666); err != nil {
+		return nil, errors.Join(fmt.Errorf("host.socket %q: %w", config.Socket, err), listener.Close())
+	}
+	return &Server{config: config, listener: listener, slots: make(chan struct{}, clientsMax), users: make(map[uint32]int)}, nil
+}
+
+// removeStale takes the socket of a dead agent away. That of a living one answers.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("host.socket %q: %w", path, errors.Unwrap(err))
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("host.socket %q: there is something else: expected a path where nothing is, or the socket of an agent that has died", path)
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("host.socket %q: another host agent answers there: stop it first, or give --host-socket another path", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("host.socket %q: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// Run answers until ctx is done.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
+	defer stop()
+	defer s.running.Wait()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			s.config.Logger.Warn("a program could not be answered", "error", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors, say
+			continue
+		}
+		select {
+		case s.slots <- struct{}{}:
+		default:
+			s.refused.Add(1)
+			conn.Close()
+			continue
+		}
+		s.running.Go(func() {
+			defer func() { <-s.slots }()
+			defer conn.Close()
+			s.serve(ctx, conn)
+		})
+	}
+}
+
+// Close takes the socket away.
+func (s *Server) Close() error {
+	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Counts gives what was answered so far.
+func (s *Server) Counts() Counts {
+	return Counts{Granted: s.granted.Load(), Refused: s.refused.Load(), Failed: s.failed.Load()}
+}
+
+// serve answers one request.
+func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
+	p, err := peerOf(conn)
+	if err != nil {
+		s.config.Logger.Warn("a program could not be asked who it is", "error", err)
+		return
+	}
+	under := s.enter(p)
+	defer s.leave(p)
+	if under >= 2*userMax {
+		s.refused.Add(1)
+		return
+	}
+	if under >= userMax {
+		s.answer(conn, p, nil, refuse("IO", "%s has %d requests under way: try again later", p, userMax))
+		conn.SetDeadline(time.Now().Add(lingerMost))
+		conn.Read(make([]byte, 1)) // whoever writes to a socket that is closed does not look whether there was an answer
+		return
+	}
+	packet := make([]byte, packetLenMax+1)
+	conn.SetDeadline(time.Now().Add(askTimeout))
+	length, err := conn.Read(packet)
+	if err != nil || length == 0 {
+		return // it came to look whether we are there
+	}
+	if length > packetLenMax {
+		s.answer(conn, p, nil, refuse("INVALID", "request of more than %d bytes", packetLenMax))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+	defer cancel()
+	made, err := s.handle(ctx, p, string(packet[:length]))
+	s.answer(conn, p, made, err)
+}
+
+func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
+	text := ""
+	var refused *refusal
+	switch {
+	case err == nil:
+		s.granted.Add(1)
+		text = made.String()
+	case errors.As(err, &refused):
+		s.refused.Add(1)
+		s.config.Logger.Info("refused", "uid", p.uid, "pid", p.pid, "error", err)
+		text = refusalReply(refused)
+	default:
+		s.failed.Add(1)
+		s.config.Logger.Warn("no grant", "uid", p.uid, "pid", p.pid, "error", err)
+		text = refusalReply(&refusal{result: "IO", text: err.Error()})
+	}
+	conn.SetDeadline(time.Now().Add(askTimeout))
+	if _, err := conn.Write([]byte(text)); err != nil {
+		s.config.Logger.Warn("a program did not take its answer", "uid", p.uid, "pid", p.pid, "error", err)
+	}
+}
+
+func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, error) {
+	asked, err := parseRequest(packet)
+	if err != nil {
+		return nil, err
+	}
+	stream := asked.values["stream"]
+	if err := may(s.config.Rules, p, stream); err != nil {
+		return nil, err
+	}
+	seen, err := asked.number("epoch-seen")
+	if err != nil {
+		return nil, err
+	}
+	grant, err := s.config.Acquire(ctx, Request{
+		Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
+	})
+	var refused *Refused
+	if errors.As(err, &refused) {
+		return nil, refuse(refused.Result, "%s", refused.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("granted", "stream", stream, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", len(grant.Token) > 0)
+	return replyOf(grant), nil
+}
+
+func replyOf(grant Grant) *reply {
+	made := newReply()
+	made.add("uri", grant.URI)
+	made.add("epoch", grant.Epoch)
+	made.add("uuid", hex.EncodeToString(grant.RingUUID[:]))
+	if len(grant.Token) > 0 {
+		made.add("token", hex.EncodeToString(grant.Token))
+	}
+	made.add("level", grant.Level)
+	made.add("policy", grant.Policy)
+	made.add("deadline-ns", grant.Deadline.Nanoseconds())
+	return made
+}
+
+// enter gives how many requests of the user are under way already: one user does not take all places.
+func (s *Server) enter(p peer) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.users[p.uid]++
+	return s.users[p.uid] - 1
+}
+
+func (s *Server) leave(p peer) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.users[p.uid]--; s.users[p.uid] == 0 {
+		delete(s.users, p.uid)
+	}
+}
+
+// peerOf asks the kernel.
+func peerOf(conn *net.UnixConn) (peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return peer{}, err
+	}
+	var found *syscall.Ucred
+	var failure error
+	if err := raw.Control(func(fd uintptr) {
+		found, failure = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return peer{}, err
+	}
+	if failure != nil {
+		return peer{}, os.NewSyscallError("SO_PEERCRED", failure)
+	}
+	return peer{pid: found.Pid, uid: found.Uid, gid: found.Gid}, nil
+}

@@ -1,0 +1,27 @@
+/* host.h -- libfarlog on a trading host: streams by their names, and what a writer was given. On top of farlog.h.
+ *
+ * A URI "farlog://desk7/orders" names a stream, and leaves it to the host agent, farlogd host, where its ring is. farlog_writer_open and
+ * farlog_shared_open take it: the agent gets a grant from the control plane in the name of its host, and the ring is opened with the epoch, the token and, where
+ * the configuration leaves them at 0, with level, policy and deadline of the stream. A grant that came too late is asked for anew, for 10 s.
+ * Options: ?agent=PATH, the agent's socket (default: the environment's FARLOG_AGENT, then /run/farlog/host.sock); &transport=mem|verbs|ofi.
+ * Who may: the agent looks at the user of the calling process (docs/host.md). Errors beside those of the opening: NOT_FOUND (no agent,
+ * no such stream), INVALID (this user may not; an epoch or token was given), IO (agent or control plane does not answer). Blocks up to 15 s for
+ * the control plane, and for the opening. Appends ask nobody: agent and control plane may be gone. */
+#ifndef FARLOG_HOST_H
+#define FARLOG_HOST_H
+
+#include "farlog.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* farlog_writer_ring -- identity and sizes of the ring that a writer has, and its cursors as they were when it opened; also of a ring on another host, which
+ * farlog_ring_inspect cannot look at. Looks at nothing, never fails. */
+FARLOG_API void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status);
+FARLOG_API void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,36 @@
+/* agent.h -- asking the host agent (farlogd host) over its Unix socket. The protocol is that of docs/host.md: one packet to ask, one to answer, each of
+ * lines "word value". */
+#ifndef FARLOG_AGENT_H
+#define FARLOG_AGENT_H
+
+#include "farlog/farlog.h"
+
+#define AGENT_SOCKET_DEFAULT "/run/farlog/host.sock"
+#define AGENT_SOCKET_VARIABLE "FARLOG_AGENT"
+#define AGENT_SOCKET_LEN_MAX 107 /* sun_path less its end */
+#define AGENT_PACKET_LEN_MAX 4096
+#define AGENT_VALUE_LEN_MAX 1024
+
+struct agent_reply {
+	char text[AGENT_PACKET_LEN_MAX + 1];
+	int fd; /* that came with it; -1 = none. The caller's to close */
+};
+
+/* agent_socket -- where the agent is: `given`, or what the environment says, or the default. Good until the environment changes. */
+const char *agent_socket(const char *given);
+
+/* agent_call -- ask, and wait for the answer until the monotonic time until_ns. OK: reply has it. NOT_FOUND: there is no agent; IO: it
+ * did not answer in time or not in these words; anything else is what it said. The error names the socket and `what`. */
+int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error);
+
+/* agent_value -- the value of a line; false: there is none, or it is longer than the room. */
+bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room);
+
+/* agent_is_stream -- a URI that names a stream and leaves it to the agent where its ring is: "farlog://desk7/orders". */
+bool agent_is_stream(const char *uri);
+
+/* agent_writer_open -- farlog_writer_open for such a URI: gets a grant from the control plane by way of the agent, and opens what was granted. A grant
+ * that came too late is asked for anew. */
+int agent_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error);
+
+#endif
