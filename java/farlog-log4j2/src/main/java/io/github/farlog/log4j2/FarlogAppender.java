@@ -10,8 +10,10 @@ import org.apache.logging.log4j.core.LogEvent;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.AppenderControl;
+import org.apache.logging.log4j.core.config.AppenderRef;
 import org.apache.logging.log4j.core.config.Configuration;
 import org.apache.logging.log4j.core.config.ConfigurationException;
+import org.apache.logging.log4j.core.config.LoggerConfig;
 import org.apache.logging.log4j.core.config.plugins.Plugin;
 import org.apache.logging.log4j.core.config.plugins.PluginBuilderFactory;
 
@@ -71,6 +73,7 @@ public final class FarlogAppender extends AbstractAppender {
                 throw new ConfigurationException(error);
             }
             ShutdownHook.refuse(settings.configuration());
+            refuseWrongReferences();
             failover = findFailover();
             final FarlogManager opened = FarlogManager.of(context(), settings.ring());
             payloadMax = opened.payloadMax();
@@ -151,6 +154,23 @@ public final class FarlogAppender extends AbstractAppender {
     private LoggerContext context() {
         final Configuration configuration = settings.configuration();
         return configuration == null ? null : configuration.getLoggerContext();
+    }
+
+    /** Log4j tells of a reference to no appender and goes on: a logger that was to log here would log nowhere. */
+    private void refuseWrongReferences() {
+        final Configuration configuration = settings.configuration();
+        if (configuration == null || configuration.getState() != LifeCycle.State.STARTING) {
+            return;
+        }
+        for (final LoggerConfig logger : configuration.getLoggers().values()) {
+            for (final AppenderRef ref : logger.getAppenderRefs()) {
+                if (configuration.getAppender(ref.getRef()) == null) {
+                    throw new ConfigurationException("logger \"" + (logger.getName().isEmpty() ? "root" : logger.getName())
+                        + "\" refers to appender \"" + ref.getRef() + "\", and there is none of that name: expected one of "
+                        + String.join(", ", configuration.getAppenders().keySet()));
+                }
+            }
+        }
     }
 
     private AppenderControl findFailover() {

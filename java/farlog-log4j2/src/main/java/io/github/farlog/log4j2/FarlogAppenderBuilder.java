@@ -103,7 +103,7 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
     private AppenderSettings check() {
         require(name != null && !name.isBlank(), "expected a name");
         require(uri != null && !uri.isBlank(), "expected a uri such as mem:/dev/shm/orders");
-        require(node == null || node.getAttributes().isEmpty(), "unknown attribute "
+        require(node == null || node.getAttributes().isEmpty(), "unknown attribute or element "
             + (node == null ? "" : String.join(", ", node.getAttributes().keySet())));
         final FullPolicy fullPolicy = FullPolicy.parse(policy);
         final EventClasses classes = EventClasses.of(rules,
@@ -143,7 +143,10 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         final List<Node> children = node == null ? List.of() : List.copyOf(node.getChildren());
         for (final Node child : children) {
             require(child.getType() != null, "unknown element " + child.getName());
-            configuration.createConfiguration(child, null);
+            try (StatusTrap errors = new StatusTrap()) {
+                configuration.createConfiguration(child, null);
+                require(errors.first() == null || child.getObject() instanceof ClassRule, "element " + child.getName() + ": " + errors.first());
+            }
             take(child);
         }
     }

@@ -37,7 +37,7 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' | level PERSISTENT",
         "name='farlog' uri='@' level='visible' policy='shrug' | policy=\"shrug\": expected failStop, failover",
         "name='farlog' uri='@' level='visible' policy='block(soon)' | policy=\"soon\": expected a duration",
-        "name='farlog' uri='@' level='visible' polcy='failStop' | unknown attribute polcy",
+        "name='farlog' uri='@' level='visible' polcy='failStop' | unknown attribute or element polcy",
         "name='farlog' uri='@' level='visible' policy='failStop' ignoreExceptions='true' | contradicts policy=\"failStop\"",
         "name='farlog' uri='@' level='visible' ignoreExceptions='true' | contradicts policy=\"block(1s)\"",
         "name='farlog' uri='@' level='visible' policy='failover' ignoreExceptions='true' | contradicts policy=\"failover\"",
@@ -57,7 +57,15 @@ class ConfigurationErrorTest {
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
-        "<PaternLayout pattern='%m'/> | PaternLayout",
+        "<PaternLayout pattern='%m'/> | unknown attribute or element PaternLayout",
+        "<PatternLayout patern='%m'/> | element PatternLayout: PatternLayout contains an invalid element or attribute \"patern\"",
+        "<PatternLayout pattern='%m %qqq'/> | element PatternLayout: Unrecognized",
+        "<PatternLayout><Patern>%m</Patern></PatternLayout> | invalid element or attribute \"Patern\"",
+        "<PatternLayout charset='UTF-9'/> | element PatternLayout: Error while converting string [UTF-9]",
+        "<ThresholdFilter levl='WARN'/> | element ThresholdFilter: ThresholdFilter contains an invalid element or attribute \"levl\"",
+        "<ThresholdFilter level='WRAN'/> | element ThresholdFilter: Error while converting string [WRAN]",
+        "<ThresholdFilter level='WARN' onMatch='YES'/> | element ThresholdFilter: Error while converting string [YES]",
+        "<Filters><ThresholdFilter levl='WARN'/></Filters> | element Filters: ThresholdFilter contains an invalid",
         "<PatternLayout pattern='%m'/><PatternLayout pattern='%d'/> | element PatternLayout is out of place",
         "<Console name='inner'/> | element Console is out of place",
         "<Class marker='ORDER'/> | Class: expected an id and a marker or a level",
@@ -66,7 +74,7 @@ class ConfigurationErrorTest {
         "<Class marker='ORDER' id='x'/> | Class id=\"x\"",
         "<Class marker='ORDER' id='1' critical='true'/> | Class: unknown attribute critical",
         "<Class marker='ORDER' id='1' criticality='so-so'/> | criticality=\"so-so\"",
-        "<RegexFilter/> | element RegexFilter cannot be made"})
+        "<RegexFilter/> | element RegexFilter: A regular expression must be provided"})
     void shouldRefuseElement(final String elements, final String expected) {
         shouldRefuse("<Farlog name='farlog' uri='" + ring.uri + "' level='visible'>" + elements + "</Farlog>", expected);
     }
@@ -118,6 +126,12 @@ class ConfigurationErrorTest {
                 assertEquals(3, fresh.texts().size());
             }
         }
+    }
+
+    @Test
+    void shouldRefuseALoggerThatRefersToNoAppender() {
+        shouldRefuse(Contexts.farlog(ring, "", "").replace("name='farlog'", "name='other'"),
+            "logger \"root\" refers to appender \"farlog\", and there is none of that name: expected one of other");
     }
 
     private static void shouldRefuse(final String appenders, final String expected) {

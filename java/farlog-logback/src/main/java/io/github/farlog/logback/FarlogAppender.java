@@ -3,8 +3,10 @@ package io.github.farlog.logback;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.Appender;
 import ch.qos.logback.core.AppenderBase;
+import ch.qos.logback.core.Context;
 import ch.qos.logback.core.UnsynchronizedAppenderBase;
 import ch.qos.logback.core.encoder.Encoder;
+import ch.qos.logback.core.joran.util.PropertySetter;
 import ch.qos.logback.core.model.processor.ImplicitModelHandler;
 import ch.qos.logback.core.spi.AppenderAttachable;
 import ch.qos.logback.core.spi.AppenderAttachableImpl;
@@ -35,7 +37,8 @@ import java.util.Locale;
 public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEvent> implements AppenderAttachable<ILoggingEvent> {
     private static final byte[] NOTHING = {};
 
-    private final long bornMillis = System.currentTimeMillis();
+    /** What the context told of last before this element was read. */
+    private Status lastBefore;
     private final AppenderAttachableImpl<ILoggingEvent> fallbacks = new AppenderAttachableImpl<>();
     private final List<String> classRules = new ArrayList<>();
     private String uri;
@@ -220,7 +223,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void configure() {
-        refuseUnknownProperties();
+        refuseWhatLogbackPassesOver();
         policy = AppenderPolicy.parse(policyText);
         final Classifier rules = new Classifier(Classifier.parse("classId", classText));
         classRules.forEach(rules::add);
@@ -251,18 +254,30 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         });
     }
 
-    /** Logback warns of a property it does not know and goes on; a misspelt policy would be another policy. */
-    private void refuseUnknownProperties() {
+    /**
+     * Logback warns of what it does not know inside this element, or cannot make of it, and goes on; a misspelt policy would be another policy, a filter
+     * without its level another filter, and an encoder without its pattern gives events of no bytes.
+     */
+    private void refuseWhatLogbackPassesOver() {
         if (getContext() == null) {
             return;
         }
-        for (final Status status : getContext().getStatusManager().getCopyOfStatusList()) {
+        final List<Status> all = getContext().getStatusManager().getCopyOfStatusList();
+        for (final Status status : all.subList(all.indexOf(lastBefore) + 1, all.size())) {
             final String text = status.getMessage();
-            if (status.getTimestamp() >= bornMillis && text != null && text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP)
-                && text.endsWith("[" + FarlogAppender.class.getName() + "]")) {
+            if (text != null && !(status.getOrigin() instanceof Appender) && (status.getLevel() == Status.ERROR
+                || status.getOrigin() instanceof PropertySetter || text.startsWith(ImplicitModelHandler.IGNORING_UNKNOWN_PROP))) {
                 throw new IllegalArgumentException(text.replace(ImplicitModelHandler.IGNORING_UNKNOWN_PROP, "unknown property"));
             }
         }
+    }
+
+    /** Logback gives it first of all. */
+    @Override
+    public void setContext(final Context context) {
+        super.setContext(context);
+        final List<Status> all = context == null ? List.of() : context.getStatusManager().getCopyOfStatusList();
+        lastBefore = all.isEmpty() ? null : all.getLast();
     }
 
     private Target open() throws FarlogException {

@@ -49,6 +49,41 @@ class ConfigurationTest {
         }
     }
 
+    /** Logback tells of each and goes on. */
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', value = {
+        "<encoder><patern>%msg</patern></encoder>|unknown property [patern] in [ch.qos.logback.classic.encoder.PatternLayoutEncoder]",
+        "<encoder><pattern></pattern></encoder>|Empty or null pattern",
+        "<encoder/>|Empty or null pattern",
+        "<encoder><pattern>%nosuchword</pattern></encoder>|conversion word [nosuchword]",
+        "<encoder><charset>UTF-9</charset><pattern>%msg</pattern></encoder>|UTF-9",
+        "<encoder class='no.such.Encoder'><pattern>%msg</pattern></encoder>|no.such.Encoder",
+        "<filter class='ch.qos.logback.classic.filter.ThresholdFilter'><levl>WARN</levl></filter><encoder><pattern>%m</pattern></encoder>"
+            + "|unknown property [levl] in [ch.qos.logback.classic.filter.ThresholdFilter]",
+        "<filter class='no.such.Filter'><level>WARN</level></filter><encoder><pattern>%m</pattern></encoder>|no.such.Filter",
+    })
+    void shouldFailAtStartWhenWhatIsInsideIsWrong(final String inside, final String expected) {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
+            final String xml = TestContext.xml(ring, inside);
+            final String own = xml.substring(xml.lastIndexOf("<encoder>"), xml.indexOf("</appender>"));
+            final FarlogConfigurationError thrown =
+                assertThrows(FarlogConfigurationError.class, () -> test.configure(xml.replace(own, "")));
+            assertTrue(thrown.getMessage().startsWith("Appender [FARLOG]: ") && thrown.getMessage().contains(expected), thrown.getMessage());
+        }
+    }
+
+    /** What is wrong with others is theirs. */
+    @Test
+    void shouldStartBesideAnAppenderThatIsWrong() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
+            final String other = "<appender name='OTHER' class='ch.qos.logback.core.ConsoleAppender'><no>1</no><encoder/></appender><appender name=\"FARLOG\"";
+            test.configure(TestContext.xml(ring, "").replace("<appender name=\"FARLOG\"", other)
+                .replace("</root>", "<appender-ref ref='OTHER'/><appender-ref ref='NOBODY'/></root>"));
+            test.logger("x").info("one");
+            assertEquals(java.util.List.of("one"), ring.texts());
+        }
+    }
+
     @Test
     void shouldFailAtStartWhenEncoderIsMissing() {
         try (TestRing ring = new TestRing(1 << 20); TestContext test = new TestContext()) {
