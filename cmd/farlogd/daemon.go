@@ -21,6 +21,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/nvmet"
 )
 
 // part is one role, opened and ready to run. run works until ctx is done, calls ready once, and returns an error only when the
@@ -50,6 +51,7 @@ type daemon struct {
 	choice          identity.Choice // where its certificates are
 	isAuthority     bool            // the control plane made them itself
 	isMetricsSecure bool
+	nvmet           *nvmet.Keeper // nil: the kernel's NVMe target is not declared
 	parts           []part
 }
 
@@ -75,6 +77,9 @@ func (d *daemon) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := d.chooseSecurity(); err != nil {
+		return err
+	}
+	if err := d.readNVMeT(); err != nil {
 		return err
 	}
 	if err := makeDataDir(d.settings.dataDir); err != nil {
