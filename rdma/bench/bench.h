@@ -94,6 +94,7 @@ void bench_recover(void);
 void bench_clean(void);
 void bench_far(void);
 void bench_blocks(void);
+void bench_blocks_fio(const char *ring_uri, const char *path);
 
 /* bench_pin -- keep the calling thread on one core, counted from the last. */
 void bench_pin(unsigned from_last);

@@ -19,6 +19,7 @@
 #define TURN_COUNT 50u /* writes of one before it is the other's turn */
 #define WAITER_COUNT 32u
 #define READ_LEN (1u << 20)
+#define LBA_LEN_MAX 4096u
 
 static char ring_uri[300];
 static char floor_path[256];
@@ -114,12 +115,17 @@ static void fill(const char *path)
 	free(zeros);
 }
 
-static void format_ring(void)
+static void format_aligned(uint32_t align)
 {
 	struct farlog_error error;
 
-	if (farlog_ring_format(ring_uri, &(struct farlog_ring_config){.is_forced = 1, .record_len_max = 65536}, &error) != FARLOG_OK)
+	if (farlog_ring_format(ring_uri, &(struct farlog_ring_config){.is_forced = 1, .record_len_max = 65536, .align = align}, &error) != FARLOG_OK)
 		bench_fail("format", error.text);
+}
+
+static void format_ring(void)
+{
+	format_aligned(0);
 }
 
 static farlog_reader *open_drain(void)
@@ -194,6 +200,53 @@ static void measure_append(void)
 	free(buffer);
 	bench_samples_free(&ours);
 	bench_samples_free(&floor_samples);
+}
+
+/* append_group -- so many records under one commit. Returns its ticks. */
+static uint64_t append_group(farlog_writer *writer, unsigned count)
+{
+	static uint8_t payload[BENCH_PAYLOAD_LEN];
+	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+	struct farlog_position position;
+	uint64_t start = clock_ticks();
+
+	for (unsigned i = 0; i < count; i++)
+		if (farlog_submit(writer, &entry, &position) != FARLOG_OK)
+			bench_fail("submit", "refused");
+	if (farlog_wait(writer, position.end_lsn, 5000000000u) != FARLOG_OK)
+		bench_fail("wait", "the device does not answer");
+	return clock_ticks() - start;
+}
+
+/* measure_packed -- 32 records that wait for one commit, packed into its LBAs, against one record a commit and an LBA, in turns. */
+static void measure_packed(void)
+{
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = ""};
+	struct bench_samples packed, single;
+	uint8_t *buffer = malloc(4 * READ_LEN);
+	farlog_reader *drain = open_drain();
+	uint64_t start_ns = clock_monotonic_ns();
+	farlog_writer *writer;
+
+	if (farlog_writer_open(ring_uri, &config, &writer, NULL) != FARLOG_OK)
+		bench_fail("open", ring_uri);
+	bench_samples_make(&packed, 1u << 18);
+	bench_samples_make(&single, 1u << 18);
+	while ((double)(clock_monotonic_ns() - start_ns) < bench_seconds * 1e9) {
+		for (unsigned i = 0; i < TURN_COUNT; i++) {
+			bench_sample(&packed, append_group(writer, WAITER_COUNT) / WAITER_COUNT);
+			bench_sample(&single, append_group(writer, 1));
+		}
+		drain_all(drain, buffer, true);
+	}
+	bench_report(&(struct bench_case){.name = "blocks.packed.256", .ours = bench_quantile_ns(&packed, 0.5), .floor = bench_quantile_ns(&single, 0.5), .unit = "ns",
+		.flush = farlog_writer_contract(writer)->flush_name, .level = farlog_level_name((int)farlog_writer_contract(writer)->level),
+		.note = "a record; 32 under one commit against one record a commit, an LBA each"});
+	farlog_writer_close(writer);
+	farlog_reader_close(drain);
+	free(buffer);
+	bench_samples_free(&packed);
+	bench_samples_free(&single);
 }
 
 struct crowd {
@@ -312,7 +365,7 @@ void bench_blocks(void)
 	char asked[600];
 	const char *environment = getenv("FARLOG_BENCH_BLOCKS");
 	char *second = NULL;
-	double one, many;
+	double apart, one, many;
 
 	snprintf(asked, sizeof(asked), "%s", environment != NULL ? environment : "");
 	if (environment != NULL && (second = strchr(asked, ',')) == NULL)
@@ -326,9 +379,17 @@ void bench_blocks(void)
 	fill(paths[1]);
 	format_ring();
 	measure_append();
+	measure_packed();
+	format_aligned(LBA_LEN_MAX); /* one record an LBA, as before records were packed */
+	apart = measure_crowd(WAITER_COUNT);
+	format_ring();
 	one = measure_crowd(1);
 	many = measure_crowd(WAITER_COUNT);
 	bench_report(&(struct bench_case){.name = "blocks.shared.256", .ours = 1e9 / many, .floor = 1e9 / one, .unit = "ns", .flush = "as above",
 		.level = "as above", .note = "a record; 32 threads against 1"});
+	bench_report(&(struct bench_case){.name = "blocks.shared.256.apart", .ours = 1e9 / many, .floor = 1e9 / apart, .unit = "ns", .flush = "as above",
+		.level = "as above", .note = "a record; 32 threads, packed against 4096 bytes a record"});
 	measure_drain();
+	format_ring();
+	bench_blocks_fio(ring_uri, floor_path);
 }
