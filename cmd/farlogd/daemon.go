@@ -91,6 +91,9 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	if err := d.serveMetrics(); err != nil {
 		return err
 	}
+	if err := d.openTraces(ctx); err != nil {
+		return err
+	}
 	for _, role := range []struct {
 		name string
 		open func(context.Context) error

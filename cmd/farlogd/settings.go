@@ -52,6 +52,7 @@ type settings struct {
 	hostName      string
 	readyFile     string
 	logLevel      string
+	traceEndpoint string
 
 	targetRegions   []string
 	targetListen    []string
@@ -95,6 +96,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	set.String(&s.hostName, "host.name", "", "`name` of this host; agents of one host reach the same regions (default: the system's)")
 	set.String(&s.readyFile, "ready.file", "", "`file` that is written when the daemon is ready, and removed when it stops")
 	set.String(&s.logLevel, "log.level", "info", "least `level` of log lines: debug, info, warn or error", config.OneOf("debug", "info", "warn", "error"))
+	set.String(&s.traceEndpoint, "trace.endpoint", "", "`URL` of an OpenTelemetry collector for spans of the control path, OTLP over gRPC: http://host:port (default: none)", traceURL)
 	s.security.declare(set, has(roleControl))
 	if has(roleControl) {
 		set.String(&s.listen, "listen", listenDefault, "`address` of the control plane", config.Address)

@@ -11,6 +11,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -108,7 +110,9 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 }
 
 // perform writes one action and waits until the mirror shows it, so that the next plan knows of it.
-func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) error {
+func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) (err error) {
+	ctx, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
+	defer func() { endSpan(span, err) }()
 	key, writes, err := actionWrites(action)
 	if err != nil {
 		return err
@@ -149,6 +153,19 @@ func (r *reconciler) logDecision(action reconcile.Action) {
 		to := action.Assign
 		r.logger.Info("assigned drain", "stream", to.Stream, "drain", to.Drain, "uri", to.Uri, "store", to.StoreDir, "generation", to.Generation)
 	}
+}
+
+// verbOf is what an action does, in a word.
+func verbOf(action reconcile.Action) string {
+	switch {
+	case action.Place != nil:
+		return "place"
+	case action.Bind != nil:
+		return "bind"
+	case action.Keep != nil:
+		return "keep"
+	}
+	return "assign"
 }
 
 func streamOf(action reconcile.Action) string {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -183,6 +184,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	}
 	server := grpc.NewServer(
 		grpc.Creds(credentials),
+		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(api.IsTraced))),
 		grpc.ConnectionTimeout(connectMax),
 		grpc.MaxRecvMsgSize(api.RequestLenMax),
 		grpc.MaxConcurrentStreams(callsAtOnceMax),

@@ -46,17 +46,15 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 // AcquireWriter implements farlog.v1.ControlService. The order matters: the ring must be there, then the epoch is
 // persisted, then for a far ring the writers before are fenced and that is confirmed, then it is told.
 func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
-	if err := checkHolder(request.Holder); err != nil {
+	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
-	if request.Holder == nil {
-		request.Holder = new(api.Holder)
-	}
-	if err := callerOf(ctx).MayHold(request.Holder.Host); err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
-	}
-	request.Holder.Identity = string(callerOf(ctx).ID)
-	now, ring, err := s.waitRing(ctx, request.Stream)
+	var now *view
+	var ring *api.RingState
+	err := inSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
+		now, ring, err = s.waitRing(ctx, request.Stream)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +97,11 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		return nil, err
 	}
 	if isFar || hadFar && now.liveTargets[ring.Target] != nil {
-		if ring, err = s.waitConfirmed(ctx, request.Stream, granted.Epoch, isFar); err != nil {
+		err := inSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
+			ring, err = s.waitConfirmed(ctx, request.Stream, granted.Epoch, isFar)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -199,6 +201,21 @@ func (v *view) unknownStream(caller access.Caller, name string) error {
 		known += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
 	}
 	return status.Errorf(codes.NotFound, "stream %q: there is none of that name; %s", name, known)
+}
+
+// completeHolder checks who asks for a grant, and for which host.
+func completeHolder(ctx context.Context, request *api.AcquireWriterRequest) error {
+	if err := checkHolder(request.Holder); err != nil {
+		return err
+	}
+	if request.Holder == nil {
+		request.Holder = new(api.Holder)
+	}
+	if err := callerOf(ctx).MayHold(request.Holder.Host); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	request.Holder.Identity = string(callerOf(ctx).ID)
+	return nil
 }
 
 func checkHolder(holder *api.Holder) error {

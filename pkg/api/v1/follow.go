@@ -5,12 +5,14 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/stats"
 )
 
 // How fast an agent that has lost the control plane tries again. The longest delay is well below an agent's lease, so
@@ -41,6 +43,7 @@ func Dial(address string, credentials credentials.TransportCredentials) (*grpc.C
 		address, several = "farlog:///control", []grpc.DialOption{grpc.WithResolvers(known)}
 	}
 	return grpc.NewClient(address, append(several,
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithFilter(IsTraced))),
 		grpc.WithTransportCredentials(credentials),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryDelayLeast, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryDelayMost},
@@ -48,6 +51,12 @@ func Dial(address string, credentials credentials.TransportCredentials) (*grpc.C
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerLenMax)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}))...)
+}
+
+// IsTraced tells the calls that become spans, where spans are collected: not those that agents make every second, and not watches, which never end.
+func IsTraced(info *stats.RPCTagInfo) bool {
+	name := info.FullMethodName[strings.LastIndexByte(info.FullMethodName, '/')+1:]
+	return strings.HasPrefix(info.FullMethodName, "/farlog.v1.") && !strings.HasPrefix(name, "Report") && !strings.HasPrefix(name, "Watch")
 }
 
 // Follow keeps a watch open until ctx is done: it opens it, hands every message to onMessage in order, and opens it

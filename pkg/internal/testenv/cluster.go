@@ -27,6 +27,7 @@ type Cluster struct {
 	TargetArgs             []string
 	EtcdEndpoints          []string          // of an external cluster; then there are two control planes
 	Controllers            []Controller      // those
+	TraceEndpoint          string            // of a collector of spans; empty = none
 	LogLevel               string            // of each role; empty = info
 	AuditLevel             string            // of the audit stream; empty = acts are not recorded
 	MetricsListen          string            // of each role; empty = off
@@ -132,7 +133,7 @@ func freePort(tb testing.TB) int {
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel())
+		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint)
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)
@@ -141,7 +142,7 @@ func (c *Cluster) StartControl() {
 // StartTarget starts the target.
 func (c *Cluster) StartTarget() {
 	c.tb.Helper()
-	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen(), "--log-level", c.logLevel()}, c.TargetArgs...)
+	args := append([]string{"--data-dir", filepath.Join(c.Dir, "target"), "--control", c.ControlAddress, "--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.TargetArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "target", args...)
 	c.Target = process
 	c.keepMetrics("target", ready)
@@ -152,7 +153,7 @@ func (c *Cluster) StartTarget() {
 func (c *Cluster) StartDrain() {
 	c.tb.Helper()
 	args := append([]string{"--data-dir", filepath.Join(c.Dir, "drain"), "--store-dir", c.StoreDir, "--control", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel()}, c.DrainArgs...)
+		"--metrics-listen", c.metricsListen(), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.DrainArgs...)
 	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "drain", args...)
 	c.Drain = process
 	c.keepMetrics("drain", ready)
