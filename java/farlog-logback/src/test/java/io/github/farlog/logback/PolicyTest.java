@@ -13,6 +13,7 @@ import ch.qos.logback.core.read.ListAppender;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -181,10 +182,12 @@ class PolicyTest {
             });
             Thread.sleep(50);
             assertTrue(waiting.isAlive());
-            assertEquals(taken, ring.drain().size());
+            final List<TestRing.Record> all = new ArrayList<>(ring.drain()); // may come to the last one, for which it makes room
             waiting.join();
             assertEquals(List.of(), thrown);
-            assertEquals(List.of("9999"), ring.texts().stream().map(PolicyTest::number).toList());
+            all.addAll(ring.records());
+            assertEquals(taken + 1, all.size());
+            assertEquals("9999", number(all.getLast().text()));
         }
     }
 
@@ -278,7 +281,7 @@ class PolicyTest {
                 .matcher(second.get(0).text());
             assertTrue(gap.matches(), second.get(0).text());
             assertEquals(2000 - first.size(), Integer.parseInt(gap.group(1)));
-            assertTrue(gap.group(2).compareTo(gap.group(3)) <= 0);
+            assertFalse(Instant.parse(gap.group(2)).isAfter(Instant.parse(gap.group(3))), second.get(0).text());
             assertEquals(99, second.get(0).classId());
             assertEquals("again", second.get(1).text());
             assertEquals(2, second.size());
