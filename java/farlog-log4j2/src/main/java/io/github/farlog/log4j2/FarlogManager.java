@@ -5,6 +5,7 @@ import io.github.farlog.client.Position;
 import io.github.farlog.client.RecordBuffer;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.gap.Doubt;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
 import io.github.farlog.client.gap.LastWords;
@@ -35,6 +36,7 @@ final class FarlogManager extends AbstractManager {
 
     private final RingStats stats;
     private final GapLog gaps = new GapLog();
+    private final GapSink gapSink = new GapSink();
     private final ReentrantLock reopening = new ReentrantLock();
     private final Thread watch;
     private final LastWords lastWords;
@@ -172,11 +174,15 @@ final class FarlogManager extends AbstractManager {
                 return result == Result.UNKNOWN ? Result.FULL : result;
             }
         }
-        return write(buffer.record(), classId, buffer.position());
+        return write(buffer.record(), classId, buffer.position(), null);
     }
 
-    /** After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another ring or record. */
-    private Result write(final RecordBuffer record, final int classId, final Position position) {
+    /**
+     * After UNKNOWN asks once more: the writer that was used, for behind a writer opened since there may be another ring or record.
+     *
+     * @param doubt notes the UNKNOWN; null = nobody asks a second time
+     */
+    private Result write(final RecordBuffer record, final int classId, final Position position, final Doubt doubt) {
         SharedWriter writer = ring.writer();
         Result result = writer.append(record, classId, 0, position);
         while (result == Result.CLOSED) {
@@ -188,6 +194,9 @@ final class FarlogManager extends AbstractManager {
             result = writer.append(record, classId, 0, position);
         }
         if (result == Result.UNKNOWN) {
+            if (doubt != null) {
+                doubt.note(writer, position);
+            }
             stats.unknown.increment();
             result = resolve(writer, position);
         }
@@ -219,18 +228,32 @@ final class FarlogManager extends AbstractManager {
 
     private Result flushGap() {
         final long deadlineNanos = settings.deadline().toNanos();
-        return gaps.flush(this::tell, System.nanoTime() + (deadlineNanos == 0 ? REGION_DEADLINE_MAX_NANOS : deadlineNanos));
+        return gaps.flush(gapSink, System.nanoTime() + (deadlineNanos == 0 ? REGION_DEADLINE_MAX_NANOS : deadlineNanos));
     }
 
-    private Result tell(final Gap gap) {
-        final byte[] text = gap.text().getBytes(StandardCharsets.UTF_8);
-        final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
-        record.payload().put(text);
-        final Result result = write(record, settings.gapClass(), new Position());
-        if (result == Result.OK) {
-            stats.gaps.increment();
+    /** Used by one thread at a time: who tells. */
+    private final class GapSink implements GapLog.Sink {
+        private final Doubt doubt = new Doubt();
+
+        @Override
+        public Result write(final Gap gap) {
+            final byte[] text = gap.text().getBytes(StandardCharsets.UTF_8);
+            final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
+            record.payload().put(text);
+            return count(FarlogManager.this.write(record, settings.gapClass(), new Position(), doubt));
         }
-        return result;
+
+        @Override
+        public Result resolve() {
+            return count(doubt.resolve(0));
+        }
+
+        private Result count(final Result result) {
+            if (result == Result.OK) {
+                stats.gaps.increment();
+            }
+            return result;
+        }
     }
 
     private void reopen(final RingSettings wanted) {

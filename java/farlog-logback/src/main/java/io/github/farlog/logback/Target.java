@@ -10,6 +10,7 @@ import io.github.farlog.client.Result;
 import io.github.farlog.client.RingFile;
 import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
+import io.github.farlog.client.gap.Doubt;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
 import java.lang.management.ManagementFactory;
@@ -63,6 +64,8 @@ final class Target implements TargetMXBean {
     private Thread watch;
 
     private final GapLog gapLog = new GapLog();
+    /** About the last record of a gap. Of who tells. */
+    private final Doubt gapDoubt = new Doubt();
 
     private Target(final String uri) {
         this.uri = uri;
@@ -206,14 +209,14 @@ final class Target implements TargetMXBean {
         final long waitNanos, final long deadlineNanos) {
         final long end = System.nanoTime() + waitNanos;
         Result result = closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
-        result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
+        result = result == Result.OK ? once(data, classId, scratch, deadlineNanos, null) : result;
         if (result != Result.OK) {
             failed.increment();
         }
         for (int i = 0; result == Result.FULL && System.nanoTime() - end < 0; i++) {
             pause(i);
             result = closeGap(gap, gapClass, end, deadlineNanos);
-            result = result == Result.OK ? once(data, classId, scratch, deadlineNanos) : result;
+            result = result == Result.OK ? once(data, classId, scratch, deadlineNanos, null) : result;
         }
         if (result == Result.OK) {
             appended.increment();
@@ -234,7 +237,8 @@ final class Target implements TargetMXBean {
         }
     }
 
-    private Result once(final byte[] data, final int classId, final Scratch scratch, final long deadlineNanos) {
+    /** With a doubt: notes there what was UNKNOWN. */
+    private Result once(final byte[] data, final int classId, final Scratch scratch, final long deadlineNanos, final Doubt doubt) {
         SharedWriter current = writer;
         while (true) {
             if (current == null) {
@@ -246,6 +250,9 @@ final class Target implements TargetMXBean {
             final Result result =
                 current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
+                if (doubt != null) {
+                    doubt.note(current, scratch.position);
+                }
                 unknown.increment();
                 return resolve(current, scratch.position, deadlineNanos);
             }
@@ -300,23 +307,48 @@ final class Target implements TargetMXBean {
      * Appends a record that tells of the gap, if there is one; does not wait for room.
      *
      * @param end in System.nanoTime: how long to wait for another thread that is just doing the same
-     * @return OK: there is no gap any more. FULL also when the other thread was not done by the end
+     * @return OK: there is no gap any more. FULL also when the other thread was not done by the end, and when the gap's record may or may not be in
+     *     the ring: the event behind it is not
      */
     Result closeGap(final GapRecord record, final int classId, final long end, final long deadlineNanos) {
-        return hasGap() ? gapLog.flush(gap -> appendGap(record.encode(gap), classId, deadlineNanos), end) : Result.OK;
+        final Result result = hasGap() ? gapLog.flush(new GapSink(record, classId, deadlineNanos), end) : Result.OK;
+        return result == Result.UNKNOWN ? Result.FULL : result;
     }
 
-    private Result appendGap(final byte[] bytes, final int classId, final long deadlineNanos) {
-        final Scratch scratch = Scratch.take();
-        scratch.keyLen = 0;
-        final Result result = once(bytes, classId, scratch, deadlineNanos);
-        scratch.giveBack();
-        if (result == Result.OK) {
-            gaps.increment();
-        } else {
-            lastFailure = result;
+    private final class GapSink implements GapLog.Sink {
+        private final GapRecord record;
+        private final int classId;
+        private final long deadlineNanos;
+
+        private GapSink(final GapRecord record, final int classId, final long deadlineNanos) {
+            this.record = record;
+            this.classId = classId;
+            this.deadlineNanos = deadlineNanos;
         }
-        return result;
+
+        @Override
+        public Result write(final Gap gap) {
+            final byte[] bytes = record.encode(gap);
+            final Scratch scratch = Scratch.take();
+            scratch.keyLen = 0;
+            final Result result = once(bytes, classId, scratch, deadlineNanos, gapDoubt);
+            scratch.giveBack();
+            return count(result);
+        }
+
+        @Override
+        public Result resolve() {
+            return count(gapDoubt.resolve(deadlineNanos));
+        }
+
+        private Result count(final Result result) {
+            if (result == Result.OK) {
+                gaps.increment();
+            } else {
+                lastFailure = result;
+            }
+            return result;
+        }
     }
 
     // ---------------------------------------------------------------- counters

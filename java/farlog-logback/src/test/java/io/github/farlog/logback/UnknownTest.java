@@ -113,6 +113,34 @@ class UnknownTest {
         }
     }
 
+    /** With a deadline that hardly any record keeps: a gap that was written and may be there is asked for, and not told once more. */
+    @Test
+    void shouldTellEveryDropOnceWhenGapsAreUnknown() throws FarlogException {
+        final Target target = Target.acquire(uri(), WriterOptions.defaults().withLevel(Level.PERSISTENT).withDeadline(Duration.ofSeconds(1)));
+        try {
+            final AtomicInteger told = new AtomicInteger();
+            final Scratch scratch = new Scratch();
+            final Target.GapRecord record = gap -> {
+                told.addAndGet((int) gap.events());
+                return TEXT;
+            };
+            for (int i = 0; i < 300; i++) {
+                final Result result = target.append(TEXT, 1, scratch, record, 9, 0, 1000);
+                if (result != Result.OK) {
+                    target.drop(i, result);
+                }
+            }
+            assertTrue(target.getDroppedCount() > 0, "every acknowledgement came within a microsecond");
+            while (target.closeGap(record, 9, System.nanoTime() + DEADLINE_NANOS, DEADLINE_NANOS) != Result.OK) {
+                Thread.onSpinWait(); // bounded by what a disk takes
+            }
+            assertEquals(target.getDroppedCount(), told.get());
+            assertEquals(0, target.getOpenGapEvents());
+        } finally {
+            target.release();
+        }
+    }
+
     private static Result append(final Target target, final Scratch scratch, final long deadlineNanos) {
         return target.append(TEXT, 1, scratch, gap -> TEXT, 0, 0, deadlineNanos);
     }

@@ -18,6 +18,8 @@ public final class GapLog {
     /** Held while a gap is told; taken before the lock. */
     private final ReentrantLock telling = new ReentrantLock();
     private final ReentrantLock lock = new ReentrantLock();
+    /** The record of what is taken was written and may be in the ring. Guarded by telling. */
+    private boolean isInDoubt;
     /** Guarded by lock. */
     private Gap noted = Gap.NONE;
     /** What is being told. Guarded by lock. */
@@ -36,9 +38,18 @@ public final class GapLog {
          * Writes the record of a gap.
          *
          * @param gap what it tells
-         * @return OK when it is in the ring
+         * @return OK when it is in the ring; UNKNOWN when it may be: it is not written again before {@link #resolve} has told
          */
         Result write(Gap gap);
+
+        /**
+         * Asks what became of the record that was UNKNOWN.
+         *
+         * @return OK: it is in the ring. UNKNOWN: that is not known yet. Anything else: it is to be written again
+         */
+        default Result resolve() {
+            return Result.NOT_FOUND;
+        }
     }
 
     /**
@@ -106,14 +117,29 @@ public final class GapLog {
     }
 
     private Result tell(final Sink sink) {
+        if (isInDoubt && !isResolved(sink)) {
+            return Result.UNKNOWN;
+        }
         final Gap gap = take();
-        Result result = Result.UNKNOWN; // should the sink throw
+        Result result = Result.IO; // should the sink throw
         try {
             result = gap == Gap.NONE ? Result.OK : sink.write(gap);
         } finally {
-            settle(result == Result.OK);
+            isInDoubt = result == Result.UNKNOWN;
+            if (!isInDoubt) {
+                settle(result == Result.OK);
+            }
         }
         return result;
+    }
+
+    private boolean isResolved(final Sink sink) {
+        final Result result = sink.resolve();
+        if (result != Result.UNKNOWN) {
+            isInDoubt = false;
+            settle(result == Result.OK);
+        }
+        return !isInDoubt;
     }
 
     private static void pause(final int turn) {
@@ -127,13 +153,18 @@ public final class GapLog {
     }
 
     /**
-     * The gap, when it can be told no other way; it is not told again. Waits while another thread writes its record.
+     * The gap, when it can be told no other way; it is not told again. Waits while another thread writes its record. One that was written and may be
+     * in the ring is part of it.
      *
      * @return null: there is none
      */
     public Gap takeUntold() {
         telling.lock();
         try {
+            if (isInDoubt) {
+                isInDoubt = false;
+                settle(false);
+            }
             final Gap gap = take();
             settle(true);
             return gap == Gap.NONE ? null : gap;

@@ -70,6 +70,44 @@ class GapLogTest {
     }
 
     @Test
+    void shouldNotTellAgainWhatMayBeInTheRing() {
+        final List<Result> answers = new ArrayList<>(List.of(Result.UNKNOWN, Result.OK, Result.NOT_FOUND));
+        final GapLog.Sink unsure = new GapLog.Sink() {
+            @Override
+            public Result write(final Gap gap) {
+                tell(gap);
+                return told.size() < 3 ? Result.UNKNOWN : Result.OK;
+            }
+
+            @Override
+            public Result resolve() {
+                return answers.removeFirst();
+            }
+        };
+        gaps.add(Instant.ofEpochSecond(3), Result.FULL);
+        assertEquals(Result.UNKNOWN, flush(unsure));
+        gaps.add(Instant.ofEpochSecond(5), Result.FULL);
+        assertEquals(Result.UNKNOWN, flush(unsure), "it is not known yet");
+        assertEquals(List.of(text(1, 0, 3, 3, Result.FULL)), told);
+        assertEquals(2, gaps.pendingEvents());
+        assertEquals(Result.UNKNOWN, flush(unsure), "the first is there, the second may be");
+        assertEquals(1, gaps.pendingEvents());
+        gaps.add(Instant.ofEpochSecond(7), Result.FULL);
+        assertEquals(Result.OK, flush(unsure), "the second is not there");
+        assertEquals(List.of(text(1, 0, 3, 3, Result.FULL), text(1, 0, 5, 5, Result.FULL), text(2, 0, 5, 7, Result.FULL)), told);
+        assertFalse(gaps.isPending());
+    }
+
+    @Test
+    void shouldHandOverWhatMayBeInTheRingWhenItCanBeToldNoOtherWay() {
+        gaps.add(Instant.ofEpochSecond(3), Result.FULL);
+        assertEquals(Result.UNKNOWN, flush(gap -> Result.UNKNOWN));
+        gaps.add(Instant.ofEpochSecond(5), Result.FULL);
+        assertEquals(text(2, 0, 3, 5, Result.FULL), gaps.takeUntold().text());
+        assertNull(gaps.takeUntold());
+    }
+
+    @Test
     void shouldKeepWhatCouldNotBeTold() {
         gaps.add(Instant.ofEpochSecond(3), Result.FULL);
         assertEquals(Result.FULL, flush(gap -> {
