@@ -162,6 +162,7 @@ func TestExplain_KernelsWords(t *testing.T) {
 		{"nvme_fabrics: unknown parameter or missing value 'dhchap_secret=DHHC-1:00:xyz' in ctrl creation request\n", syscall.EINVAL, ErrMissing, "CONFIG_NVME_HOST_AUTH"},
 		{"nvme nvme1: qid 0: authentication failed\n", syscall.EIO, ErrKey, "does not accept the key"},
 		{"nvme nvme1: Connect command failed: authentication required\n", syscall.EIO, ErrKey, "wants a key"},
+		{"nvme nvme0: qid 0: no key\nnvme nvme0: qid 0: authentication setup failed\nnvme nvme0: failed to connect queue: 0 ret=-126\n", syscall.ENOKEY, ErrKey, "wants a key"},
 		{"", syscall.EPERM, ErrRights, "only root"},
 		{"", syscall.EIO, ErrOther, "dmesg"},
 	} {

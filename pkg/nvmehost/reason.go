@@ -108,7 +108,7 @@ func (s Spec) explain(err error, said string) *Error {
 		return explained(ErrNotAllowed, "host NQN %s is not allowed at %s: have it added to the subsystem's hosts", s.HostNQN, at)
 	case has("Connect Invalid Data Parameter, subsysnqn"):
 		return explained(ErrNoSubsystem, "%s has no subsystem of this name, or does not offer it on this port", at)
-	case has("authentication required"):
+	case has("authentication required", "qid 0: no key"):
 		return explained(ErrKey, "%s wants a key (DH-HMAC-CHAP), and none was given", at)
 	case has("authentication", "DH-HMAC-CHAP", "dhchap") || errors.Is(err, syscall.EKEYREJECTED):
 		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or is not the one that it should be: compare the keys of both ends", at, s.HostNQN)
