@@ -16,8 +16,6 @@ const (
 	nvmeRDMAPort  = 4420
 	nvmeTCPPort   = 4421
 	nvmetFile     = "/var/lib/farlog/nvmet.yaml"
-	// Of a connection: reconnecting begins at once, commands fail after a second without one, and the device goes after so many.
-	nvmeLossTimeout = 60
 )
 
 // The machines have a kernel whose NVMe target has reservations. A target's disk is the namespace; what it was told is kept in its NVDIMM, over its end.
@@ -71,7 +69,7 @@ func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
 	return err
 }
 
-// connectNVMe connects a guest that has its key, and returns the device. ctrl_loss_tmo and the like are set: none is the kernel's default.
+// connectNVMe connects a guest that has its key by farlog host connect, and returns the device. A connection that breaks takes its device along.
 func (b *bed) connectNVMe(ctx context.Context, host *vm.Guest, transport string) (device string, err error) {
 	text, err := host.Run(ctx, nvmeConnectCommand(host.Name, transport, nvmeHostNQN(host.Name)))
 	return strings.TrimSpace(text), err
@@ -79,12 +77,12 @@ func (b *bed) connectNVMe(ctx context.Context, host *vm.Guest, transport string)
 
 func nvmeConnectCommand(guest, transport, hostNQN string) string {
 	port := map[string]int{"rdma": nvmeRDMAPort, "tcp": nvmeTCPPort}[transport]
-	return fmt.Sprintf("nvme-up %s %s %d %s %s %s %d", transport, addresses["target"], port, nvmeSubsystem, hostNQN, nvmeHostID(guest), nvmeLossTimeout)
+	return fmt.Sprintf("nvme-up %s %s %d %s %s %s", transport, addresses["target"], port, nvmeSubsystem, hostNQN, nvmeHostID(guest))
 }
 
 // disconnectNVMe ends a guest's connections.
 func (b *bed) disconnectNVMe(ctx context.Context, host *vm.Guest) error {
-	_, err := host.Run(ctx, "nvme disconnect -n "+nvmeSubsystem)
+	_, err := host.Run(ctx, "farlog host disconnect "+nvmeSubsystem)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 const (
 	nvmeFaultDeadline = time.Second
 	nvmeCutTime       = 10 * time.Second
-	nvmePatience      = 2 * time.Second  // of the writer with an outcome: the kernel fails a command a second after its connection
+	nvmePatience      = 2 * time.Second  // of the writer with an outcome that nobody can tell it any more
 	nvmeEndLimit      = 30 * time.Second // for a writer to end behind it
 	nvmeFaultRecords  = 30_000
 	nvmeFaultMost     = 4000 // before a fault, and after the last
@@ -41,8 +41,8 @@ var nvmeFaults = []nvmeFault{
 }
 
 // nvmeFaulted proves that a writer on a namespace of another machine loses nothing that it acknowledged, whatever happens to port, link and target, and that none of its appends
-// goes past its deadline meanwhile: the outcome is unknown by then. Each fault is survived by the same connection, which the kernel makes again, and by a new writer that recovers
-// the ring. What was acknowledged is drained in the end, and looked up.
+// goes past its deadline meanwhile: the outcome is unknown by then. The device goes with its connection; once the fault is over the host connects again, and a new writer recovers the
+// ring and goes on. What was acknowledged is drained in the end, and looked up.
 func nvmeFaulted(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBed(ctx, nvmeHost)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *nvmeStage) suffer(ctx context.Context, fault nvmeFault) error {
 	if err := fault.end(ctx, s); err != nil {
 		return err
 	}
-	if _, err := s.host.Run(ctx, "wait-for nvme-live "+nvmeSubsystem); err != nil {
+	if _, err := s.host.Run(ctx, "wait-for "+nvmeConnectCommand(s.host.Name, fault.transport, nvmeHostNQN(s.host.Name))); err != nil {
 		return fmt.Errorf("it is not connected again: %w", err)
 	}
 	if err := s.open(ctx); err != nil {

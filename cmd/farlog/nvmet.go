@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/nvmet"
 )
 
@@ -138,11 +139,13 @@ that its hosts stay connected. An attribute that this kernel does not have is le
 }
 
 func newNVMeTRotateCommand(env *environment, options *nvmetOptions) *cobra.Command {
-	return &cobra.Command{
+	part := nvmet.PartBoth
+	cmd := &cobra.Command{
 		Use:   "rotate HOST-NQN...",
 		Short: "Draw new keys for hosts and give them to the kernel",
-		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new key: give it the key at once (farlog target nvmet key), and write
-it to /sys/class/nvme/nvmeN/dhchap_secret and dhchap_ctrl_secret of its controllers, by which it proves itself anew.`,
+		Long: `Connections that are there stay. A host that connects again, also after a break, has to show the new key: bring it at once (farlog target nvmet key). Without a break: first
+--part host, bring the file, write its dhchap_key to /sys/class/nvme/nvmeN/dhchap_secret of the host's controller; then --part target, and dhchap_ctrl_key to dhchap_ctrl_secret.
+Both at a time end the connection.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageErrorf("got 0 arguments, expected: %s", cmd.UseLine())
@@ -150,11 +153,16 @@ it to /sys/class/nvme/nvmeN/dhchap_secret and dhchap_ctrl_secret of its controll
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := config.OneOf(nvmet.PartBoth, nvmet.PartHost, nvmet.PartTarget)(part); err != nil {
+				return usageErrorf("--part %q: %s", part, err)
+			}
 			return options.change(env, func(kernel *nvmet.Kernel, state *nvmet.State) (nvmet.Change, error) {
-				return nvmet.Rotate(kernel, state, args, time.Now())
+				return nvmet.Rotate(kernel, state, args, part, time.Now())
 			})
 		},
 	}
+	cmd.Flags().StringVar(&part, "part", part, "which `keys`: host, target or both")
+	return cmd
 }
 
 func newNVMeTKeyCommand(env *environment, options *nvmetOptions) *cobra.Command {

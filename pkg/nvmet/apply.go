@@ -83,7 +83,7 @@ func Remove(kernel *Kernel, state *State, isDryRun bool) (Change, error) {
 
 // Rotate draws new keys for hosts that were declared, keeps them, and gives them to the kernel. Connections that are there stay: a host that connects again has to
 // show the new key.
-func Rotate(kernel *Kernel, state *State, hosts []string, now time.Time) (Change, error) {
+func Rotate(kernel *Kernel, state *State, hosts []string, part string, now time.Time) (Change, error) {
 	there, err := kernel.Read()
 	if err != nil {
 		return Change{}, err
@@ -98,7 +98,7 @@ func Rotate(kernel *Kernel, state *State, hosts []string, now time.Time) (Change
 		case at < 0:
 			return Change{}, fmt.Errorf("host %s: the kernel does not have it: farlog target nvmet apply first", nqn)
 		}
-		if err := state.Rotate(nqn, keys.Hash, now); err != nil {
+		if err := state.Rotate(nqn, keys.Hash, part, now); err != nil {
 			return Change{}, err
 		}
 		attrs := Attrs{"key": state.Keys[nqn].Host.Reveal()}

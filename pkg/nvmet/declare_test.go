@@ -189,3 +189,23 @@ func TestState_NewHashDrawsNewKeys(t *testing.T) {
 		t.Errorf("with another hash keys are drawn for %v", drawn)
 	}
 }
+
+func TestState_RotatesOneKeyOrBoth(t *testing.T) {
+	state := openState(t)
+	for _, one := range []struct {
+		part         string
+		isHost, isTo bool // which is to change
+	}{{PartBoth, true, true}, {PartHost, true, false}, {PartTarget, false, true}, {PartBoth, true, true}} {
+		before := HostKeys{}
+		if there := state.Keys["h"]; there != nil {
+			before = *there
+		}
+		if err := state.Rotate("h", "sha256", one.part, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		after := state.Keys["h"]
+		if (after.Host != before.Host) != one.isHost || (after.Ctrl != before.Ctrl) != one.isTo {
+			t.Errorf("%s: the host's key is new: %v, the target's: %v; want %v, %v", one.part, after.Host != before.Host, after.Ctrl != before.Ctrl, one.isHost, one.isTo)
+		}
+	}
+}

@@ -153,9 +153,18 @@ func (m *model) write(p, value string) error {
 	case strings.HasPrefix(name, "dhchap_") && value == "":
 		return syscall.EINVAL
 	}
+	isTLS := m.attrs[owner+"/addr_tsas"] == "tls1.3"
+	if name == "addr_treq" && isTLS && value == "not specified" {
+		return syscall.EINVAL
+	}
 	m.attrs[p] = value
-	if isPort && name == "addr_trtype" {
+	switch {
+	case isPort && name == "addr_trtype":
 		m.attrs[owner+"/addr_tsas"] = tsasGiven[value]
+	case isPort && name == "addr_tsas" && value != "tls1.3":
+		m.attrs[owner+"/addr_treq"] = "not specified"
+	case isPort && name == "addr_tsas" && m.attrs[owner+"/addr_treq"] == "not specified":
+		m.attrs[owner+"/addr_treq"] = "required"
 	}
 	return nil
 }

@@ -339,14 +339,12 @@ func attrSteps(path, group string, order []string, before, after Attrs) (steps [
 			names = append(names, name)
 		}
 	}
-	isMoved, isWritten := false, map[string]bool{}
+	isWritten := map[string]bool{}
 	for _, name := range names {
 		value, isNamed := after[name]
 		isSame := value == before[name]
 		switch {
-		case isMoved && group == "addr_":
-			isSame = name == "tsas" && value == tsasGiven[after["trtype"]]
-		case name == "tsas" && before["tsas"] == "":
+		case name == "tsas" && (before["tsas"] == "" || isWritten["trtype"]):
 			isSame = value == tsasGiven[after["trtype"]]
 		case name == "treq" && isWritten["tsas"]:
 			isSame = false
@@ -357,7 +355,6 @@ func attrSteps(path, group string, order []string, before, after Attrs) (steps [
 			continue
 		}
 		isWritten[name] = true
-		isMoved = isMoved || name == "trtype" && before["trtype"] != ""
 		steps = append(steps, Step{Op: Write, Path: path + "/" + group + name, Value: value})
 	}
 	return steps

@@ -1,6 +1,7 @@
 package nvmet
 
 import (
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -10,9 +11,13 @@ import (
 )
 
 // world is what configurations are drawn from: names for the model, real ones for a kernel.
-type world struct{ keys, paths, uuids, addresses, transports []string }
+type world struct {
+	keys, paths, uuids, addresses, transports []string
 
-var modelWorld = world{[]string{"", "DHHC-1:00:one:", "DHHC-1:00:two:"}, []string{"/dev/a", "/dev/b"}, []string{"x", "y"}, []string{"10.0.0.1", "10.0.0.2"}, []string{"rdma", "tcp", "loop"}}
+	hasTLS bool
+}
+
+var modelWorld = world{[]string{"", "DHHC-1:00:one:", "DHHC-1:00:two:"}, []string{"/dev/a", "/dev/b"}, []string{"x", "y"}, []string{"10.0.0.1", "10.0.0.2"}, []string{"rdma", "tcp", "loop"}, true}
 
 // drawConfig names every attribute that it varies, so that two configurations of it are the same only when they are.
 func (w world) drawConfig(t *rapid.T, label string) *Config {
@@ -56,6 +61,9 @@ func (w world) drawConfig(t *rapid.T, label string) *Config {
 		transport := pick("trtype", w.transports...)
 		p := Port{PortID: id, Addr: Attrs{"trtype": transport, "adrfam": "ipv4", "traddr": pick("traddr", w.addresses...), "trsvcid": strconv.Itoa(4420 + id),
 			"tsas": tsasGiven[transport], "treq": pick("treq", "not specified", "required")}, Param: Attrs{"inline_data_size": "-1"}}
+		if transport == "tcp" && w.hasTLS && flag("tls") {
+			p.Addr["tsas"], p.Addr["treq"] = "tls1.3", pick("treq", "required", "not required")
+		}
 		p.ANAGroups = []ANAGroup{{GrpID: 1, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}}}
 		if flag("group") {
 			p.ANAGroups = append(p.ANAGroups, ANAGroup{GrpID: 2, ANA: Attrs{"state": pick("state", "optimized", "inaccessible")}})
@@ -88,6 +96,13 @@ func TestPlan_FromAnyStateToAnyOther(t *testing.T) {
 			t.Fatalf("from nothing to what is before: %v", err)
 		}
 		steps := Plan(m.config(), after)
+		whole := newModel()
+		if err := errors.Join(whole.do(Plan(whole.config(), before)), whole.do(steps)); err != nil {
+			t.Fatalf("%v\nof %v", err, steps)
+		}
+		if left := Plan(whole.config(), after); len(left) > 0 {
+			t.Fatalf("after all of %v\nthere should be nothing left to do, but is %v", steps, left)
+		}
 		cut := rapid.IntRange(0, len(steps)).Draw(t, "cut")
 		if err := m.do(steps[:cut]); err != nil {
 			t.Fatalf("%v\nof %v", err, steps)
@@ -147,4 +162,23 @@ func texts(steps []Step) (list []string) {
 		list = append(list, step.String())
 	}
 	return list
+}
+
+// The kernel forgets a key only with its host, which goes for that moment from where it is allowed.
+func TestPlan_KeyThatIsToGoTakesItsHostOutAndBack(t *testing.T) {
+	m := newModel()
+	state := func(key string) *Config {
+		return &Config{Hosts: []Host{{NQN: "host", DHCHAP: Attrs{"key": key}}}, Subsystems: []Subsystem{{NQN: "sub", AllowedHosts: []string{"host"}}}}
+	}
+	if err := m.do(Plan(m.config(), state("DHHC-1:00:one:"))); err != nil {
+		t.Fatal(err)
+	}
+	steps := Plan(m.config(), state(""))
+	want := []string{"unlink subsystems/sub/allowed_hosts/host", "rmdir hosts/host", "mkdir hosts/host", "link subsystems/sub/allowed_hosts/host -> hosts/host"}
+	if got := texts(steps); !reflect.DeepEqual(got, want) {
+		t.Errorf("steps are %q, want %q", got, want)
+	}
+	if err := m.do(steps); err != nil || m.attrs["hosts/host/dhchap_key"] != "" || len(Plan(m.config(), state(""))) > 0 {
+		t.Errorf("afterwards the key is %q, and there is to do %v: %v", m.attrs["hosts/host/dhchap_key"], Plan(m.config(), state("")), err)
+	}
 }

@@ -127,13 +127,25 @@ func (s *State) Save() error {
 	return WriteSecret(s.path, append(raw, '\n'))
 }
 
-// Rotate draws new keys for a host.
-func (s *State) Rotate(nqn, hash string, now time.Time) error {
+// Which of a host's two keys to draw anew. A connection by which both prove themselves outlives a rotation only where they are changed one after the other.
+const (
+	PartBoth   = "both"
+	PartHost   = "host"
+	PartTarget = "target"
+)
+
+// Rotate draws new keys for a host, or one of them.
+func (s *State) Rotate(nqn, hash, part string, now time.Time) error {
 	host, err := NewKey(hash)
 	if err != nil {
 		return err
 	}
 	ctrl, err := NewKey(hash)
+	if before := s.Keys[nqn]; before != nil && part == PartHost {
+		ctrl = before.Ctrl
+	} else if before != nil && part == PartTarget {
+		host = before.Host
+	}
 	s.Keys[nqn] = &HostKeys{Hash: hash, Drawn: now.UTC().Truncate(time.Second), Host: host, Ctrl: ctrl}
 	return err
 }
@@ -147,7 +159,7 @@ func (s *State) Ready(d *Declaration, now time.Time) (drawn []string, err error)
 		if there := s.Keys[host.NQN]; there != nil && there.Hash == host.Hash {
 			continue
 		}
-		if err := s.Rotate(host.NQN, host.Hash, now); err != nil {
+		if err := s.Rotate(host.NQN, host.Hash, PartBoth, now); err != nil {
 			return drawn, fmt.Errorf("host %s: %w", host.NQN, err)
 		}
 		drawn = append(drawn, host.NQN)
