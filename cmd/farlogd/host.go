@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -22,6 +24,7 @@ import (
 	"github.com/farlog/farlog/pkg/hostagent"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/nvmehost"
 )
 
 const (
@@ -53,6 +56,10 @@ func (d *daemon) openHost(context.Context) error {
 	if err != nil {
 		return &usageError{fmt.Sprintf("--host-allow %s", err)}
 	}
+	devices, err := hostagent.ParseDevices(d.settings.hostDevices, findNamespace)
+	if err != nil {
+		return &usageError{fmt.Sprintf("--host-device %s", err)}
+	}
 	role := &hostRole{
 		settings: d.settings, logger: d.logger.With("role", roleHost), path: d.dir(hostWritersName), writers: make(map[string]hostWriter),
 	}
@@ -66,7 +73,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	role.client = api.NewControlServiceClient(conn)
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Acquire: role.acquire, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Devices: devices, Acquire: role.acquire, Logger: role.logger})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -82,6 +89,17 @@ func (d *daemon) openHost(context.Context) error {
 		close:   func() error { return errors.Join(role.server.Close(), conn.Close()) },
 	})
 	return nil
+}
+
+// findNamespace says where NQN/NUMBER is connected here now.
+func findNamespace(name string) (string, error) {
+	nqn, number, _ := strings.Cut(name, "/")
+	namespace, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || namespace == 0 {
+		return "", fmt.Errorf("namespace %q of subsystem %s: expected a number from 1 on", number, nqn)
+	}
+	device, err := nvmehost.Kernel{}.Find(nqn, uint32(namespace))
+	return device.Path, err
 }
 
 // acquire asks the control plane, in the name of this host. Which user asks has been looked at.

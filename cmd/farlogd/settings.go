@@ -79,8 +79,9 @@ type settings struct {
 
 	verifyInterval time.Duration
 
-	hostSocket string
-	hostAllow  []string
+	hostSocket  string
+	hostAllow   []string
+	hostDevices []string
 }
 
 // declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
@@ -122,6 +123,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	if has(roleHost) {
 		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")
 		set.Strings(&s.hostAllow, "host.allow", nil, "who may write what: `USER=STREAMS` or @GROUP=STREAMS, such as trading=desk7/*; may be repeated (default: root and the agent's own user)")
+		set.Strings(&s.hostDevices, "host.device", nil, "which block device is opened for whom: `DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 	}
 	if role == roleTarget {
 		declareTarget(s, set, flags)

@@ -202,11 +202,54 @@ func TestMay(t *testing.T) {
 	}
 }
 
+func TestDevices(t *testing.T) {
+	nowhere := func(name string) (string, error) {
+		if name == "nqn.2026-01.com.example:desk7/1" {
+			return "/dev/nvme3n1", nil
+		}
+		return "", errors.New(name + " is not connected")
+	}
+	rules, err := ParseDevices([]string{"/dev/loop7=4242", "nqn.2026-01.com.example:desk7/1=@4343", "nqn.2026-01.com.example:desk8/1=4242"}, nowhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		uid, gid uint32
+		path     string
+		want     bool
+	}{
+		{4242, 1, "/dev/loop7", true}, {4242, 1, "/dev/loop8", false}, {1, 4343, "/dev/nvme3n1", true}, {4343, 1, "/dev/nvme3n1", false}, {1, 4343, "/dev/loop7", false},
+	} {
+		if err := mayOpen(rules, peer{uid: test.uid, gid: test.gid}, test.path); (err == nil) != test.want {
+			t.Errorf("%d:%d on %s: %v", test.uid, test.gid, test.path, err)
+		}
+	}
+	if err := mayOpen(rules, peer{uid: 4242, gid: 1}, "/dev/nvme3n1"); err == nil || !strings.Contains(err.Error(), "desk8/1 is not connected") {
+		t.Errorf("a namespace that is gone: %v", err)
+	}
+	for _, bad := range []string{"", "/dev/loop7", "=4242", "/dev/loop7=", "/dev/../etc/shadow=4242", "/etc/shadow=4242", "desk7=4242", "nqn/=4242", "/dev/loop7=nobody-of-this-name"} {
+		if _, err := ParseDevices([]string{bad}, nowhere); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	_, socket := start(t, granting)
+	for packet, want := range map[string]string{
+		"path /dev/null\naccess write\n":        "error INVALID\ntext /dev/null is no block device",
+		"path /dev/none-of-this\naccess read\n": "error IO\ntext the host agent cannot open /dev/none-of-this: no such file",
+		"path /etc/passwd\naccess read\n":       "error INVALID\ntext path \"/etc/passwd\": expected a device",
+		"path /dev/null\naccess all\n":          "error INVALID\ntext access \"all\": expected read or write",
+	} {
+		if got := ask(t, socket, "farlog-agent 1 device\n"+packet); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: got %q", packet, got)
+		}
+	}
+}
+
 func FuzzParseRequest(f *testing.F) {
 	f.Add("farlog-agent 1 writer\nstream desk7/orders\nepoch-seen 7\n")
 	f.Fuzz(func(t *testing.T, packet string) {
 		asked, err := parseRequest(packet)
-		if err == nil && (asked.values["stream"] == "" || strings.ContainsAny(asked.values["stream"], "\n")) {
+		if err == nil && asked.verb == verbWriter && (asked.values["stream"] == "" || strings.ContainsAny(asked.values["stream"], "\n")) {
 			t.Errorf("%q: %+v", packet, asked)
 		}
 		var refused *refusal

@@ -2,6 +2,8 @@ package hostagent
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -9,6 +11,7 @@ import (
 // Verbs of the protocol.
 const (
 	verbWriter = "writer"
+	verbDevice = "device"
 )
 
 const (
@@ -39,6 +42,7 @@ type request struct {
 // words are the lines that a verb knows; true: it has to be there.
 var words = map[string]map[string]bool{
 	verbWriter: {"stream": true, "name": false, "epoch-seen": false, "transport": false},
+	verbDevice: {"path": true, "access": true},
 }
 
 // parseRequest refuses what it does not know: a misspelt line that was left out would be another request.
@@ -53,7 +57,7 @@ func parseRequest(packet string) (request, error) {
 	}
 	known := words[head[2]]
 	if known == nil {
-		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s", head[2], verbWriter)
+		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s or %s", head[2], verbWriter, verbDevice)
 	}
 	asked := request{verb: head[2], values: make(map[string]string)}
 	for _, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {
@@ -73,11 +77,10 @@ func parseRequest(packet string) (request, error) {
 
 func listOf(known map[string]bool) string {
 	var list []string
-	for _, word := range []string{"stream", "name", "epoch-seen", "transport"} {
-		if _, isKnown := known[word]; isKnown {
-			list = append(list, word)
-		}
+	for word := range known {
+		list = append(list, word)
 	}
+	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
 
@@ -95,7 +98,10 @@ func (r request) number(word string) (uint32, error) {
 }
 
 // reply is built line by line.
-type reply struct{ strings.Builder }
+type reply struct {
+	strings.Builder
+	file *os.File // goes along with it; nil: none
+}
 
 func newReply() *reply {
 	r := new(reply)

@@ -58,6 +58,7 @@ func (r *Refused) Unwrap() error { return r.Err }
 type Config struct {
 	Socket  string
 	Rules   []Rule
+	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
 	Logger  *slog.Logger
 }
@@ -214,7 +215,12 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 		text = refusalReply(&refusal{result: "IO", text: err.Error()})
 	}
 	conn.SetDeadline(time.Now().Add(askTimeout))
-	if _, err := conn.Write([]byte(text)); err != nil {
+	var rights []byte
+	if made != nil && made.file != nil {
+		defer made.file.Close()
+		rights = syscall.UnixRights(int(made.file.Fd()))
+	}
+	if _, _, err := conn.WriteMsgUnix([]byte(text), rights, nil); err != nil {
 		s.config.Logger.Warn("a program did not take its answer", "uid", p.uid, "pid", p.pid, "error", err)
 	}
 }
@@ -224,6 +230,13 @@ func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, err
 	if err != nil {
 		return nil, err
 	}
+	if asked.verb == verbDevice {
+		return s.openDevice(p, asked)
+	}
+	return s.grant(ctx, p, asked)
+}
+
+func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, error) {
 	stream := asked.values["stream"]
 	if err := may(s.config.Rules, p, stream); err != nil {
 		return nil, err

@@ -33,4 +33,8 @@ bool agent_is_stream(const char *uri);
  * that came too late is asked for anew. */
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error);
 
+/* agent_device_open -- a block device that the kernel does not let this process open, opened with O_DIRECT for writing or reading by the agent, which
+ * looks who asks. *fd is the caller's; nobody else has it. */
+int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_error *error);
+
 #endif

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "block_passthrough.h"
 #include "block_reserve.h"
 #include "clock.h"
@@ -368,6 +369,8 @@ static int open_blocks(const char *text, struct block_uring *uring, const struct
 	uring->fd = open(uring->path, flags);
 	if (uring->fd >= 0)
 		return FARLOG_OK;
+	if ((errno == EACCES || errno == EPERM) && facts->is_device && ask->access != REGION_CREATE)
+		return agent_device_open(uring->path, ask->access != REGION_READ, &uring->fd, error);
 	if (errno == EINVAL)
 		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
 	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);

@@ -20,6 +20,7 @@ var extraHeaders = []struct {
 	reason  string
 }{
 	{"agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
+	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
 	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
