@@ -144,7 +144,12 @@ public final class FarlogAppender extends AbstractAppender {
 
     private String describe(final Result result) {
         return "appender \"" + getName() + "\", ring \"" + settings.ring().uri() + "\": " + result + ": "
-            + (result == Result.NOT_FOUND ? "the ring's file was removed or replaced" : result.text());
+            + switch (result) {
+                case NOT_FOUND -> "the ring's file was removed or replaced";
+                case TOO_LARGE -> "the event and its key take more than the " + payloadMax + " bytes that a record of this ring may have";
+                case INVALID -> "the key, thread context value \"" + settings.keyMdc() + "\", takes more than 65535 bytes";
+                default -> result.text();
+            };
     }
 
     private EventBuffer newBuffer() {

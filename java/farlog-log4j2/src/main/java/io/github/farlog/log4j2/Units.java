@@ -31,6 +31,9 @@ final class Units {
             case "min" -> TimeUnit.MINUTES;
             default -> throw wrong(what, text, "a duration such as 250us, 20ms or 1s");
         };
+        if (unit.toNanos(count) == Long.MAX_VALUE) { // what it gives for anything longer
+            throw wrong(what, text, "a duration such as 250us, 20ms or 1s");
+        }
         return unit.toNanos(count);
     }
 

@@ -42,13 +42,19 @@ public final class FarlogAppender extends AbstractAppender {
     /** As the appender does with a configuration that cannot work. */
     @Override
     public void start() {
-        final String text = "farlog refuses the configuration: appender \"" + getName() + "\": farlog needs Java 22 or later, this is "
-            + System.getProperty("java.version") + " in " + System.getProperty("java.home") + "; nothing would be recorded";
+        final String text = "farlog refuses the configuration: appender \"" + getName() + "\": " + reason() + "; nothing would be recorded";
         LOGGER.error(text);
         if (configuration != null && configuration.getState() == LifeCycle.State.STARTING) {
             configuration.stop();
         }
         throw new ConfigurationException(text);
+    }
+
+    private static String reason() {
+        if (Runtime.version().feature() >= 22) {
+            return "the classes for Java 22 are not seen: the jar was unpacked, or packed into another one whose manifest lacks Multi-Release: true";
+        }
+        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in " + System.getProperty("java.home");
     }
 
     @Override

@@ -29,7 +29,7 @@ class ConfigurationErrorTest {
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
         "name='farlog' uri='ftp:/tmp/x' level='visible' | ftp:/tmp/x",
-        "name='farlog' uri='mem:/no/such/ring' level='visible' | /no/such/ring",
+        "name='farlog' uri='mem:/no/such/ring' level='visible' | make it with farlog ring format mem:/no/such/ring --size 64MiB, or set createRing",
         "name='farlog' level='visible' | expected a uri",
         "uri='@' level='visible' | expected a name",
         "name='farlog' uri='@' level='eternal' | level=\"eternal\": expected posted, visible",
@@ -49,6 +49,7 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' classId='70000' | classId=\"70000\": expected a class from 0 to 65535",
         "name='farlog' uri='@' level='visible' criticality='vital' | criticality=\"vital\"",
         "name='farlog' uri='@' level='visible' deadline='1 fortnight' | deadline=\"1 fortnight\"",
+        "name='farlog' uri='@' level='visible' deadline='9999999999999s' | deadline=\"9999999999999s\": expected a duration",
         "name='farlog' uri='@' level='visible' epoch='old' | epoch=\"old\"",
         "name='farlog' uri='@' level='visible' createRing='big' | createRing=\"big\": expected a size"})
     void shouldRefuseAttribute(final String attributes, final String expected) {

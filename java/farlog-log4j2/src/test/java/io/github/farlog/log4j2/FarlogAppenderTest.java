@@ -108,6 +108,7 @@ class FarlogAppenderTest {
         final var refused = assertThrows(FarlogLoggingException.class, () -> context.getLogger("orders").info("too long a key"));
         ThreadContext.clearAll();
         assertEquals(Result.INVALID, refused.result());
+        assertTrue(refused.getMessage().endsWith("thread context value \"ClOrdID\", takes more than 65535 bytes"), refused.getMessage());
         final List<String> written = ring.entries().stream().map(Entry::key).toList();
         assertEquals(keys, written.subList(0, keys.size()));
         assertEquals("lone ? surrogate", written.getLast());
@@ -123,6 +124,7 @@ class FarlogAppenderTest {
         final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info("z".repeat(5 * MIB)));
         logger.info("after");
         assertEquals(Result.TOO_LARGE, refused.result());
+        assertTrue(refused.getMessage().endsWith(" bytes that a record of this ring may have"), refused.getMessage());
         assertEquals(List.of("y".repeat(MIB), wide, "after"), ring.texts());
     }
 

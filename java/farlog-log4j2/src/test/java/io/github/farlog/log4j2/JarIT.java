@@ -14,7 +14,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
+import java.util.jar.JarOutputStream;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -56,7 +58,7 @@ class JarIT {
     @Test
     void shouldRecordWhenJavaIsNewEnough(@TempDir final Path folder) throws Exception {
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
-            final String text = run(folder, Path.of(System.getProperty("java.home")), xml(ring), 0);
+            final String text = run(JAR, folder, Path.of(System.getProperty("java.home")), xml(ring), 0);
             assertEquals("went on", text.strip());
             assertEquals(List.of("buy 100"), ring.texts());
         }
@@ -67,7 +69,7 @@ class JarIT {
         final Optional<Path> old = oldJava();
         assumeTrue(old.isPresent(), "no JDK of 11 to 21 in /usr/lib/jvm; install openjdk-17-jre-headless");
         try (TestRing ring = TestRing.onTmpfs(1 << 20)) {
-            final String text = run(folder, old.get(), xml(ring), 1);
+            final String text = run(JAR, folder, old.get(), xml(ring), 1);
             assertTrue(Pattern.compile("^.*appender \"farlog\": farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
         }
@@ -76,6 +78,22 @@ class JarIT {
     private static String xml(final TestRing ring) {
         return "<Configuration shutdownHook='disable'><Appenders>" + Contexts.farlog(ring, "policy='failStop'", "<Class level='ERROR' id='9'/>")
             + "</Appenders><Loggers><Root level='info'><AppenderRef ref='farlog'/></Root></Loggers></Configuration>";
+    }
+
+    /** As tools make one jar of many, when nobody tells them. */
+    @Test
+    void shouldSayThatTheJarWasRepacked(@TempDir final Path folder) throws Exception {
+        final Path repacked = folder.resolve("repacked.jar");
+        try (TestRing ring = TestRing.onTmpfs(1 << 20); JarFile jar = new JarFile(JAR.toFile())) {
+            try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(repacked))) {
+                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream().filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
+                    out.putNextEntry(new JarEntry(entry.getName()));
+                    jar.getInputStream(entry).transferTo(out);
+                }
+            }
+            final String text = run(repacked, folder, Path.of(System.getProperty("java.home")), xml(ring), 1);
+            assertTrue(text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"), text);
+        }
     }
 
     private static Optional<Path> oldJava() throws IOException {
@@ -92,10 +110,10 @@ class JarIT {
         }
     }
 
-    private static String run(final Path folder, final Path home, final String xml, final int expected) throws Exception {
+    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected) throws Exception {
         Files.writeString(folder.resolve("log4j2.xml"), xml);
         Files.writeString(folder.resolve("Main.java"), MAIN);
-        final List<String> path = new ArrayList<>(List.of(JAR.toString(), folder.toString()));
+        final List<String> path = new ArrayList<>(List.of(jar.toString(), folder.toString()));
         for (final String element : System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")).split(File.pathSeparator)) {
             if (element.matches(".*/(log4j-api-2|log4j-core-2|farlog-client)[^/]*(/target/classes)?")) {
                 path.add(element);

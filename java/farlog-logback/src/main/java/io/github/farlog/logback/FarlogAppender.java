@@ -295,6 +295,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         try {
             return Target.acquire(uri, options);
         } catch (final FarlogException e) {
+            if (e.result() == Result.NOT_FOUND) {
+                throw new IllegalArgumentException(e.getMessage() + "; make the ring with farlog ring format " + uri + " --size 64MiB", e);
+            }
             throw e;
         } catch (final LinkageError e) {
             throw new IllegalArgumentException("no native library: " + e.getMessage(), e);

@@ -15,8 +15,14 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /** An Error, because Logback prints the exceptions of its configuration and goes on. */
     @Override
     public void start() {
-        throw new UnsupportedClassVersionError("Appender [" + name + "]: farlog needs Java 22 or later, this is "
-            + System.getProperty("java.version") + " in " + System.getProperty("java.home") + "; nothing would be recorded");
+        throw new UnsupportedClassVersionError("Appender [" + name + "]: " + reason() + "; nothing would be recorded");
+    }
+
+    private static String reason() {
+        if (Runtime.version().feature() >= 22) {
+            return "the classes for Java 22 are not seen: the jar was unpacked, or packed into another one whose manifest lacks Multi-Release: true";
+        }
+        return "farlog needs Java 22 or later, this is " + System.getProperty("java.version") + " in " + System.getProperty("java.home");
     }
 
     @Override

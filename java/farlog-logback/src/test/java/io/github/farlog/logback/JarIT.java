@@ -14,7 +14,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
+import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
+import java.util.jar.JarOutputStream;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -56,7 +58,7 @@ class JarIT {
     @Test
     void shouldRecordWhenJavaIsNewEnough(@TempDir final Path folder) throws Exception {
         try (TestRing ring = new TestRing(1 << 20)) {
-            final String text = run(folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""), 0);
+            final String text = run(JAR, folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""), 0);
             assertEquals("went on", text.strip());
             assertEquals(List.of("buy 100"), ring.texts());
         }
@@ -67,9 +69,25 @@ class JarIT {
         final Optional<Path> old = oldJava();
         assumeTrue(old.isPresent(), "no JDK of 11 to 21 in /usr/lib/jvm; install openjdk-17-jre-headless");
         try (TestRing ring = new TestRing(1 << 20)) {
-            final String text = run(folder, old.get(), TestContext.xml(ring, ""), 1);
+            final String text = run(JAR, folder, old.get(), TestContext.xml(ring, ""), 1);
             assertTrue(Pattern.compile("Appender \\[FARLOG\\]: farlog needs Java 22 or later, this is \\d\\S* in /\\S+; nothing would be recorded$",
                 Pattern.MULTILINE).matcher(text).find(), text);
+        }
+    }
+
+    /** As tools make one jar of many, when nobody tells them. */
+    @Test
+    void shouldSayThatTheJarWasRepacked(@TempDir final Path folder) throws Exception {
+        final Path repacked = folder.resolve("repacked.jar");
+        try (TestRing ring = new TestRing(1 << 20); JarFile jar = new JarFile(JAR.toFile())) {
+            try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(repacked))) {
+                for (final JarEntry entry : (Iterable<JarEntry>) jar.stream().filter(each -> !each.getName().endsWith("MANIFEST.MF"))::iterator) {
+                    out.putNextEntry(new JarEntry(entry.getName()));
+                    jar.getInputStream(entry).transferTo(out);
+                }
+            }
+            final String text = run(repacked, folder, Path.of(System.getProperty("java.home")), TestContext.xml(ring, ""), 1);
+            assertTrue(text.contains("the classes for Java 22 are not seen: the jar was unpacked, or packed into another one"), text);
         }
     }
 
@@ -87,10 +105,10 @@ class JarIT {
         }
     }
 
-    private static String run(final Path folder, final Path home, final String xml, final int expected) throws Exception {
+    private static String run(final Path jar, final Path folder, final Path home, final String xml, final int expected) throws Exception {
         Files.writeString(folder.resolve("logback.xml"), xml);
         Files.writeString(folder.resolve("Main.java"), MAIN);
-        final List<String> path = new ArrayList<>(List.of(JAR.toString(), folder.toString()));
+        final List<String> path = new ArrayList<>(List.of(jar.toString(), folder.toString()));
         for (final String element : Child.classPath().split(File.pathSeparator)) {
             if (element.matches(".*/(logback|slf4j|farlog-client)[^/]*(/target/classes)?")) {
                 path.add(element);
