@@ -1,11 +1,13 @@
 /* The ways in which a ring on blocks sends its commands: by the kernel's block layer with a call or without, by polled queues, as bare NVMe commands. On a file those
- * that a file has; on a namespace all of them, with FARLOG_TEST_NVME=/dev/nvmeXnY, whose contents go. */
+ * that a file has; on a namespace all of them, with FARLOG_TEST_NVME=/dev/nvmeXnY, whose contents go. With
+ * FARLOG_TEST_NVME_STOP and FARLOG_TEST_NVME_GO, commands of the shell that make it answer nothing and go on, also what happens meanwhile. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "block_passthrough.h"
+#include "clock.h"
 #include "region_nvme.h"
 #include "unit.h"
 #include "writer.h"
@@ -151,6 +153,59 @@ static void namespace__each_way(void **state)
 	expect_status(path);
 }
 
+/* A device that answers nothing: the append ends at its deadline, the place of what is under way is not used again, and what has come back in the end is there. */
+static void expect_patience(const char *path, const char *options)
+{
+	struct farlog_entry entry = {.data = payload, .len = sizeof(payload)};
+	struct farlog_position stuck;
+	struct farlog_position position;
+	struct farlog_cursors cursors;
+	farlog_writer *writer;
+	uint64_t start_ns;
+	uint64_t took_ns;
+	uint64_t count = 3; /* EPOCH, the first, the stuck one */
+	char uri[320];
+
+	snprintf(uri, sizeof(uri), "nvme:%s%s", path, options);
+	assert_int_equal(farlog_ring_format(uri, &(struct farlog_ring_config){.record_len_max = 8192, .is_forced = 1}, NULL), FARLOG_OK);
+	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL), FARLOG_OK);
+	assert_int_equal(farlog_append(writer, &entry, 30000000000u, &position), FARLOG_OK);
+	assert_int_equal(system(getenv("FARLOG_TEST_NVME_STOP")), 0);
+	start_ns = clock_monotonic_ns();
+	assert_int_equal(farlog_append(writer, &entry, 500000000u, &stuck), FARLOG_UNKNOWN);
+	took_ns = clock_monotonic_ns() - start_ns;
+	print_message("ways: %s: unknown after %lu ms of 500\n", uri, took_ns / 1000000u);
+	assert_true(took_ns >= 500000000u && took_ns < 1500000000u);
+	while (farlog_submit(writer, &entry, &position) == FARLOG_OK) /* up to the place of the first byte that is not durable */
+		count++;
+	farlog_writer_cursors(writer, &cursors);
+	assert_true(cursors.durable_lsn <= stuck.lsn && cursors.head_lsn <= cursors.durable_lsn);
+	assert_true(cursors.appended_lsn - cursors.head_lsn <= cursors.capacity_bytes);
+	assert_int_equal(farlog_wait(writer, stuck.end_lsn, 100000000u), FARLOG_UNKNOWN);
+	assert_int_equal(system(getenv("FARLOG_TEST_NVME_GO")), 0);
+	assert_int_equal(farlog_wait(writer, stuck.end_lsn, 60000000000u), FARLOG_OK);
+	if (farlog_wait(writer, cursors.appended_lsn, 60000000000u) != FARLOG_OK)
+		fail_msg("durable up to %lu of %lu: %s", writer->durable_lsn, cursors.appended_lsn, nvme_of(writer->region)->trouble);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	drain_all(uri, count);
+}
+
+static void namespace__answers_nothing(void **state)
+{
+	const char *path = getenv("FARLOG_TEST_NVME");
+
+	(void)state;
+	if (path == NULL || getenv("FARLOG_TEST_NVME_STOP") == NULL || getenv("FARLOG_TEST_NVME_GO") == NULL) {
+		print_message("ways: set FARLOG_TEST_NVME, FARLOG_TEST_NVME_STOP and FARLOG_TEST_NVME_GO\n");
+		skip();
+	}
+	expect_patience(path, "?poll=none");
+	expect_patience(path, "?poll=sq");
+	expect_patience(path, "?commands=nvme&poll=none");
+	if (getenv("FARLOG_TEST_NVME_POLL") != NULL)
+		expect_patience(path, "?poll=io");
+}
+
 static void status__names(void **state)
 {
 	uint16_t status;
@@ -170,5 +225,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(status__names),
 	cmocka_unit_test(file__each_way),
 	cmocka_unit_test(namespace__each_way),
+	cmocka_unit_test(namespace__answers_nothing),
 };
 RUN_GROUP(ways, tests)
