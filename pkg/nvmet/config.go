@@ -71,17 +71,16 @@ type Namespace struct {
 	Device     Attrs `json:"device"`
 	Enable     int   `json:"enable"`
 	NSID       int   `json:"nsid"`
-	Resv       Attrs `json:"resv,omitempty"`
+	Resv       Attrs `json:"resv"` // nil: the kernel has no reservations
 
 	isResvOptional bool // a kernel without reservations is taken
 }
 
-// Passthru is kept as it was read: farlog makes none.
+// Passthru of a whole controller is saved as nvmetcli saves it, which leaves out whether it is enabled; farlog makes and restores none.
 type Passthru struct {
 	AdminTimeout int   `json:"admin_timeout"`
 	ClearIDs     int   `json:"clear_ids"`
 	Device       Attrs `json:"device"`
-	Enable       int   `json:"enable"`
 	IOTimeout    int   `json:"io_timeout"`
 }
 

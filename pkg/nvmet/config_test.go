@@ -19,6 +19,11 @@ func TestSaved_IsWhatNvmetcliWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, word := range []string{"passthru", "resv", "ana_groups", "referrals", "param", "tsas", "dhchap"} {
+		if !bytes.Contains(raw, []byte(`"`+word+`"`)) {
+			t.Errorf("the file has no %s: it shows nothing of that", word)
+		}
+	}
 	written, err := config.Saved()
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ func (r *reading) subsystem(nqn string) Subsystem {
 	if _, err := os.Stat(r.kernel.path(path + "/passthru")); err == nil {
 		at := path + "/passthru"
 		one.Passthru = []Passthru{{AdminTimeout: r.number(at + "/admin_timeout"), ClearIDs: r.number(at + "/clear_ids"), Device: r.attrs(at, "device_"),
-			Enable: r.number(at + "/enable"), IOTimeout: r.number(at + "/io_timeout")}}
+			IOTimeout: r.number(at + "/io_timeout")}}
 	}
 	return one
 }
