@@ -154,11 +154,16 @@ func host() Dashboard {
 				lines("short", "Up", Query{`up{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				lines("short", "Sees its control plane, or its etcd", Query{"farlog_target_control_connected" + ofInstance, "target {{instance}}"},
 					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
-				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
+				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain|host)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
 				lines("short", "Processors", Query{`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`, "{{job}} {{instance}}"}),
 				lines("bytes", "Memory", Query{`process_resident_memory_bytes{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				lines("short", "Open files", Query{`process_open_fds{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				{Title: "Versions", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"farlog_build_info" + ofInstance, ""}}},
+			}},
+			{"Host agent", []Panel{
+				lines("ops", "Asked of the host agent", Query{"rate(farlog_host_grants_total" + ofInstance + "[$__rate_interval])", "granted {{instance}}"},
+					Query{"rate(farlog_host_refused_total" + ofInstance + "[$__rate_interval])", "refused {{instance}}"},
+					Query{"rate(farlog_host_failed_total" + ofInstance + "[$__rate_interval])", "failed {{instance}}"}),
 			}},
 			{"Target", []Panel{
 				lines("short", "Connections", Query{"sum by (transport) (farlog_target_writers" + ofInstance + ")", "writers {{transport}}"}, Query{"sum by (transport) (farlog_target_drains" + ofInstance + ")", "drains {{transport}}"}),

@@ -24,8 +24,12 @@ func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB")
 	cluster.MetricsListen = "127.0.0.1:0"
 	cluster.Start()
+	dir := t.TempDir()
+	_, host := testenv.StartDaemon(t, dir, "host", "--data-dir", dir, "--control", cluster.ControlAddress, "--metrics-listen", "127.0.0.1:0",
+		"--host-socket", socketPath(t))
 	prometheus := testenv.StartPrometheus(t, map[string][]string{
-		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]}, "farlog-drain": {cluster.Metrics["drain"]}})
+		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]}, "farlog-drain": {cluster.Metrics["drain"]},
+		"farlog-host": {host.Metrics}})
 	began := time.Now()
 	cluster.CreateStream(streamName, "--size", "64MiB", "--record-len-max", "64KiB", "--level", "visible")
 	w := startWriter(t, newLedger(t, "P"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
@@ -127,4 +131,15 @@ func (f *scraped) checkRules(isClockKnown bool) {
 			}
 		}
 	}
+}
+
+// socketPath is in a directory of its own whose name is short: so must a socket's be.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "farlog-host-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "agent")
 }
