@@ -56,20 +56,10 @@ func decode(key string, value []byte, message proto.Message) error {
 
 // cutKey splits a key into the prefix it lies under and the name that follows.
 func cutKey(key string) (prefix, name string) {
-	for _, prefix := range []string{keyStreams, keyTargetSpecs, keyRings, keyAssignments, keyAdmissions, keyEpochs, keyGrants, keyTargets,
-		keyDrains, keyLiveTargets, keyLiveDrains} {
+	for prefix := range kinds {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			return prefix, name
 		}
 	}
 	return "", ""
-}
-
-// putMessage decodes a value into its place in a view.
-func putMessage[M proto.Message](into map[string]M, key, name string, value []byte, message M) error {
-	if err := decode(key, value, message); err != nil {
-		return err
-	}
-	into[name] = message
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -159,122 +160,101 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 }
 
 func newView() *view {
-	return &view{
-		streams:     map[string]*api.Stream{},
-		targetSpecs: map[string]*api.TargetSpec{},
-		rings:       map[string]*api.RingSpec{},
-		assignments: map[string]*api.Assignment{},
-		admissions:  map[string]*api.Admission{},
-		epochs:      map[string]uint32{},
-		grants:      map[string]*api.Grant{},
-		targets:     map[string]*api.TargetState{},
-		drains:      map[string]*api.DrainState{},
-		liveTargets: map[string]*api.Agent{},
-		liveDrains:  map[string]*api.Agent{},
+	v := new(view)
+	for _, kind := range kinds {
+		kind.begin(v)
 	}
+	return v
 }
 
 // clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
 func (v *view) clone() *view {
-	next := &view{owned: map[string]bool{}}
-	next.revision, next.fabricRevision = v.revision, v.fabricRevision
-	next.streams, next.targetSpecs, next.rings, next.assignments, next.admissions = v.streams, v.targetSpecs, v.rings, v.assignments, v.admissions
-	next.epochs, next.grants, next.targets, next.drains = v.epochs, v.grants, v.targets, v.drains
-	next.liveTargets, next.liveDrains = v.liveTargets, v.liveDrains
+	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, owned: map[string]bool{}}
+	for _, kind := range kinds {
+		kind.share(next, v)
+	}
 	return next
 }
 
-// own makes the map of a prefix this view's alone before an entry of it changes.
-func (v *view) own(prefix string) {
-	if v.owned == nil || v.owned[prefix] {
-		return
+// kindOf finds what a key holds, and makes its map this view's alone; nil: nothing that a view has.
+func (v *view) kindOf(key string) (kind, string) {
+	prefix, name := cutKey(key)
+	found := kinds[prefix]
+	if found != nil && v.owned != nil && !v.owned[prefix] {
+		v.owned[prefix] = true
+		found.own(v)
 	}
-	v.owned[prefix] = true
-	switch prefix {
-	case keyStreams:
-		v.streams = maps.Clone(v.streams)
-	case keyTargetSpecs:
-		v.targetSpecs = maps.Clone(v.targetSpecs)
-	case keyRings:
-		v.rings = maps.Clone(v.rings)
-	case keyAssignments:
-		v.assignments = maps.Clone(v.assignments)
-	case keyAdmissions:
-		v.admissions = maps.Clone(v.admissions)
-	case keyEpochs:
-		v.epochs = maps.Clone(v.epochs)
-	case keyGrants:
-		v.grants = maps.Clone(v.grants)
-	case keyTargets:
-		v.targets = maps.Clone(v.targets)
-	case keyDrains:
-		v.drains = maps.Clone(v.drains)
-	case keyLiveTargets:
-		v.liveTargets = maps.Clone(v.liveTargets)
-	case keyLiveDrains:
-		v.liveDrains = maps.Clone(v.liveDrains)
-	}
+	return found, name
 }
 
 func (v *view) put(key string, value []byte) error {
-	prefix, name := cutKey(key)
-	v.own(prefix)
-	switch prefix {
-	case keyStreams:
-		return putMessage(v.streams, key, name, value, new(api.Stream))
-	case keyTargetSpecs:
-		return putMessage(v.targetSpecs, key, name, value, new(api.TargetSpec))
-	case keyRings:
-		return putMessage(v.rings, key, name, value, new(api.RingSpec))
-	case keyAssignments:
-		return putMessage(v.assignments, key, name, value, new(api.Assignment))
-	case keyAdmissions:
-		return putMessage(v.admissions, key, name, value, new(api.Admission))
-	case keyGrants:
-		return putMessage(v.grants, key, name, value, new(api.Grant))
-	case keyTargets:
-		return putMessage(v.targets, key, name, value, new(api.TargetState))
-	case keyDrains:
-		return putMessage(v.drains, key, name, value, new(api.DrainState))
-	case keyLiveTargets:
-		return putMessage(v.liveTargets, key, name, value, new(api.Agent))
-	case keyLiveDrains:
-		return putMessage(v.liveDrains, key, name, value, new(api.Agent))
-	case keyEpochs:
-		epoch, err := strconv.ParseUint(string(value), 10, 32)
-		if err != nil {
-			return fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)
-		}
-		v.epochs[name] = uint32(epoch)
+	if kind, name := v.kindOf(key); kind != nil {
+		return kind.put(v, key, name, value)
 	}
 	return nil
 }
 
 func (v *view) remove(key string) {
-	prefix, name := cutKey(key)
-	v.own(prefix)
-	switch prefix {
-	case keyStreams:
-		delete(v.streams, name)
-	case keyTargetSpecs:
-		delete(v.targetSpecs, name)
-	case keyRings:
-		delete(v.rings, name)
-	case keyAssignments:
-		delete(v.assignments, name)
-	case keyAdmissions:
-		delete(v.admissions, name)
-	case keyEpochs:
-		delete(v.epochs, name)
-	case keyGrants:
-		delete(v.grants, name)
-	case keyTargets:
-		delete(v.targets, name)
-	case keyDrains:
-		delete(v.drains, name)
-	case keyLiveTargets:
-		delete(v.liveTargets, name)
-	case keyLiveDrains:
-		delete(v.liveDrains, name)
+	if kind, name := v.kindOf(key); kind != nil {
+		kind.remove(v, name)
 	}
+}
+
+// kind is what lies under one prefix of etcd: a map of a view.
+type kind interface {
+	begin(v *view)
+	share(next, v *view)
+	own(v *view)
+	put(v *view, key, name string, value []byte) error
+	remove(v *view, name string)
+}
+
+// entries is a kind whose values are V.
+type entries[V any] struct {
+	of   func(*view) *map[string]V
+	read func(key string, value []byte) (V, error)
+}
+
+func (e entries[V]) begin(v *view)               { *e.of(v) = map[string]V{} }
+func (e entries[V]) share(next, v *view)         { *e.of(next) = *e.of(v) }
+func (e entries[V]) own(v *view)                 { *e.of(v) = maps.Clone(*e.of(v)) }
+func (e entries[V]) remove(v *view, name string) { delete(*e.of(v), name) }
+
+func (e entries[V]) put(v *view, key, name string, value []byte) error {
+	read, err := e.read(key, value)
+	if err == nil {
+		(*e.of(v))[name] = read
+	}
+	return err
+}
+
+// messages is a kind whose values are messages of the protocol.
+func messages[M any, P interface {
+	*M
+	proto.Message
+}](of func(*view) *map[string]P) kind {
+	return entries[P]{of, func(key string, value []byte) (P, error) {
+		message := P(new(M))
+		return message, decode(key, value, message)
+	}}
+}
+
+var kinds = map[string]kind{
+	keyStreams:     messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
+	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
+	keyAssignments: messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
+	keyAdmissions:  messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
+	keyGrants:      messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
+	keyTargets:     messages(func(v *view) *map[string]*api.TargetState { return &v.targets }),
+	keyDrains:      messages(func(v *view) *map[string]*api.DrainState { return &v.drains }),
+	keyLiveTargets: messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
+	keyLiveDrains:  messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
+	keyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {
+		epoch, err := strconv.ParseUint(string(value), 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("decode etcd key %q: %q is not an epoch", key, value)
+		}
+		return uint32(epoch), nil
+	}},
 }
