@@ -41,9 +41,9 @@ record OpenRing(SharedWriter writer, int payloadMax, RingFile file) {
             final SharedWriter writer = SharedWriter.open(settings.uri(), options);
             return new OpenRing(writer, writer.ring().recordLenMax() - RECORD_OVERHEAD, RingFile.of(settings.uri()));
         } catch (final FarlogException e) {
+            final boolean isToBeMade = e.result() == Result.NOT_FOUND && RingFile.pathOf(settings.uri()) != null;
             throw new ConfigurationException("ring \"" + settings.uri() + "\" at level " + settings.level() + ": " + e.getMessage()
-                + (e.result() == Result.NOT_FOUND ? "; make it with farlog ring format " + settings.uri() + " --size 64MiB, or set createRing=\"64MiB\""
-                : ""), e);
+                + (isToBeMade ? "; make it with farlog ring format " + settings.uri() + " --size 64MiB, or set createRing=\"64MiB\"" : ""), e);
         } catch (final IllegalArgumentException e) {
             throw new ConfigurationException("ring \"" + settings.uri() + "\": " + e.getMessage(), e);
         }

@@ -15,6 +15,7 @@ import ch.qos.logback.core.status.Status;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Result;
+import io.github.farlog.client.RingFile;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.LastWords;
 import java.time.Duration;
@@ -295,7 +296,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         try {
             return Target.acquire(uri, options);
         } catch (final FarlogException e) {
-            if (e.result() == Result.NOT_FOUND) {
+            if (e.result() == Result.NOT_FOUND && RingFile.pathOf(uri) != null) {
                 throw new IllegalArgumentException(e.getMessage() + "; make the ring with farlog ring format " + uri + " --size 64MiB", e);
             }
             throw e;
