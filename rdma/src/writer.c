@@ -316,7 +316,8 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 		writer_refuse(writer, refused, &positions[*submitted]);
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
-	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn <= writer->durable_lsn; acknowledged++)
+	/* One that was refused has end_lsn 0: it is not below anything. */
+	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn; acknowledged++)
 		positions[acknowledged].level = writer->level;
 	*done = acknowledged;
 	return result != FARLOG_OK ? result : refused;

@@ -97,6 +97,31 @@ static void append__fenced_by_the_device(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
+/* Of a batch that was refused nothing counts as acknowledged, whatever its positions say. */
+static void append_batch__fenced_by_the_device(void **state)
+{
+	struct farlog_entry entries[3] = {{.data = "a", .len = 1}, {.data = "b", .len = 1}, {.data = "c", .len = 1}};
+
+	(void)state;
+	for (size_t count = 1; count <= 3; count++) {
+		struct farlog_position positions[3];
+		farlog_writer *former;
+		farlog_writer *writer;
+		size_t submitted;
+		size_t done;
+
+		make();
+		former = open_on(1);
+		assert_int_equal(farlog_append_batch(former, entries, count, 0, positions, &done, &submitted), FARLOG_OK);
+		assert_int_equal(done, count);
+		writer = open_on(2);
+		assert_int_equal(farlog_append_batch(former, entries, count, 0, positions, &done, &submitted), FARLOG_FENCED);
+		assert_int_equal(done, 0);
+		farlog_writer_close(former);
+		farlog_writer_close(writer);
+	}
+}
+
 /* A drain on the former writer's host would open that host's way to the ring again: not while that writer lives. */
 static void drain__waits_for_the_zombie_of_its_host(void **state)
 {
@@ -205,6 +230,7 @@ static void append__fenced_although_the_target_forgot(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(key__by_its_formula),
 	cmocka_unit_test(append__fenced_by_the_device),
+	cmocka_unit_test(append_batch__fenced_by_the_device),
 	cmocka_unit_test(drain__waits_for_the_zombie_of_its_host),
 	cmocka_unit_test(drain__goes_on_over_a_takeover),
 	cmocka_unit_test(format__reserved_by_another_host),
