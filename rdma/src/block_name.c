@@ -81,6 +81,9 @@ static bool fits(const char *sysfs, const char *device, const struct namespace *
 	char nqn[NQN_ROOM + 1];
 	char nsid[32];
 
+	/* What the subsystem's device stands on has names as well, nvme0c0n1, and no place in /dev. */
+	if (load_line(sysfs, device, "hidden", nsid, sizeof(nsid)) && strcmp(nsid, "1") == 0)
+		return false;
 	return strncmp(device, "nvme", 4) == 0 && load_line(sysfs, device, "device/subsysnqn", nqn, sizeof(nqn)) && strcmp(nqn, wanted->nqn) == 0 &&
 		load_line(sysfs, device, "nsid", nsid, sizeof(nsid)) && (wanted->nsid == 0 || strtoul(nsid, NULL, 10) == wanted->nsid);
 }

@@ -383,7 +383,8 @@ static void open__refused_by_name(void **state)
 static void make_sysfs(char root[300])
 {
 	static const char *const devices[][3] = {{"nvme0n1", "nqn.2014-08.com.example:a", "1"}, {"nvme0n2", "nqn.2014-08.com.example:a", "2"},
-		{"nvme1n1", "nqn.2014-08.com.example:b", "7"}, {"nvme2n1", "nqn.2014-08.com.example:c", "1"}, {"nvme3n1", "nqn.2014-08.com.example:c", "1"}};
+		{"nvme1n1", "nqn.2014-08.com.example:b", "7"}, {"nvme2n1", "nqn.2014-08.com.example:c", "1"}, {"nvme3n1", "nqn.2014-08.com.example:c", "1"},
+		{"nvme1c1n1", "nqn.2014-08.com.example:b", "7"}}; /* what nvme1n1 stands on, with native multipathing */
 	char command[900];
 
 	snprintf(root, 300, "%s", unit_path(unit_tmpfs_uri("sysfs")));
@@ -392,6 +393,8 @@ static void make_sysfs(char root[300])
 			devices[i][1], devices[i][2]);
 		assert_int_equal(system(command), 0);
 	}
+	snprintf(command, sizeof(command), "echo 1 > '%s/block/nvme1c1n1/hidden'", root);
+	assert_int_equal(system(command), 0);
 }
 
 static void expect_namespace(const char *sysfs, const char *name, int result, const char *text)
