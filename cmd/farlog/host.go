@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -28,7 +32,7 @@ func newHostCommand(env *environment) *cobra.Command {
 func newHostConnectCommand(env *environment) *cobra.Command {
 	spec := nvmehost.Spec{Transport: "tcp", Times: nvmehost.TimesDefault}
 	var namespace uint32
-	var isPrinted bool
+	var isPrinted, isKept bool
 	command := &cobra.Command{
 		Use:   "connect NQN",
 		Short: "Connect a subsystem, and say which device its namespace is",
@@ -51,6 +55,9 @@ What is connected already stays, whoever did it; what of it does not suit is tol
 				}
 				fmt.Fprintln(env.stdout, filled.Command())
 				return nil
+			}
+			if isKept {
+				return env.keepDevice(cmd.Context(), kernel, spec, namespace)
 			}
 			device, err := kernel.Connect(cmd.Context(), spec, namespace)
 			if err != nil {
@@ -83,8 +90,27 @@ What is connected already stays, whoever did it; what of it does not suit is tol
 	} {
 		flags.Var((*config.DurationValue)(one.target), one.name, one.usage)
 	}
+	flags.BoolVar(&isKept, "keep", false, "stay, and connect again whenever the device has gone; each time it is a new one")
 	flags.BoolVar(&isPrinted, "print", false, "print the command of nvme-cli that does the same, and do nothing")
 	return command
+}
+
+// keepDevice tells each device on stdout, and why there is none on stderr, until the program is to end. What is connected then stays.
+func (e *environment) keepDevice(ctx context.Context, kernel nvmehost.Kernel, spec nvmehost.Spec, namespace uint32) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var failure error
+	kernel.Keep(ctx, spec, namespace, func(event nvmehost.Event) {
+		switch {
+		case event.IsLost:
+			fmt.Fprintf(e.stderr, "farlog: the device has gone: %v\n", oneLine(event.Err))
+		case event.Err != nil:
+			fmt.Fprintf(e.stderr, "farlog: %v\n", oneLine(event.Err))
+		default:
+			failure = errors.Join(failure, e.showDevices([]nvmehost.Device{event.Device}))
+		}
+	})
+	return failure
 }
 
 func newHostDisconnectCommand(env *environment) *cobra.Command {

@@ -243,3 +243,35 @@ func TestWithHost_IsTheSameEachTime(t *testing.T) {
 		t.Fatalf("%+v, %v", third, err)
 	}
 }
+
+// A device that goes is told once, as is the one that comes after it.
+func TestKeep_TellsWhatHasChanged(t *testing.T) {
+	k := Kernel{Root: t.TempDir()}
+	addController(t, k.Root, "1", nqnOne, hostA, "0")
+	ctx, stop := context.WithCancel(context.Background())
+	events, done := make(chan Event, 10), make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Keep(ctx, fine(), 0, func(event Event) { events <- event })
+	}()
+	if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme1n1" {
+		t.Fatalf("%+v", event)
+	}
+	for _, path := range []string{"/sys/class/nvme/nvme1", "/sys/block/nvme1n1"} {
+		if err := os.RemoveAll(filepath.Join(k.Root, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if event := <-events; !event.IsLost || !errors.Is(event.Err, ErrMissing) {
+		t.Fatalf("%+v", event)
+	}
+	addController(t, k.Root, "3", nqnOne, hostA, "0")
+	if event := <-events; event.Err != nil || event.Device.Path != "/dev/nvme3n1" {
+		t.Fatalf("%+v", event)
+	}
+	stop()
+	<-done
+	if len(events) != 0 {
+		t.Fatalf("%d more were told: %+v", len(events), <-events)
+	}
+}

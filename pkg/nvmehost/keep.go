@@ -1,0 +1,47 @@
+package nvmehost
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	keepInterval = time.Second
+	keepRetryMax = 30 * time.Second
+)
+
+// Event is what a kept connection has come to: connected, lost, or still refused for another reason than before.
+type Event struct {
+	Device Device // with Err nil
+	IsLost bool
+	Err    error
+}
+
+// Keep connects a subsystem, again whenever its device has gone, until ctx is done. Each connection is a new device: who had the one before open opens this one. What it tells comes
+// from its own goroutine, and only when something has changed. A refusal is tried again ever more rarely, up to every half minute.
+func (k Kernel) Keep(ctx context.Context, s Spec, namespace uint32, tell func(Event)) {
+	present, refusal := "", ""
+	wait := keepInterval
+	for {
+		device, err := k.Connect(ctx, s, namespace)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && device.Path != present:
+			tell(Event{Device: device})
+		case err != nil && present != "":
+			tell(Event{IsLost: true, Err: err})
+		case err != nil && err.Error() != refusal:
+			tell(Event{Err: err})
+		}
+		present, refusal, wait = device.Path, "", keepInterval
+		if err != nil {
+			present, refusal, wait = "", err.Error(), min(2*wait, keepRetryMax)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
