@@ -7,6 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.IntFunction;
 import org.junit.jupiter.api.Test;
 
@@ -19,7 +21,8 @@ class AllocationTest {
     private static final int WARM_UP = 100_000;
     private static final int CHUNK = 50_000;
     /** Where compiling takes longer than the warm-up, a frame that is compiled anew makes, once, the objects it had done without. */
-    private static final int ROUNDS = 5;
+    private static final int ROUNDS = 100;
+    private static final int LAST_ROUNDS = 3;
     private static final byte[] DATA = new byte[192];
     private static final byte[] KEY = TestRing.bytes("ORD-00000042");
     private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
@@ -28,11 +31,13 @@ class AllocationTest {
 
     private void assertAllocatesNothing(final TestRing ring, final IntFunction<Result> call) throws FarlogException {
         run(ring, call, WARM_UP);
-        long least = Long.MAX_VALUE;
-        for (int round = 0; round < ROUNDS && least > 0; round++) {
-            least = Math.min(least, run(ring, call, APPENDS));
+        final List<Long> bytes = new ArrayList<>();
+        int free = 0; // rounds on end; what some appends allocate, and not only those before the compiler was done, shows in one of the last
+        for (int round = 0; round < ROUNDS && free < LAST_ROUNDS; round++) {
+            bytes.add(run(ring, call, APPENDS));
+            free = bytes.getLast() == 0 ? free + 1 : 0;
         }
-        assertEquals(0, least, "bytes allocated by " + APPENDS + " appends");
+        assertEquals(LAST_ROUNDS, free, () -> "bytes allocated by " + APPENDS + " appends, round by round: " + bytes);
     }
 
     private static long run(final TestRing ring, final IntFunction<Result> call, final int count) throws FarlogException {
