@@ -17,6 +17,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * An application with a real log4j2 configuration is killed by SIGKILL at random, again and again on the same ring. After each death the
@@ -47,6 +49,34 @@ class CrashTest {
             }
         }
         System.out.println("CrashTest: " + KILL_COUNT + " kills, " + eventCount + " acknowledged events, none missing");
+    }
+
+    /** The same after seconds, when the code is compiled as it stays: the test above kills what is still interpreted. */
+    @ParameterizedTest
+    @CsvSource({"10,50000,platform,3", "100,10000000,virtual,1"})
+    void shouldHoldEveryEventWhoseCallReturnedWhenTheProcessIsKilledInItsStride(final int threadCount, final String pauseNanos,
+        final String kind, final int killCount) throws Exception {
+        final ChildJvm jvm = new ChildJvm(WORK.resolve(kind));
+        final Path counts = WORK.resolve("stride-" + kind);
+        try (TestRing ring = TestRing.onTmpfs(512 << 20)) {
+            final List<String> options = new ArrayList<>(options(ring, "visible"));
+            options.add("-XX:TieredStopAtLevel=4");
+            for (int kill = 0; kill < killCount; kill++) {
+                Files.write(counts, new byte[threadCount * CrashMain.STRIDE]);
+                final List<String> words = new ArrayList<>(List.of(counts.toString(), Integer.toString(threadCount), pauseNanos));
+                if (kind.equals("virtual")) {
+                    words.add(kind);
+                }
+                final Process process = jvm.start("stride", CrashMain.class, options, words.toArray(String[]::new));
+                awaitFirst(process, counts, jvm.output("stride"));
+                TimeUnit.MILLISECONDS.sleep(3000);
+                process.destroyForcibly();
+                assertEquals(128 + 9, process.waitFor(), () -> "ended by itself: see " + jvm.output("stride"));
+                final long eventCount = check(ring.drain(), readCounts(counts, threadCount));
+                assertTrue(eventCount > 100L * threadCount, "hardly any event: " + eventCount);
+                System.out.println("CrashTest: killed with " + threadCount + ' ' + kind + " threads after " + eventCount + " events, none missing");
+            }
+        }
     }
 
     /** One run that ends by itself, for the archive of classes; its one event is there as well. */

@@ -22,7 +22,7 @@ final class EndMain {
             drop();
         } else {
             Runtime.getRuntime().addShutdownHook(new Thread(EndMain::sleep));
-            CrashMain.log(Path.of(args[0]), Integer.parseInt(args[1]), TimeUnit.MILLISECONDS.toNanos(1));
+            CrashMain.log(Path.of(args[0]), Integer.parseInt(args[1]), TimeUnit.MILLISECONDS.toNanos(1), false);
             if (Arrays.asList(args).contains("exit")) {
                 sleep();
                 System.exit(0);

@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
@@ -40,14 +41,18 @@ class KillTest {
                 LoggerFactory.getLogger("warm-up").info("warm-up {}", 0);
                 return; // made the archive of its classes
             }
-            final MappedByteBuffer returned = map(Path.of(arguments[0]), THREADS);
+            final int threadCount = arguments.length > 2 ? Integer.parseInt(arguments[2]) : THREADS;
+            final MappedByteBuffer returned = map(Path.of(arguments[0]), threadCount);
             final org.slf4j.Logger logger = LoggerFactory.getLogger("orders");
-            for (int t = 0; t < THREADS; t++) {
+            for (int t = 0; t < threadCount; t++) {
                 final int thread = t;
                 Thread.ofPlatform().start(() -> {
                     for (int i = 0;; i++) {
                         logger.info("{} {} {}", arguments[1], thread, i);
                         returned.putInt(thread * SLOT, i + 1);
+                        if (threadCount > THREADS) {
+                            LockSupport.parkNanos(50_000); // else the ring is full before it is in its stride
+                        }
                     }
                 });
             }
@@ -195,5 +200,32 @@ class KillTest {
         System.out.println("kill: " + kills + " applications killed, " + events + " events found, none missing");
         assertEquals(KILLS / LANES * LANES, kills);
         assertTrue(kills > 0 && events >= 100L * kills, () -> "too few events to tell anything: " + events);
+    }
+
+    /** The same with ten threads after seconds, when the code is compiled as it stays: the test above kills what is still interpreted. */
+    @Test
+    void shouldHaveEveryEventWhoseCallReturnedWhenTheJvmIsKilledInItsStride(@TempDir final Path folder) throws IOException, InterruptedException {
+        final int threadCount = 10;
+        try (TestRing ring = new TestRing(512 << 20)) {
+            final Path xml = Files.writeString(folder.resolve("logback.xml"), TestContext.xml(ring, ""));
+            for (int kill = 0; kill < 2; kill++) {
+                final Path notes = folder.resolve("notes-" + kill);
+                final Path output = folder.resolve("output-" + kill);
+                final MappedByteBuffer returned = map(notes, threadCount);
+                final ProcessBuilder builder =
+                    Child.command(xml, Application.class, notes.toString(), "stride-" + kill, Integer.toString(threadCount));
+                builder.command().add(builder.command().indexOf("-cp"), "-XX:TieredStopAtLevel=4");
+                final Process child = builder.redirectErrorStream(true).redirectOutput(output.toFile()).start();
+                while (sum(returned, threadCount) == 0 && child.isAlive()) {
+                    Thread.sleep(1);
+                }
+                Thread.sleep(3000);
+                assertTrue(child.isAlive(), () -> read(output));
+                child.destroyForcibly();
+                assertEquals(128 + 9, child.waitFor());
+                final long events = check(ring, "stride-" + kill, returned, threadCount);
+                assertTrue(events > 100 * threadCount, () -> "hardly any event: " + events);
+            }
+        }
     }
 }
