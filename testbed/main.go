@@ -61,6 +61,9 @@ func run(ctx context.Context, o options, names []string) error {
 		for _, s := range scenarios {
 			fmt.Printf("%-24s %s\n", s.name, s.what)
 		}
+		for _, s := range longScenarios {
+			fmt.Printf("%-24s %s (only when it is named)\n", s.name, s.what)
+		}
 		return nil
 	}
 	chosen, err := choose(names)
@@ -102,16 +105,17 @@ func choose(names []string) ([]scenario, error) {
 		return scenarios, nil
 	}
 	var chosen []scenario
+	all := slices.Concat(scenarios, longScenarios)
 	for _, name := range names {
-		at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		at := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
 		if at < 0 {
 			var known []string
-			for _, s := range scenarios {
+			for _, s := range all {
 				known = append(known, s.name)
 			}
 			return nil, fmt.Errorf("unknown scenario %q; expected %s", name, strings.Join(known, ", "))
 		}
-		chosen = append(chosen, scenarios[at])
+		chosen = append(chosen, all[at])
 	}
 	return chosen, nil
 }

@@ -19,9 +19,13 @@ var scenarios = []scenario{
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 10 * time.Minute, daemonsKilled},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 5 * time.Minute, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 4 * time.Minute, nvmetConfig},
-	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma and over tcp", 4 * time.Minute, nvmeConformance},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 6 * time.Minute, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline", 5 * time.Minute, nvmeFaulted},
 	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, one is cut off; a drain on a third goes on", 5 * time.Minute, nvmeTakeover},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 4 * time.Minute, nvmeRefused},
+}
+
+// longScenarios run only when they are named.
+var longScenarios = []scenario{
+	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 8 * time.Minute, nvmeConformance},
 }
