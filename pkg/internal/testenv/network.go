@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,13 +24,16 @@ type Network struct {
 	prefix string
 }
 
+// networkCount tells the networks of tests that run at the same time apart.
+var networkCount atomic.Int32
+
 // NewNetwork lays the cable. It skips where namespaces cannot be made: without root, or in a container that keeps them to itself.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Skip("network namespaces need root, this is another user")
 	}
-	n := &Network{tb: tb, prefix: fmt.Sprintf("farlog-%d", os.Getpid())}
+	n := &Network{tb: tb, prefix: fmt.Sprintf("farlog-%d-%d", os.Getpid(), networkCount.Add(1))}
 	if output, err := exec.Command("ip", "netns", "add", n.Storage()).CombinedOutput(); err != nil {
 		if strings.Contains(string(output), "Operation not permitted") {
 			tb.Skipf("network namespaces cannot be made here: %s", output)
