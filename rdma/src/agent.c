@@ -35,6 +35,7 @@ static int refuse_connect(const char *path, const char *what, int os_errno, stru
 static int connect_to(const char *path, const char *what, int *fd, struct farlog_error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int failure;
 
 	if (strlen(path) > AGENT_SOCKET_LEN_MAX)
 		return error_set(error, FARLOG_INVALID, 0, "%s: host agent at \"%s\": expected a path of at most %u bytes", what, path, AGENT_SOCKET_LEN_MAX);
@@ -44,8 +45,9 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 		return error_set(error, FARLOG_IO, errno, "%s: make a socket for the host agent", what);
 	if (connect(*fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		return FARLOG_OK;
+	failure = errno;
 	close(*fd);
-	return refuse_connect(path, what, errno, error);
+	return refuse_connect(path, what, failure, error);
 }
 
 /* wait_until -- false when the time came first. */
