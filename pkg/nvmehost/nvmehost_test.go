@@ -30,7 +30,7 @@ func TestSpec_LineAndCommand(t *testing.T) {
 		",nr_poll_queues=2,ctrl_loss_tmo=0,reconnect_delay=1,fast_io_fail_tmo=0,keep_alive_tmo=2"; got != want {
 		t.Errorf("line %s\nwant %s", got, want)
 	}
-	if got, want := s.Command(), "nvme connect -t tcp -n "+nqnOne+" -a 10.0.0.7 -s 4420 -q "+hostA+" -I "+idA+
+	if got, want := s.Command(), "nvme connect -n "+nqnOne+" -t tcp -a 10.0.0.7 -s 4420 -q "+hostA+" -I "+idA+
 		` --nr-poll-queues=2 --ctrl-loss-tmo=0 --reconnect-delay=1 --fast_io_fail_tmo=0 --keep-alive-tmo=2 --dhchap-secret="$(cat '/etc/farlog/it'\''s.key')"`; got != want {
 		t.Errorf("command %s\nwant %s", got, want)
 	}

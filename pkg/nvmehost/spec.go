@@ -151,51 +151,58 @@ func (s Spec) port() int {
 	return s.Port
 }
 
+// option is one word of the kernel's line, and what nvme-cli has for it.
+type option struct {
+	word  string
+	flag  string // with what parts it from the value
+	value string // "" = left to the kernel
+}
+
+// options are all but the keys, in the order of the line.
+func (s Spec) options() []option {
+	options := []option{{"nqn", "-n ", s.NQN}, {"transport", "-t ", s.Transport}}
+	if s.Transport != "loop" {
+		options = append(options, option{"traddr", "-a ", s.Address}, option{"trsvcid", "-s ", strconv.Itoa(s.port())})
+	}
+	options = append(options, option{"hostnqn", "-q ", s.HostNQN}, option{"hostid", "-I ", s.HostID}, option{"host_iface", "--host-iface=", s.HostInterface},
+		option{"nr_io_queues", "--nr-io-queues=", count(s.Queues)}, option{"nr_poll_queues", "--nr-poll-queues=", count(s.PollQueues)})
+	if s.Transport == "loop" {
+		return options // it never breaks by itself; there the kernel knows no such times
+	}
+	return append(options, option{"ctrl_loss_tmo", "--ctrl-loss-tmo=", seconds(s.Times.CtrlLoss)},
+		option{"reconnect_delay", "--reconnect-delay=", seconds(s.Times.ReconnectDelay)},
+		option{"fast_io_fail_tmo", "--fast_io_fail_tmo=", seconds(s.Times.FastIOFail)}, // nvme-cli has it with underscores alone
+		option{"keep_alive_tmo", "--keep-alive-tmo=", seconds(s.Times.KeepAlive)})
+}
+
 // words are those of the kernel's line, without keys.
 func (s Spec) words() []string {
-	words := []string{"nqn=" + s.NQN, "transport=" + s.Transport}
-	if s.Transport != "loop" {
-		words = append(words, "traddr="+s.Address, "trsvcid="+strconv.Itoa(s.port()))
+	var words []string
+	for _, o := range s.options() {
+		if o.value != "" {
+			words = append(words, o.word+"="+o.value)
+		}
 	}
-	words = append(words, "hostnqn="+s.HostNQN, "hostid="+s.HostID)
-	if s.HostInterface != "" {
-		words = append(words, "host_iface="+s.HostInterface)
-	}
-	if s.Queues != 0 {
-		words = append(words, "nr_io_queues="+strconv.Itoa(s.Queues))
-	}
-	if s.PollQueues != 0 {
-		words = append(words, "nr_poll_queues="+strconv.Itoa(s.PollQueues))
-	}
-	if s.Transport == "loop" {
-		return words // it never breaks by itself; there the kernel knows no such times
-	}
-	return append(words, "ctrl_loss_tmo="+seconds(s.Times.CtrlLoss), "reconnect_delay="+seconds(s.Times.ReconnectDelay),
-		"fast_io_fail_tmo="+seconds(s.Times.FastIOFail), "keep_alive_tmo="+seconds(s.Times.KeepAlive))
+	return words
 }
 
 // Command is what does the same with nvme-cli. The keys stay in their files.
 func (s Spec) Command() string {
-	words := []string{"nvme connect", "-t " + s.Transport, "-n " + s.NQN}
-	if s.Transport != "loop" {
-		words = append(words, "-a "+s.Address, "-s "+strconv.Itoa(s.port()))
+	words := []string{"nvme connect"}
+	for _, o := range s.options() {
+		if o.value != "" {
+			words = append(words, o.flag+o.value)
+		}
 	}
-	words = append(words, "-q "+s.HostNQN, "-I "+s.HostID)
-	if s.HostInterface != "" {
-		words = append(words, "--host-iface="+s.HostInterface)
+	return strings.Join(append(words, s.keyWords()...), " ")
+}
+
+// count is "" for the kernel's choice.
+func count(n int) string {
+	if n == 0 {
+		return ""
 	}
-	if s.Queues != 0 {
-		words = append(words, "--nr-io-queues="+strconv.Itoa(s.Queues))
-	}
-	if s.PollQueues != 0 {
-		words = append(words, "--nr-poll-queues="+strconv.Itoa(s.PollQueues))
-	}
-	if s.Transport != "loop" {
-		words = append(words, "--ctrl-loss-tmo="+seconds(s.Times.CtrlLoss), "--reconnect-delay="+seconds(s.Times.ReconnectDelay),
-			"--fast_io_fail_tmo="+seconds(s.Times.FastIOFail), "--keep-alive-tmo="+seconds(s.Times.KeepAlive))
-	}
-	words = append(words, s.keyWords()...)
-	return strings.Join(words, " ")
+	return strconv.Itoa(n)
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
