@@ -448,19 +448,7 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 	memset(status, 0, sizeof(*status));
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_CORRUPT;
-	memcpy(status->ring_uuid, reader->superblock.ring_uuid, sizeof(status->ring_uuid));
-	memcpy(status->stream_name, reader->superblock.stream_name, sizeof(status->stream_name));
-	memcpy(status->writer_id, reader->superblock.writer_id, sizeof(status->writer_id));
-	status->salt = reader->superblock.salt;
-	status->capacity_bytes = reader->identity.capacity;
-	status->align = reader->identity.align;
-	status->record_len_max = reader->identity.record_len_max;
-	status->stream_id = reader->identity.stream_id;
-	status->writer_epoch = reader->superblock.writer_epoch;
-	status->epoch_start_lsn = reader->superblock.epoch_start_lsn;
-	status->epoch_start_seq = reader->superblock.epoch_start_seq;
-	status->epoch_opened_ns = reader->superblock.epoch_opened_ns;
-	status->created_ns = reader->superblock.created_ns;
+	superblock_describe(&reader->superblock, status);
 	status->epoch_min = (uint32_t)region_load_word(reader->region, LAYOUT_FENCE_OFF);
 	status->head_lsn = head.head_lsn;
 	status->head_seq = head.head_seq;

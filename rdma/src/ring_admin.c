@@ -265,24 +265,12 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 static void describe(const struct region *region, const struct superblock *superblock, const struct head_slot *head,
 	struct farlog_ring_status *status)
 {
-	memcpy(status->ring_uuid, superblock->ring_uuid, sizeof(status->ring_uuid));
-	memcpy(status->stream_name, superblock->stream_name, sizeof(status->stream_name));
-	memcpy(status->writer_id, superblock->writer_id, sizeof(status->writer_id));
-	status->salt = superblock->salt;
-	status->capacity_bytes = superblock->capacity;
-	status->align = superblock->align;
-	status->record_len_max = superblock->record_len_max;
-	status->stream_id = superblock->stream_id;
-	status->writer_epoch = superblock->writer_epoch;
+	superblock_describe(superblock, status);
 	status->epoch_min = (uint32_t)region_load_word(region, LAYOUT_FENCE_OFF);
 	status->last_epoch = head->last_epoch;
 	status->head_lsn = head->head_lsn;
 	status->head_seq = head->head_seq;
 	status->credit_lsn = region_load_word(region, LAYOUT_CREDIT_OFF);
-	status->epoch_start_lsn = superblock->epoch_start_lsn;
-	status->epoch_start_seq = superblock->epoch_start_seq;
-	status->epoch_opened_ns = superblock->epoch_opened_ns;
-	status->created_ns = superblock->created_ns;
 	status->is_writer_held = region->ops->is_locked((struct region *)region, REGION_ROLE_WRITER) > 0;
 	status->is_drain_held = region->ops->is_locked((struct region *)region, REGION_ROLE_DRAIN) > 0;
 	status->contract = region->contract;

@@ -218,3 +218,20 @@ struct record_identity superblock_identity(const struct superblock *superblock)
 
 	return identity;
 }
+
+void superblock_describe(const struct superblock *superblock, struct farlog_ring_status *status)
+{
+	memcpy(status->ring_uuid, superblock->ring_uuid, sizeof(status->ring_uuid));
+	memcpy(status->stream_name, superblock->stream_name, sizeof(status->stream_name));
+	memcpy(status->writer_id, superblock->writer_id, sizeof(status->writer_id));
+	status->salt = superblock->salt;
+	status->capacity_bytes = superblock->capacity;
+	status->align = superblock->align;
+	status->record_len_max = superblock->record_len_max;
+	status->stream_id = superblock->stream_id;
+	status->writer_epoch = superblock->writer_epoch;
+	status->epoch_start_lsn = superblock->epoch_start_lsn;
+	status->epoch_start_seq = superblock->epoch_start_seq;
+	status->epoch_opened_ns = superblock->epoch_opened_ns;
+	status->created_ns = superblock->created_ns;
+}

@@ -26,6 +26,9 @@ bool head_load(const struct region *region, const struct superblock *superblock,
 /* head_store -- write a slot to the place that does not hold the present head, persist it. */
 int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot);
 
+/* superblock_describe -- what it says of its ring, into a status; the rest of the status stays as it is. */
+void superblock_describe(const struct superblock *superblock, struct farlog_ring_status *status);
+
 /* superblock_identity -- what records are checked against. */
 struct record_identity superblock_identity(const struct superblock *superblock);
 

@@ -429,23 +429,9 @@ const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer
 
 void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)
 {
-	const struct superblock *superblock = &writer->superblock;
-
 	memset(status, 0, sizeof(*status));
-	memcpy(status->ring_uuid, superblock->ring_uuid, sizeof(status->ring_uuid));
-	memcpy(status->stream_name, superblock->stream_name, sizeof(status->stream_name));
-	memcpy(status->writer_id, superblock->writer_id, sizeof(status->writer_id));
-	status->salt = superblock->salt;
-	status->capacity_bytes = superblock->capacity;
-	status->align = superblock->align;
-	status->record_len_max = superblock->record_len_max;
-	status->stream_id = superblock->stream_id;
-	status->writer_epoch = writer->epoch;
+	superblock_describe(&writer->superblock, status);
 	status->is_writer_held = 1;
-	status->epoch_start_lsn = superblock->epoch_start_lsn;
-	status->epoch_start_seq = superblock->epoch_start_seq;
-	status->epoch_opened_ns = superblock->epoch_opened_ns;
-	status->created_ns = superblock->created_ns;
 	status->head_lsn = writer->recovery.head_lsn;
 	status->appended_lsn = writer->recovery.tail_lsn;
 	status->durable_lsn = writer->recovery.tail_lsn;
