@@ -8,13 +8,10 @@
 #include <string.h>
 
 #include "clock.h"
-#include "err.h"
-#include "mutant.h"
 #include "reader.h"
 #include "walk.h"
 
 #define TIP_PAUSE_NS 10000u
-#define TIP_LEN_FIRST 4096u      /* of a READ beyond the hint, where nothing may be */
 #define TIP_LEN_LAST (1u << 20)
 #define AGAIN_LEN (1u << 20)     /* of a READ of the second look */
 
@@ -216,7 +213,7 @@ static void adapt_tip(struct farlog_reader *reader, uint64_t asked_len, uint64_t
 {
 	if (found_len > asked_len / 2 && reader->tip_len < TIP_LEN_LAST)
 		reader->tip_len *= 4;
-	else if (found_len <= asked_len / 8 && reader->tip_len > TIP_LEN_FIRST)
+	else if (found_len <= asked_len / 8 && reader->tip_len > READER_TIP_LEN_FIRST)
 		reader->tip_len /= 4;
 }
 
@@ -468,121 +465,4 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 		status->appended_lsn = reader->cursor.lsn;
 	status->lag_bytes = status->appended_lsn - status->head_lsn;
 	return FARLOG_OK;
-}
-
-/* walk_on -- to where reading starts, or to the last record before it. */
-static int walk_on(struct farlog_reader *reader, const struct farlog_reader_config *config)
-{
-	struct walk walk = {.region = reader->region, .identity = &reader->identity};
-	int result = FARLOG_OK;
-
-	while (config->start == FARLOG_START_TAIL || reader->cursor.lsn < config->lsn) {
-		struct record_found found;
-		enum record_verdict verdict;
-
-		result = walk_check(&walk, &reader->cursor, &verdict, &found);
-		if (result != FARLOG_OK || verdict != RECORD_VALID)
-			break;
-		record_advance(&reader->cursor, &found);
-	}
-	walk_end(&walk);
-	return result;
-}
-
-/* seek -- from the head to where reading starts. */
-static int seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
-	struct farlog_error *error)
-{
-	int result;
-
-	if (config->start == FARLOG_START_HEAD)
-		return FARLOG_OK;
-	if (config->start == FARLOG_START_LSN && config->lsn < reader->cursor.lsn)
-		return error_set(error, FARLOG_OVERRUN, 0, "ring \"%s\": lsn %lu is below the head %lu; the store has it", uri,
-			config->lsn, reader->cursor.lsn);
-	result = walk_on(reader, config);
-	if (result != FARLOG_OK)
-		return error_set(error, result, 0, "read ring \"%s\" from its head on", uri);
-	if (config->start == FARLOG_START_LSN && reader->cursor.lsn != config->lsn)
-		return error_set(error, FARLOG_NOT_FOUND, 0, "ring \"%s\": no record begins at lsn %lu; the nearest is at %lu", uri,
-			config->lsn, reader->cursor.lsn);
-	return FARLOG_OK;
-}
-
-static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
-	struct farlog_error *error)
-{
-	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .ring_uuid = reader->superblock.ring_uuid, .uri = uri};
-	struct head_slot head;
-	int result = superblock_load(reader->region, uri, &reader->superblock, error);
-
-	if (result != FARLOG_OK)
-		return result;
-	if (config->ring_uuid != NULL && memcmp(config->ring_uuid, reader->superblock.ring_uuid, 16) != 0)
-		return error_set(error, FARLOG_NOT_A_RING, 0, "region \"%s\" holds another ring than the one asked for", uri);
-	if (config->is_drain)
-		result = region_lock(reader->region, REGION_ROLE_DRAIN);
-	if (result != FARLOG_OK)
-		return error_set(error, result == FARLOG_NOT_FOUND ? result : FARLOG_HELD, 0, "ring \"%s\" %s", uri,
-			result == FARLOG_NOT_FOUND ? "has just been removed from its region" : "is already being drained by a living process");
-	if (config->is_drain)
-		result = region_claim(reader->region, &claim, error);
-	if (result != FARLOG_OK)
-		return result;
-	/* A head that a dead drain stored may still lie in a cache: make it durable before anything is built on it. */
-	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) &&
-		reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "flush header of ring \"%s\"", uri);
-	if (!head_load(reader->region, &reader->superblock, &head))
-		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
-	reader->identity = superblock_identity(&reader->superblock);
-	reader->is_drain = config->is_drain;
-	reader->tip_len = TIP_LEN_FIRST;
-	reader->barren_lsn = UINT64_MAX;
-	reader->released = head;
-	reader->forgotten_lsn = head.head_lsn;
-	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
-		.epoch_max = reader->superblock.writer_epoch};
-	if (reader->is_drain)
-		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
-	return seek(reader, uri, config, error);
-}
-
-int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
-	struct farlog_error *error)
-{
-	static const struct farlog_reader_config defaults;
-	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
-	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
-		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token};
-	struct farlog_reader *reader = calloc(1, sizeof(*reader));
-	int result;
-
-	*opened = NULL;
-	if (reader == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
-	result = region_open(uri, &ask, &reader->region, error);
-	if (result == FARLOG_OK)
-		result = open_steps(reader, uri, config, error);
-	if (result != FARLOG_OK) {
-		farlog_reader_close(reader);
-		return result;
-	}
-	*opened = reader;
-	return FARLOG_OK;
-}
-
-uint64_t farlog_reader_reads(const farlog_reader *reader)
-{
-	return reader->region->read_count;
-}
-
-void farlog_reader_close(farlog_reader *reader)
-{
-	if (reader == NULL)
-		return;
-	if (reader->region != NULL)
-		reader->region->ops->close(reader->region);
-	free(reader->again);
-	free(reader);
 }

@@ -1,10 +1,12 @@
-/* reader.h -- a reader or drain of a ring, as reader.c and release.c share it. */
+/* reader.h -- a reader or drain of a ring, as reader_open.c, reader.c and release.c share it. */
 #ifndef FARLOG_READER_H
 #define FARLOG_READER_H
 
 #include "record.h"
 #include "region.h"
 #include "superblock.h"
+
+#define READER_TIP_LEN_FIRST 4096u /* of a READ beyond the hint, where nothing may be */
 
 struct farlog_reader {
 	struct region *region;
