@@ -167,7 +167,7 @@ static void far_wait(struct region *region, uint64_t timeout_ns)
 /* await -- for cold calls: turn until `is_done` says so. OK, or IO when the link broke or patience ran out. */
 static int await(struct region_far *far, bool (*is_done)(const struct region_far *far, uint64_t tag), uint64_t tag)
 {
-	uint64_t until_ns = clock_after_ns(PATIENCE_NS);
+	uint64_t until_ns = clock_after_ns(far->region.patience_ns);
 
 	for (;;) {
 		while (!take_link(far))

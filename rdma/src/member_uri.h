@@ -1,0 +1,29 @@
+/* member_uri.h -- "members:K URI URI ...": the rings of one stream with several members, K of which an acknowledgement needs. */
+#ifndef FARLOG_MEMBER_URI_H
+#define FARLOG_MEMBER_URI_H
+
+#include "uri.h"
+
+#define MEMBER_COUNT_MAX 9
+#define MEMBER_SCHEME "members:"
+
+struct member_uri {
+	unsigned count;  /* n */
+	unsigned needed; /* k */
+	char uris[MEMBER_COUNT_MAX][URI_PATH_LEN_MAX];
+};
+
+/* member_uri_is -- whether the URI names several rings of a stream. */
+bool member_uri_is(const char *text);
+
+/* member_uri_parse -- OK or INVALID with a text that names what is wrong and what was expected. The members' URIs are looked at when they are opened. */
+int member_uri_parse(const char *text, struct member_uri *parsed, struct farlog_error *error);
+
+/* member_quorum -- so many members have to be reached to know the log: any set of them has one of every set that acknowledged something, of every set that
+ * was fenced, and of every set on which an epoch was persisted. */
+static inline unsigned member_quorum(unsigned count, unsigned needed)
+{
+	return needed > count - needed + 1 ? needed : count - needed + 1;
+}
+
+#endif
