@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "member_uri.h"
 #include "unit.h"
 #include "uri.h"
 
@@ -111,7 +112,58 @@ static void uri__unknown_scheme(void **state)
 	assert_non_null(strstr(error.text, "tape"));
 }
 
+static void members__are_taken_apart_in_their_order(void **state)
+{
+	struct member_uri parsed;
+
+	(void)state;
+	assert_true(member_uri_is("members:2 mem:/a mem:/b"));
+	assert_false(member_uri_is("mem:/members:2"));
+	assert_int_equal(member_uri_parse("members:2 mem:/a ofi:tcp://h:1/desk7/orders?wait=block mem:/c", &parsed, NULL), FARLOG_OK);
+	assert_int_equal(parsed.count, 3);
+	assert_int_equal(parsed.needed, 2);
+	assert_string_equal(parsed.uris[0], "mem:/a");
+	assert_string_equal(parsed.uris[1], "ofi:tcp://h:1/desk7/orders?wait=block");
+	assert_string_equal(parsed.uris[2], "mem:/c");
+	assert_int_equal(member_quorum(3, 2), 2);
+	assert_int_equal(member_quorum(3, 1), 3);
+	assert_int_equal(member_quorum(2, 2), 2);
+	assert_int_equal(member_quorum(5, 3), 3);
+}
+
+static void members__refused(void **state)
+{
+	static const struct {
+		const char *uri;
+		const char *text;
+	} wrong[] = {
+		{"members:", "no number of members"},
+		{"members:0 mem:/a mem:/b", "no number of members"},
+		{"members:12 mem:/a mem:/b", "no number of members"},
+		{"members: mem:/a mem:/b", "no number of members"},
+		{"members:1 mem:/a", "fewer than two members"},
+		{"members:3 mem:/a mem:/b", "more members are needed"},
+		{"members:2 mem:/a  mem:/b", "two blanks"},
+		{"members:2 mem:/a mem:/b ", "one at the end"},
+		{"members:2 mem:/a mem:/a", "named twice"},
+		{"members:1 mem:/a members:1", "has members itself"},
+		{"members:1 a b c d e f g h i j", "too many members"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct farlog_error error = {0};
+		struct member_uri parsed;
+
+		assert_int_equal(member_uri_parse(wrong[i].uri, &parsed, &error), FARLOG_INVALID);
+		if (strstr(error.text, wrong[i].text) == NULL || strstr(error.text, wrong[i].uri) == NULL)
+			fail_msg("\"%s\" gave \"%s\"; expected \"%s\"", wrong[i].uri, error.text, wrong[i].text);
+	}
+}
+
 static const struct CMUnitTest uri_tests[] = {
+	cmocka_unit_test(members__are_taken_apart_in_their_order),
+	cmocka_unit_test(members__refused),
 	cmocka_unit_test(uri__accepted),
 	cmocka_unit_test(uri__refused_with_its_name),
 	cmocka_unit_test(uri__traffic_class),
