@@ -31,6 +31,7 @@ enum farlog_mutant {
 	MUTANT_RECOVERED_FIRST = 31,    /* blocks: a takeover finds the tail, and shuts the former writer out only then */
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */
 	MUTANT_NOT_WARY = 33,           /* blocks: a writer that has rested does not look before it commits, though the target may have forgotten the fence */
+	MUTANT_RELEASED_UNSEEN = 40,    /* members: a drain moves heads over what it has read from one of them */
 };
 
 #ifdef FARLOG_FAULT

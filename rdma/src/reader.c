@@ -52,9 +52,9 @@ static bool is_epoch_known(const struct farlog_reader *reader)
 		load_mark(base + LAYOUT_SUPERBLOCK_B_OFF) == reader->superblock_marks[1];
 }
 
-/* refresh_epoch -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
+/* reader_refresh -- a new writer may have come. Then the log may have gone back behind our position, unless that writer is the next one
  * and found all that we have read. */
-static void refresh_epoch(struct farlog_reader *reader)
+void reader_refresh(struct farlog_reader *reader)
 {
 	struct superblock seen;
 
@@ -66,7 +66,7 @@ static void refresh_epoch(struct farlog_reader *reader)
 		return; /* half written: look again at the next poll */
 	if (seen.crc32c == reader->superblock.crc32c)
 		return;
-	if (seen.generation != reader->superblock.generation + 1 || seen.epoch_start_lsn < reader->cursor.lsn)
+	if (reader->is_member || seen.generation != reader->superblock.generation + 1 || seen.epoch_start_lsn < reader->cursor.lsn)
 		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
@@ -80,7 +80,7 @@ static int walk_back(struct farlog_reader *reader, struct walk *walk, struct rec
 		enum record_verdict verdict;
 		int result = walk_check(walk, at, &verdict, &found);
 
-		if (result != FARLOG_OK || verdict != RECORD_VALID)
+		if (result != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, at->lsn, found.epoch))
 			return result != FARLOG_OK ? result : FARLOG_NOT_YET; /* the new epoch's first record is still to come */
 		if (found.epoch > reader->cursor.epoch) {
 			reader->is_rewound = true;
@@ -105,6 +105,8 @@ static int resync(struct farlog_reader *reader)
 
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_NOT_YET;
+	if (head.head_lsn < reader->floor.head_lsn)
+		head = reader->floor;
 	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
 		(head.head_lsn == cursor->lsn && (head.head_seq != cursor->seq || head.last_epoch != cursor->epoch)))
 		return FARLOG_OVERRUN;
@@ -119,7 +121,7 @@ static int resync(struct farlog_reader *reader)
 
 int reader_follow_log(struct farlog_reader *reader)
 {
-	refresh_epoch(reader);
+	reader_refresh(reader);
 	return reader->is_resync_needed ? resync(reader) : FARLOG_OK;
 }
 
@@ -183,6 +185,8 @@ static bool read_piece(struct farlog_reader *reader, struct pass *pass, uint64_t
 		return false;
 	while (walked < len) {
 		verdict = record_check(&reader->identity, &reader->cursor, start + walked, len - walked, &found);
+		if (verdict == RECORD_VALID && !reader_is_of_log(reader, reader->cursor.lsn, found.epoch))
+			return false;
 		if (verdict == RECORD_VALID) {
 			keep(pass, start + walked, &found);
 			accept(reader, pass, &found);
@@ -319,7 +323,7 @@ static int accuse(struct farlog_reader *reader)
 		return result;
 	if (is_overtaken(reader, reader->cursor.lsn))
 		return reader->is_drain ? FARLOG_HELD : FARLOG_OVERRUN; /* nobody but another drain moves a drain's head */
-	refresh_epoch(reader);
+	reader_refresh(reader);
 	return reader->superblock.crc32c != known ? FARLOG_NOT_YET : FARLOG_CORRUPT;
 }
 
@@ -361,8 +365,8 @@ static bool is_header_spared(const struct farlog_reader *reader, size_t buf_len)
 		!reader->is_resync_needed && !reader->is_release_open && reader->comeback_count == reader->region->comeback_count;
 }
 
-/* look_at_header -- fetch it, and take from it what a batch depends on. */
-static int look_at_header(struct farlog_reader *reader)
+/* reader_look -- fetch it, and take from it what a batch depends on. */
+int reader_look(struct farlog_reader *reader)
 {
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 	uint64_t durable_lsn;
@@ -383,7 +387,7 @@ static int look_at_header(struct farlog_reader *reader)
 	return FARLOG_OK;
 }
 
-int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
+int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
 	bool is_spared = is_header_spared(reader, buf_len);
@@ -400,7 +404,7 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 		batch->len = RECORD_PAD_STORED_LEN; /* no record is shorter */
 		return FARLOG_TOO_LARGE;
 	}
-	result = is_spared ? FARLOG_OK : look_at_header(reader);
+	result = is_spared ? FARLOG_OK : reader_look(reader);
 	if (result != FARLOG_OK)
 		return result;
 	durable_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_DURABLE_HINT_OFF);
@@ -433,7 +437,7 @@ int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct 
 	return FARLOG_OK;
 }
 
-int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status)
+int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *status)
 {
 	struct farlog_counters counters;
 	struct head_slot head = {0};
@@ -441,7 +445,7 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 
 	if (result != FARLOG_OK)
 		return result;
-	refresh_epoch(reader);
+	reader_refresh(reader);
 	memset(status, 0, sizeof(*status));
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_CORRUPT;

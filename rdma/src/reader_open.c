@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "err.h"
+#include "member_uri.h"
 #include "mutant.h"
 #include "reader.h"
+#include "reader_members.h"
 #include "walk.h"
 
 /* walk_on -- to where reading starts, or to the last record before it. */
@@ -18,7 +20,7 @@ static int walk_on(struct farlog_reader *reader, const struct farlog_reader_conf
 		enum record_verdict verdict;
 
 		result = walk_check(&walk, &reader->cursor, &verdict, &found);
-		if (result != FARLOG_OK || verdict != RECORD_VALID)
+		if (result != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, reader->cursor.lsn, found.epoch))
 			break;
 		record_advance(&reader->cursor, &found);
 	}
@@ -26,8 +28,8 @@ static int walk_on(struct farlog_reader *reader, const struct farlog_reader_conf
 	return result;
 }
 
-/* seek -- from the head to where reading starts. */
-static int seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
+/* reader_seek -- from the head to where reading starts. */
+int reader_seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
 	struct farlog_error *error)
 {
 	int result;
@@ -82,14 +84,11 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		.epoch_max = reader->superblock.writer_epoch};
 	if (reader->is_drain)
 		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
-	return seek(reader, uri, config, error);
+	return reader_seek(reader, uri, config, error);
 }
 
-int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
-	struct farlog_error *error)
+int reader_open_ring(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
 {
-	static const struct farlog_reader_config defaults;
-	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
 	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
 		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token};
 	struct farlog_reader *reader = calloc(1, sizeof(*reader));
@@ -102,19 +101,14 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 	if (result == FARLOG_OK)
 		result = open_steps(reader, uri, config, error);
 	if (result != FARLOG_OK) {
-		farlog_reader_close(reader);
+		reader_close_ring(reader);
 		return result;
 	}
 	*opened = reader;
 	return FARLOG_OK;
 }
 
-uint64_t farlog_reader_reads(const farlog_reader *reader)
-{
-	return reader->region->read_count;
-}
-
-void farlog_reader_close(farlog_reader *reader)
+void reader_close_ring(struct farlog_reader *reader)
 {
 	if (reader == NULL)
 		return;
@@ -122,4 +116,48 @@ void farlog_reader_close(farlog_reader *reader)
 		reader->region->ops->close(reader->region);
 	free(reader->again);
 	free(reader);
+}
+
+int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
+	struct farlog_error *error)
+{
+	static const struct farlog_reader_config defaults;
+	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
+
+	return member_uri_is(uri) ? reader_members_open(uri, config, opened, error) : reader_open_ring(uri, config, opened, error);
+}
+
+int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
+{
+	return reader->members != NULL ? reader_members_read(reader->members, buf, buf_len, batch) : reader_read_ring(reader, buf, buf_len, batch);
+}
+
+int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
+{
+	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
+
+	return reader->members != NULL ? reader_members_release(reader->members, &slot) : reader_release_ring(reader, &slot);
+}
+
+int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect)
+{
+	return reader->members != NULL ? reader_members_suspect(reader->members, suspect) : reader_suspect_ring(reader, suspect);
+}
+
+int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status)
+{
+	return reader->members != NULL ? reader_members_status(reader->members, status) : reader_status_ring(reader, status);
+}
+
+uint64_t farlog_reader_reads(const farlog_reader *reader)
+{
+	return reader->members != NULL ? reader_members_reads(reader->members) : reader->region->read_count;
+}
+
+void farlog_reader_close(farlog_reader *reader)
+{
+	if (reader != NULL && reader->members != NULL)
+		reader_members_close(reader->members);
+	else
+		reader_close_ring(reader);
 }

@@ -79,14 +79,30 @@ static int look_again(struct farlog_reader *reader)
 	return result == FARLOG_NOT_YET ? FARLOG_IO : result;
 }
 
-int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch)
+/* store_slot -- the last step: durable first, then the writer's. */
+static int store_slot(struct farlog_reader *reader, const struct head_slot *slot)
 {
-	struct head_slot slot = {.head_lsn = head_lsn, .head_seq = head_seq, .last_epoch = last_epoch};
+	int result;
+
+	if (MUTANT(CREDIT_BEFORE_HEAD))
+		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, slot->head_lsn);
+	result = head_store(reader->region, &reader->superblock, slot);
+	if (result != FARLOG_OK) {
+		reader->is_release_open = reader->region->is_far;
+		reader->open_slot = *slot;
+		return result == FARLOG_HELD ? result : FARLOG_IO;
+	}
+	set_released(reader, slot);
+	return FARLOG_OK;
+}
+
+int reader_release_ring(struct farlog_reader *reader, const struct head_slot *slot)
+{
 	int result = FARLOG_OK;
 	bool is_to_look;
 
-	if (!reader->is_drain || head_lsn < reader->released.head_lsn || head_seq < reader->released.head_seq ||
-		head_lsn > reader->cursor.lsn || last_epoch < reader->released.last_epoch)
+	if (!reader->is_drain || slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq ||
+		slot->head_lsn > reader->cursor.lsn || slot->last_epoch < reader->released.last_epoch)
 		return FARLOG_INVALID;
 	is_to_look = reader->is_release_open || reader->is_resync_needed || reader->comeback_count != reader->region->comeback_count;
 	if (reader->is_release_open)
@@ -95,18 +111,24 @@ int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t hea
 		result = look_again(reader);
 	if (result != FARLOG_OK)
 		return result;
-	if (head_lsn <= reader->released.head_lsn)
+	if (slot->head_lsn <= reader->released.head_lsn)
 		return FARLOG_OK;
-	if (head_lsn > reader->cursor.lsn)
+	if (slot->head_lsn > reader->cursor.lsn)
 		return FARLOG_INVALID;
-	if (MUTANT(CREDIT_BEFORE_HEAD))
-		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head_lsn);
-	result = head_store(reader->region, &reader->superblock, &slot);
-	if (result != FARLOG_OK) {
-		reader->is_release_open = reader->region->is_far;
-		reader->open_slot = slot;
-		return result == FARLOG_HELD ? result : FARLOG_IO;
-	}
-	set_released(reader, &slot);
-	return FARLOG_OK;
+	return store_slot(reader, slot);
+}
+
+int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot)
+{
+	int result = FARLOG_OK;
+
+	if (reader->is_release_open)
+		result = end_release(reader);
+	if (result == FARLOG_OK && reader->comeback_count != reader->region->comeback_count)
+		result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
+	if (result == FARLOG_OK && reader->comeback_count != reader->region->comeback_count)
+		result = reader_confirm_head(reader, reader->released.head_lsn, &(struct head_slot){0});
+	if (result != FARLOG_OK || slot->head_lsn <= reader->released.head_lsn)
+		return result;
+	return store_slot(reader, slot);
 }

@@ -90,7 +90,7 @@ static int judge_body(struct farlog_reader *reader, uint64_t off, uint64_t store
 	return result;
 }
 
-int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect)
+int reader_suspect_ring(struct farlog_reader *reader, struct farlog_suspect *suspect)
 {
 	uint64_t off = LAYOUT_DATA_OFF + reader->cursor.lsn % reader->identity.capacity;
 	struct record_header header;

@@ -436,15 +436,11 @@ static uint32_t locked_roles(struct target_ring *ring)
 	return bits;
 }
 
-/* may_flush -- a role has the spans made durable that it writes, and a drain the header as well, which it builds upon. */
+/* may_flush -- whoever writes something here has made durable what he builds upon: a drain also the records, before it gives away that members of a stream have
+ * them. Nothing is changed by it. */
 static bool may_flush(const struct target_conn *conn, const struct far_request *request)
 {
-	if (conn->role == REGION_ROLE_READER || !is_inside(conn->ring, request))
-		return false;
-	for (unsigned i = 0; i < request->span_count && conn->role == REGION_ROLE_DRAIN; i++)
-		if (request->spans[i].off + request->spans[i].len > LAYOUT_DATA_OFF)
-			return false;
-	return true;
+	return conn->role != REGION_ROLE_READER && is_inside(conn->ring, request);
 }
 
 /* flush -- by the ring's worker what takes long, for all connections wait for this thread. A worker of memory is started by the first such request. True: it
