@@ -19,11 +19,10 @@ type Reader struct {
 // Implements: int farlog_reader_open(const char *, const struct farlog_reader_config *, farlog_reader **, struct farlog_error *)
 func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 	config := C.struct_farlog_reader_config{
-		start:     C.uint32_t(options.Start),
-		lsn:       C.uint64_t(options.LSN),
-		ring_uuid: uuidPointer(options.RingUUID),
+		start: C.uint32_t(options.Start),
+		lsn:   C.uint64_t(options.LSN),
 	}
-	config.grant_token = uuidPointer(options.Token)
+	config.ring_uuid, config.grant_token = grantPointers(options.RingUUID, options.Token, options.Members)
 	defer C.free(unsafe.Pointer(config.ring_uuid))
 	defer C.free(unsafe.Pointer(config.grant_token))
 	if options.Drain {

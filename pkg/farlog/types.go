@@ -132,6 +132,7 @@ type WriterOptions struct {
 	CountersDir  string // "" = /dev/shm/farlog, "none" = private to this process
 	RingUUID     *[16]byte
 	Token        *[TokenLen]byte // of a grant, for a ring on another host
+	Members      []Member        // of a stream with several: in place of RingUUID and Token
 	Spin         bool            // never sleep while waiting: for a thread on a core of its own
 }
 
@@ -165,6 +166,7 @@ type ReaderOptions struct {
 	Drain    bool
 	RingUUID *[16]byte
 	Token    *[TokenLen]byte // of a grant, for a ring on another host
+	Members  []Member        // of a stream with several: in place of RingUUID and Token
 }
 
 // Batch is what one Read copied: whole records, verbatim and back to back, a PAD as its 64 bytes.

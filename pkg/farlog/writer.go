@@ -45,9 +45,8 @@ func withWriterConfig(options WriterOptions, use func(*C.struct_farlog_writer_co
 		deadline_ns:   deadlineOf(options.Deadline),
 		warn_percent:  C.uint32_t(options.WarnPercent),
 		alarm_percent: C.uint32_t(options.AlarmPercent),
-		ring_uuid:     uuidPointer(options.RingUUID),
-		grant_token:   uuidPointer(options.Token),
 	}
+	config.ring_uuid, config.grant_token = grantPointers(options.RingUUID, options.Token, options.Members)
 	defer C.free(unsafe.Pointer(config.ring_uuid))
 	defer C.free(unsafe.Pointer(config.grant_token))
 	if options.Spin {
