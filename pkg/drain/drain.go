@@ -35,6 +35,7 @@ type Config struct {
 	RingURI  string
 	RingUUID [16]byte               // refuse any other ring; zero = take what is there
 	Token    *[farlog.TokenLen]byte // of a drain's grant, for a ring on another host
+	Members  []farlog.Member        // of a stream with several rings: in place of RingUUID and Token
 	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
 	Stream string
 	Store  *store.Store
@@ -79,9 +80,11 @@ type Progress struct {
 	Retries      uint64        // attempts that failed for want of space, or of an answer from the ring's host
 	LastError    string        // why the drain is stuck; "" when it is not
 	Suspect      string        // what stands still where the next record would be, and which check it fails; "" = nothing of that kind
+
+	Members []farlog.MemberStatus // of a stream with several rings, in the order of its URI
 }
 
-// Run drains one ring into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
+// Run drains one ring, or the rings of a stream that has several, into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
 // full disk is retried for ever, a ring on another host that does not answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
 // Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
@@ -124,7 +127,7 @@ func (c Config) withDefaults() Config {
 
 // openReader takes the ring's drain lock and learns whose ring it is.
 func openReader(config Config) (*farlog.Reader, store.Source, error) {
-	options := farlog.ReaderOptions{Drain: true, Token: config.Token}
+	options := farlog.ReaderOptions{Drain: true, Token: config.Token, Members: config.Members}
 	if config.RingUUID != [16]byte{} {
 		options.RingUUID = &config.RingUUID
 	}
