@@ -472,8 +472,10 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             (kind & Classifier.DROPPABLE) != 0 || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
         if (failOver(event, kind)) {
             current.failedOver.increment();
+            seen.put(event);
         } else if (isDroppable) {
             current.drop(event.getTimeStamp(), result == null ? Result.INVALID : result);
+            seen.put(event);
         } else {
             current.refused.increment();
             throwOut(text, result, cause);

@@ -4,8 +4,8 @@ import ch.qos.logback.classic.spi.ILoggingEvent;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * What an appender and its successor of the same name and ring have recorded, each thread's last event: while Logback is reconfigured a
- * thread may meet both with one event. Shared by these two and by nobody else: another appender of the same ring has its own record of it.
+ * What an appender and its successor of the same name and ring are done with, each thread's last event, recorded, dropped or given to another: while
+ * Logback is reconfigured a thread may meet both with one event. Shared by these two and by nobody else: another appender of the same ring has its own record of it.
  *
  * <p>Any thread; no lock and no allocation when nothing is being handed over.
  */
@@ -41,13 +41,13 @@ final class Seen {
         }
     }
 
-    /** Whether this thread's last recorded event is this very one. */
+    /** Whether the last event that this thread is done with is this very one. */
     boolean has(final ILoggingEvent event) {
         final ConcurrentHashMap<Thread, ILoggingEvent> current = events;
         return current != null && current.get(Thread.currentThread()) == event;
     }
 
-    /** The event is in the ring. */
+    /** The event is in the ring, or told of as dropped, or with who takes it over. */
     void put(final ILoggingEvent event) {
         final ConcurrentHashMap<Thread, ILoggingEvent> current = events;
         if (current != null) {
