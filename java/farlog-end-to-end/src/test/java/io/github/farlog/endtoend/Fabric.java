@@ -1,86 +1,80 @@
-package io.github.farlog.client;
+package io.github.farlog.endtoend;
 
+import io.github.farlog.client.Ring;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 
-/** Control plane, target and host agent, each a process of its own; rings are on another host as far as the agent can tell, and reached by libfabric. */
+/** Control plane, target, drain and host agent, each a process of its own. The target can be reached from afar by libfabric. */
 final class Fabric implements AutoCloseable {
+    static final String TARGET = "target";
+    static final String DRAIN = "drain";
+    private static final String CONTROL = "control";
+    private static final String HOST = "host";
     private static final long READY_SECONDS = 60;
     private static final long POLL_MILLIS = 20;
 
-    private final Path folder = Files.createTempDirectory(Path.of("/tmp"), "farlog-fabric-"); // a socket's path is short
-    private final List<Process> processes = new ArrayList<>();
-    private final Path programs;
+    private final Path folder;
+    private final Map<String, Process> daemons = new HashMap<>();
+    private final Map<String, List<String>> commands = new HashMap<>();
+    private final Path programs = Programs.ofGo();
     private final String control;
-    private final int port;
-    private Process target;
 
-    Fabric() throws Exception {
-        programs = build();
+    /**
+     * Starts them all.
+     *
+     * @param parent of the folder with their files: in memory, or on a disk, where a far ring is flushed by the target's processor; a socket's path is short
+     * @param agentHost name of the agent's host: rings are in its memory when it is "storage1", else on another host as far as it can tell
+     */
+    Fabric(final Path parent, final String agentHost) throws Exception {
+        folder = Files.createTempDirectory(parent, "farlog-fabric-");
+        final int port;
         try (ServerSocket any = new ServerSocket(0)) {
             port = any.getLocalPort();
         }
-        start("control", "--listen", "127.0.0.1:0");
-        control = ready("control", "control");
-        startTarget();
-        start("host", "--control", control, "--host-name", "trading1", "--host-socket", socket());
-        ready("host", "host_socket");
+        declare(CONTROL, "--listen", "127.0.0.1:0");
+        control = start(CONTROL);
+        declare(TARGET, "--control", control, "--host-name", "storage1", "--listen", "ofi:tcp://127.0.0.1:" + port);
+        start(TARGET);
+        declare(DRAIN, "--control", control, "--host-name", "storage1", "--store-dir", store().toString(), "--store-segment", "16MiB");
+        start(DRAIN);
+        declare(HOST, "--control", control, "--host-name", agentHost, "--host-socket", socket());
+        start(HOST);
     }
 
-    /** The tree's own programs; skipped where there is no Go. */
-    private static Path build() throws Exception {
-        final Path out = Path.of("target", "programs").toAbsolutePath();
-        final Path log = Files.createTempFile("farlog-java-", ".go");
-        try {
-            Assumptions.assumeTrue(Stream.of(System.getenv("PATH").split(":")).anyMatch(dir -> Files.isExecutable(Path.of(dir, "go"))), "no Go here");
-            final Process go = new ProcessBuilder("go", "build", "-o", out + "/", "./cmd/farlog", "./cmd/farlogd").directory(Programs.repository().toFile())
-                .redirectErrorStream(true).redirectOutput(log.toFile()).start();
-            if (!go.waitFor(5, TimeUnit.MINUTES) || go.exitValue() != 0) {
-                throw new AssertionError("go build: " + Files.readString(log));
-            }
-            return out;
-        } finally {
-            Files.delete(log);
-        }
-    }
-
-    void startTarget() throws Exception {
-        target = start("target", "--control", control, "--host-name", "storage1", "--listen", "ofi:tcp://127.0.0.1:" + port);
-        ready("target", "ready");
-    }
-
-    /** As a crash of its host would: nothing is told to anybody. */
-    void killTarget() {
-        target.destroyForcibly().onExit().join();
-    }
-
-    private Process start(final String role, final String... arguments) throws IOException {
+    private void declare(final String role, final String... arguments) throws IOException {
         final Path data = Files.createDirectories(folder.resolve(role));
-        Files.deleteIfExists(data.resolve("ready"));
         final List<String> command = new ArrayList<>(List.of(programs.resolve("farlogd").toString(), role, "--data-dir", data.toString(),
             "--metrics-listen", "off", "--ready-file", data.resolve("ready").toString()));
         command.addAll(List.of(arguments));
-        final Process process = new ProcessBuilder(command).redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.appendTo(data.resolve("log").toFile())).start();
-        processes.add(process);
-        return process;
+        commands.put(role, command);
     }
 
-    private String ready(final String role, final String key) throws Exception {
+    /** Starts a daemon, again too, and waits until it is ready. Gives the control plane's address. */
+    String start(final String role) throws Exception {
+        final Path data = folder.resolve(role);
+        Files.deleteIfExists(data.resolve("ready"));
+        daemons.put(role, new ProcessBuilder(commands.get(role)).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(data.resolve("log").toFile())).start());
+        return ready(role);
+    }
+
+    private String ready(final String role) throws Exception {
         final Path file = folder.resolve(role).resolve("ready");
-        final Pattern wanted = Pattern.compile("\"" + key + "\":\"?([^\",]*)");
+        final Pattern wanted = Pattern.compile("\"ready\":true(?:.*\"control\":\"([^\"]*))?");
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(READY_SECONDS);
-        while (System.nanoTime() < end && processes.getLast().isAlive()) {
+        while (System.nanoTime() < end && daemons.get(role).isAlive()) {
             final Matcher found = wanted.matcher(Files.exists(file) ? Files.readString(file) : "");
             if (found.find()) {
                 return found.group(1);
@@ -92,26 +86,68 @@ final class Fabric implements AutoCloseable {
         throw new AssertionError(role + " is not ready: " + log);
     }
 
+    /** As a crash of its host would: nothing is told to anybody. */
+    void kill(final String role) {
+        daemons.get(role).destroyForcibly().onExit().join();
+    }
+
+    /** Stops it in the middle of whatever it does, until {@link #proceed}. */
+    void pause(final String role) throws IOException, InterruptedException {
+        signal(role, "-STOP");
+    }
+
+    void proceed(final String role) throws IOException, InterruptedException {
+        signal(role, "-CONT");
+    }
+
+    private void signal(final String role, final String signal) throws IOException, InterruptedException {
+        Programs.run(folder.resolve("signal"), "kill", signal, Long.toString(daemons.get(role).pid()));
+    }
+
     private String socket() {
         return folder.resolve("agent").toString();
     }
 
-    /** Makes a stream and gives its URI for programs of this host. */
-    String stream(final String name) throws Exception {
-        Programs.run(programs.resolve("farlog").toString(), "--control", control, "stream", "create", name, "--size", "16MiB", "--level", "visible");
+    /** Makes a stream and gives its URI for programs of the agent's host. */
+    String stream(final String name, final String size) throws Exception {
+        farlog("--control", control, "stream", "create", name, "--size", size, "--level", "visible");
         return "farlog://" + name + "?agent=" + socket();
     }
 
-    /** Where the ring of a stream lies, for who may look at it there. */
+    /** The ring of a stream where it lies. */
     String near(final String name) throws IOException {
-        try (Stream<Path> files = Files.walk(folder.resolve("target"))) {
-            return "mem:" + files.filter(file -> file.toString().endsWith(name + ".ring")).findFirst().orElseThrow();
+        try (Stream<Path> files = Files.walk(folder.resolve(TARGET))) {
+            return "mem:" + files.filter(file -> file.toString().endsWith(name.substring(name.indexOf('/') + 1) + ".ring")).findFirst().orElseThrow();
         }
+    }
+
+    /** What the store has of a stream when nothing of it is left in the ring. */
+    List<Stored> drained(final String stream) throws Exception {
+        final String ring = near(stream);
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(READY_SECONDS);
+        while (Ring.inspect(ring).lagBytes() > 0) {
+            if (System.nanoTime() > end) {
+                throw new AssertionError(stream + " is not drained: " + Files.readString(folder.resolve(DRAIN).resolve("log")));
+            }
+            Thread.sleep(POLL_MILLIS);
+        }
+        return Stored.of(this, stream);
+    }
+
+    Path store() {
+        return folder.resolve("store");
+    }
+
+    /** Runs the command line; what it printed is in a file that is there until the next call. */
+    Path farlog(final String... arguments) throws IOException, InterruptedException {
+        final List<String> command = new ArrayList<>(List.of(programs.resolve("farlog").toString()));
+        command.addAll(List.of(arguments));
+        return Programs.run(folder.resolve("output"), command.toArray(String[]::new));
     }
 
     @Override
     public void close() throws IOException {
-        for (final Process process : processes) {
+        for (final Process process : daemons.values()) {
             process.destroyForcibly().onExit().join();
         }
         try (Stream<Path> files = Files.walk(folder)) {

@@ -1,16 +1,26 @@
-package io.github.farlog.client;
+package io.github.farlog.endtoend;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.GrantToken;
+import io.github.farlog.client.Level;
+import io.github.farlog.client.Position;
+import io.github.farlog.client.Result;
+import io.github.farlog.client.SharedWriter;
+import io.github.farlog.client.Writer;
+import io.github.farlog.client.WriterOptions;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -21,17 +31,17 @@ class FarTest {
 
     @Test
     void shouldLoseNothingWhenTheTargetDies() throws Exception {
-        try (Fabric fabric = new Fabric()) {
+        try (Fabric fabric = new Fabric(Path.of("/tmp"), "trading1")) {
             final List<Long> acknowledged = new ArrayList<>();
-            try (SharedWriter writer = SharedWriter.open(fabric.stream("desk7/orders"), options())) {
+            try (SharedWriter writer = SharedWriter.open(fabric.stream("desk7/orders", "16MiB"), options())) {
                 assertEquals("target-cpu", writer.contract().flushMethod());
                 assertEquals("desk7/orders", writer.ring().streamName());
                 append(writer, acknowledged, COUNT);
                 assertEquals(COUNT, acknowledged.size());
-                fabric.killTarget();
+                fabric.kill(Fabric.TARGET);
                 final Position position = new Position();
                 assertEquals(Result.UNKNOWN, writer.append(new byte[100], 0, 100, 1, null, 0, 0, 1_000_000, position));
-                fabric.startTarget();
+                fabric.start(Fabric.TARGET);
                 final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
                 Result resolved = Result.UNKNOWN;
                 while (resolved == Result.UNKNOWN && System.nanoTime() < end) {
@@ -42,15 +52,7 @@ class FarTest {
                 append(writer, acknowledged, COUNT);
             }
             assertEquals(2 * COUNT + 1, acknowledged.size());
-            final Set<Long> there = new HashSet<>();
-            try (Reader reader = Reader.open(fabric.near("orders"), ReaderOptions.defaults())) {
-                final Batch batch = new Batch();
-                while (reader.read(batch) == Result.OK) {
-                    while (batch.nextPayload()) {
-                        there.add(batch.lsn());
-                    }
-                }
-            }
+            final Set<Long> there = fabric.drained("desk7/orders").stream().map(Stored::lsn).collect(Collectors.toSet());
             assertTrue(there.containsAll(acknowledged), () -> acknowledged.stream().filter(lsn -> !there.contains(lsn)).count() + " acknowledged records are lost");
         }
     }
@@ -76,7 +78,7 @@ class FarTest {
     private static void append(final SharedWriter writer, final List<Long> acknowledged, final int count) {
         final Position position = new Position();
         for (int i = 0; i < count; i++) {
-            final byte[] data = TestRing.numbered(1, i, 100);
+            final byte[] data = ("order " + i).repeat(1 + i % 10).getBytes(StandardCharsets.US_ASCII);
             if (writer.append(data, 0, data.length, 1, null, 0, 0, 0, position) == Result.OK) {
                 acknowledged.add(position.lsn());
             }
