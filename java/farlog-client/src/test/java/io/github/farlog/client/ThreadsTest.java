@@ -190,7 +190,7 @@ class ThreadsTest {
     @Test
     void shouldCloseAWriterThatAnotherThreadUses() throws Exception {
         for (int round = 0; round < 60; round++) {
-            try (TestRing ring = TestRing.inMemory(8 << 20)) {
+            try (TestRing ring = TestRing.inMemory(1 << 20)) {
                 final Writer writer = ring.writer();
                 final AtomicInteger acknowledged = new AtomicInteger();
                 final AtomicReference<Result> end = new AtomicReference<>();
