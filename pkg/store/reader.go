@@ -15,6 +15,11 @@ import (
 type ReaderOptions struct {
 	IncludeControl    bool // PAD, EPOCH, HEARTBEAT, SEAL and GAP records as well
 	IncludeSuperseded bool // records that a later epoch replaced as well
+	// SyncedOnly holds back what the appender has not synced yet: a power cut takes nothing from the stream that was given.
+	SyncedOnly bool
+	// IsOpenFast leaves out which records are superseded: finding where epochs begin may mean to read the segment that is still written. Only
+	// with IncludeSuperseded.
+	IsOpenFast bool
 }
 
 // Item is a record and where it lies. Its bytes are good until the next call of the reader.
@@ -71,6 +76,7 @@ type filter struct {
 	generation uint64
 	lsn        uint64
 	ts         uint64
+	place      Place
 }
 
 // cutoff caches, for one epoch, the lsn from which on its records are superseded.
@@ -104,6 +110,9 @@ func (s *Store) OpenReader(stream string, options ReaderOptions) (*Reader, error
 		if !isBegun {
 			break
 		}
+	}
+	if options.IsOpenFast {
+		return r, nil
 	}
 	if err := r.loadMarks(); err != nil {
 		return nil, err
@@ -240,7 +249,8 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	if isStart {
 		r.chain = s.header.start()
 	}
-	return nil
+	_, err = r.limit()
+	return err
 }
 
 // Next gives the next record. io.EOF at the present end of the stream: calling again later gives what came since. Errors:
@@ -347,7 +357,7 @@ func (r *Reader) isWanted(item Item) bool {
 	if r.last.isAny && !r.last.isBefore(place) {
 		return false
 	}
-	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts {
+	if item.Generation == r.from.generation && item.LSN < r.from.lsn || item.TimestampNS < r.from.ts || item.Place().IsBefore(r.from.place) {
 		return false
 	}
 	if item.IsSuperseded && !r.options.IncludeSuperseded {
@@ -378,9 +388,14 @@ func (r *Reader) atEnd(stop error) error {
 		if err != nil {
 			return err
 		}
+		isMoved, err := r.limit()
+		if err != nil || isMoved && !isBegun {
+			return err
+		}
 		if !isBegun {
 			return r.checkSealedEnd(stop, io.EOF)
 		}
+		r.isRechecked = false // what was held back until now has not been looked at
 	}
 	if !r.isRechecked {
 		r.isRechecked = true

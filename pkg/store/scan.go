@@ -21,6 +21,7 @@ type scanner struct {
 	file  io.ReaderAt
 	id    record.Identity
 	off   int64
+	end   int64 // nothing from here on is looked at; 0 = the file's end
 	buf   []byte
 	chunk []byte // unread part of buf, beginning at off
 }
@@ -75,7 +76,11 @@ func (s *scanner) fill(need int) error {
 	if len(s.buf) < want {
 		s.buf = make([]byte, want)
 	}
-	n, err := s.file.ReadAt(s.buf, s.off)
+	buf := s.buf
+	if s.end != 0 {
+		buf = buf[:max(0, min(int64(len(buf)), s.end-s.off))]
+	}
+	n, err := s.file.ReadAt(buf, s.off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &readError{err}
 	}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"crypto/ed25519"
+	"fmt"
+
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// Place names a record of a stream: it is the same in every store that holds the stream from the same rings. Along a stream places grow.
+type Place struct {
+	Generation uint64 // which ring of the stream, from 1; 0 = before everything
+	Epoch      uint32
+	LSN        uint64
+}
+
+// IsBefore compares two places of one stream.
+func (p Place) IsBefore(q Place) bool {
+	switch {
+	case p.Generation != q.Generation:
+		return p.Generation < q.Generation
+	case p.Epoch != q.Epoch:
+		return p.Epoch < q.Epoch
+	}
+	return p.LSN < q.LSN
+}
+
+// Place is where the item stands in its stream.
+func (i Item) Place() Place { return Place{i.Generation, i.Epoch, i.LSN} }
+
+// SeekPlace goes to the first record at or behind a place, superseded ones included where they are asked for. A place beyond the end is
+// waited for. Blocks for the walk to it, along one segment.
+func (r *Reader) SeekPlace(p Place) error {
+	at := 0
+	for i := range r.segments {
+		h := r.segments[i].header
+		start := Place{h.Generation, h.PrevEpoch, h.PrevNextLSN}
+		if h.PrevEpoch == 0 {
+			start = Place{Generation: h.Generation}
+		}
+		if !p.IsBefore(start) {
+			at = i
+		}
+	}
+	r.from, r.last = filter{place: p}, recordPlace{}
+	return r.open(at, segmentDataOffset, true)
+}
+
+// Generation is what the store knows of one ring of a stream.
+type Generation struct {
+	Number uint64
+	Source
+}
+
+// Generations lists the rings that a stream came from, oldest first, as far as they have begun when the reader was opened or has read.
+func (r *Reader) Generations() []Generation {
+	var list []Generation
+	for _, s := range r.segments {
+		h := s.header
+		if n := len(list); n > 0 && list[n-1].Number == h.Generation {
+			continue
+		}
+		list = append(list, Generation{h.Generation, Source{
+			StreamName: h.StreamName, StreamID: h.StreamID, RingUUID: h.RingUUID, Salt: h.Salt, Align: h.Align, RecordLenMax: h.RecordLenMax,
+		}})
+	}
+	return list
+}
+
+// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: there is more than before.
+func (r *Reader) limit() (isMoved bool, err error) {
+	if !r.options.SyncedOnly {
+		return false, nil
+	}
+	r.scan.end = 0
+	if r.at < len(r.segments)-1 {
+		return true, nil
+	}
+	s := r.segments[r.at]
+	front, err := readFront(r.file)
+	if err != nil {
+		return false, wrap("read", s.name, err)
+	}
+	if front.headerErr != nil {
+		return false, &CorruptError{Path: s.name, Err: front.headerErr}
+	}
+	r.segments[r.at].front = front
+	r.scan.end = max(front.mark.syncedOffset, segmentDataOffset)
+	return r.scan.end > r.scan.off, nil
+}
+
+// FS is the file system that the store lies in, for what is derived from it and kept beside it.
+func (s *Store) FS() FS { return s.fsys }
+
+// Sign signs a statement about the store with the key of its manifests. Errors: ErrInvalid, or of the file system: only who may append may sign.
+func (s *Store) Sign(statement []byte) ([]byte, error) {
+	key, err := s.privateKey()
+	if err != nil {
+		return nil, err
+	}
+	return ed25519.Sign(key, statement), nil
+}
+
+// Identity is what the records of a generation are checked against.
+func (g Generation) Identity() record.Identity { return g.identity() }
+
+func (p Place) String() string {
+	return fmt.Sprintf("generation %d, epoch %d, lsn %d", p.Generation, p.Epoch, p.LSN)
+}
