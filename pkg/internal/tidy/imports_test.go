@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"store":     {"record"},
 	"drain":     {"api", "farlog", "record", "store"},
 	"audit":     {"record", "store"},
+	"merge":     {"record", "store"},
 	"target":    {"api", "farlog"},
 	"control":   {"api", "identity"},
 	"hostagent": {"control"},
