@@ -35,6 +35,7 @@ type appendOptions struct {
 	keyField       int
 	isFIX          bool
 	deadline       time.Duration
+	heartbeat      time.Duration
 	acquireTimeout time.Duration
 	epochSeen      uint32 // in the ring, when that refused an earlier grant
 }
@@ -76,6 +77,7 @@ stream grant wrote. A writer that is granted the stream after this one fences it
 	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring: persistent)")
 	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
 	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append (default: the stream's or the region's)")
+	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain (default: none)")
 	flags.Uint16Var(&options.class, "class", 0, "class of every record")
 	flags.BoolVar(&options.isFIX, "fix", false, "records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
 	flags.IntVar(&options.keyField, "key-field", 0, "key of a record: its field with this `number`, from 1, between blanks; with --fix: the tag")
@@ -111,6 +113,8 @@ func (o *appendOptions) validate() error {
 		return usageErrorf("--key-field %d: expected 1 or more", o.keyField)
 	case o.isFIX && o.class != 0:
 		return usageErrorf("--class %d: with --fix the class comes from MsgType; leave one of the two out", o.class)
+	case o.heartbeat < 0 || o.heartbeat > 0 && o.heartbeat < time.Millisecond:
+		return usageErrorf("--heartbeat %s: expected 1ms or more", o.heartbeat)
 	case o.acquireTimeout <= 0:
 		return usageErrorf("--acquire-timeout %s: expected more than 0", o.acquireTimeout)
 	}
@@ -141,6 +145,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		talk:     talk,
 		window:   options.window,
 		deadline: place.options.Deadline,
+		beat:     options.heartbeat,
 		policy:   place.options.Policy,
 		classify: classifier(options.isFIX, options.class, options.keyField),
 	}

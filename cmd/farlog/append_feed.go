@@ -27,6 +27,7 @@ type feed struct {
 	talk     *appendTalk
 	window   int
 	deadline time.Duration
+	beat     time.Duration // of heartbeats while the input brings nothing; 0 = none
 	policy   farlog.Policy
 	classify func(record []byte) (key []byte, class uint16)
 
@@ -68,11 +69,28 @@ func (f *feed) fill(ctx context.Context) (bool, error) {
 		if err := f.output.flush(); err != nil {
 			return false, err
 		}
-		if isMore, err := f.input.wait(ctx); err != nil || !isMore {
+		if isMore, err := f.wait(ctx); err != nil || !isMore {
 			return false, err
 		}
 	}
 	return len(f.entries) > 0, nil
+}
+
+// wait waits for input. A heartbeat that finds no room, or whose outcome is not known, is not missed: another one comes.
+func (f *feed) wait(ctx context.Context) (bool, error) {
+	for f.beat > 0 && ctx.Err() == nil {
+		until, cancel := context.WithTimeout(ctx, f.beat)
+		isMore, err := f.input.wait(until)
+		isDue := !isMore && err == nil && !f.input.isEnded && until.Err() != nil
+		cancel()
+		if !isDue {
+			return isMore, err
+		}
+		if position, err := f.writer.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) || errors.Is(err, farlog.ErrClosed) {
+			return false, f.explain(err, nil, []farlog.Position{position})
+		}
+	}
+	return f.input.wait(ctx)
 }
 
 // gather fills a window with what is there already. A window that would have to wait for input is committed as it is.

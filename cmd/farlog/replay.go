@@ -7,18 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/farlog/farlog/pkg/store"
 )
 
 const (
 	replayLines          = "lines"
 	replayLengthPrefixed = "length-prefixed"
+	replayJSON           = "json"
 	// A wait shorter than this is not worth the sleep: the record goes out at once.
 	replayWaitMin = 100 * time.Microsecond
 )
@@ -28,6 +28,7 @@ type replayOptions struct {
 	from, to string
 	speed    string
 	format   string
+	isMerged bool
 
 	factor float64 // 0 = as fast as possible
 }
@@ -35,8 +36,8 @@ type replayOptions struct {
 func newReplayCommand(env *environment) *cobra.Command {
 	var options replayOptions
 	command := &cobra.Command{
-		Use:   "replay STORE --stream NAME [flags]",
-		Short: "Write the payloads of a stream to standard output, at their original pace",
+		Use:   "replay STORE {--stream NAME | --merged} [flags]",
+		Short: "Write the payloads of a stream, or of all in one order, to standard output, at their original pace",
 		Long: `Writes the payloads of the application's records between two times to standard output, in order, each at the time after the
 first one that its timestamp says, divided by the speed. It needs no daemon.
 
@@ -44,7 +45,10 @@ T is an RFC 3339 time, nanoseconds since 1970, or relative: -15m is a quarter of
 the first record of the stream. --from is included, --to is not.
 
 With --format lines each payload is followed by a newline; length-prefixed puts 4 bytes of little-endian length in front of
-each, for payloads that hold newlines. Both are what farlog append reads.`,
+each, for payloads that hold newlines. Both are what farlog append reads.
+
+--merged replays all streams in the one order that farlog merge has made; times are those of the order. --format json tells
+of each record where it is from (stream, generation, epoch, lsn, seq), its place in the order, and whether it was late.`,
 		Example: `  farlog replay data/store --stream desk7/orders --speed 10x
   farlog replay data/store --stream desk7/orders --from 2026-11-20T14:30:00Z --to 2026-11-20T14:31:00Z --speed max`,
 		Args: exactArgs(1),
@@ -60,16 +64,17 @@ each, for payloads that hold newlines. Both are what farlog append reads.`,
 	flags.StringVar(&options.from, "from", "", "`time` of the first record (default: the stream's first)")
 	flags.StringVar(&options.to, "to", "", "`time` to stop before (default: the stream's end)")
 	flags.StringVar(&options.speed, "speed", "1x", "`pace`: 1x, 10x, 0.5x, or max")
-	flags.StringVar(&options.format, "format", replayLines, "`form` of the output: lines or length-prefixed")
+	flags.StringVar(&options.format, "format", replayLines, "`form` of the output: lines, length-prefixed, or json")
+	flags.BoolVar(&options.isMerged, "merged", false, "all streams, in the order of farlog merge")
 	return command
 }
 
 func (o *replayOptions) validate() error {
-	if o.stream == "" {
-		return usageErrorf("replay: --stream %q: expected the name of a stream", o.stream)
+	if (o.stream == "") != o.isMerged {
+		return usageErrorf("replay: --stream %q: expected the name of a stream, or --merged for all", o.stream)
 	}
-	if o.format != replayLines && o.format != replayLengthPrefixed {
-		return usageErrorf("--format %q: expected %s or %s", o.format, replayLines, replayLengthPrefixed)
+	if !slices.Contains([]string{replayLines, replayLengthPrefixed, replayJSON}, o.format) {
+		return usageErrorf("--format %q: expected %s, %s or %s", o.format, replayLines, replayLengthPrefixed, replayJSON)
 	}
 	for _, bound := range []struct{ flag, text string }{{"--from", o.from}, {"--to", o.to}} {
 		if _, err := parseReplayTime(bound.text, time.Time{}, time.Time{}); err != nil {
@@ -121,7 +126,7 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 	if err != nil {
 		return err
 	}
-	reader, err := opened.OpenReader(options.stream, store.ReaderOptions{})
+	reader, err := openReplayed(opened, options)
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,7 @@ func runReplay(ctx context.Context, env *environment, path string, options repla
 // replay writes payloads at their pace.
 type replay struct {
 	ctx     context.Context
-	reader  *store.Reader
+	reader  replayReader
 	out     *bufio.Writer
 	options replayOptions
 
@@ -162,7 +167,7 @@ func (r *replay) seek() error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		first = item.Time()
+		first = item.at
 		if err := r.reader.SeekStart(); err != nil {
 			return err
 		}
@@ -193,13 +198,13 @@ func (r *replay) run() error {
 		if err != nil {
 			return err
 		}
-		if !r.to.IsZero() && !item.Time().Before(r.to) {
+		if !r.to.IsZero() && !item.at.Before(r.to) {
 			return nil
 		}
-		if err := r.pace(item.Time()); err != nil {
+		if err := r.pace(item.at); err != nil {
 			return err
 		}
-		if err := r.write(item.Payload); err != nil {
+		if err := r.write(item); err != nil {
 			return err
 		}
 	}
@@ -231,9 +236,13 @@ func (r *replay) pace(at time.Time) error {
 	}
 }
 
-func (r *replay) write(payload []byte) error {
+func (r *replay) write(item replayed) error {
+	payload := item.Payload
 	r.count++
 	r.bytes += uint64(len(payload))
+	if r.options.format == replayJSON {
+		return item.writeJSON(r.out)
+	}
 	if r.options.format == replayLengthPrefixed {
 		var length [4]byte
 		binary.LittleEndian.PutUint32(length[:], uint32(len(payload)))

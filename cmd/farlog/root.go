@@ -77,6 +77,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newDumpCommand(env),
 		newExportCommand(env),
 		newHostCommand(env),
+		newMergeCommand(env),
 		newOrderCommand(env),
 		newPlanCommand(env),
 		reference.NewCommand(env.stdout),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/merge"
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -29,7 +30,8 @@ func newVerifyCommand(env *environment) *cobra.Command {
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record (CRC, lsn, seq,
 epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
 missing, altered or out of order, or names the first place where that fails: segment, lsn, offset, reason. It needs no
-daemon, and may run beside a drain.
+daemon, and may run beside a drain. Where the store has a merged order (farlog merge), that is made again from the records and compared,
+byte for byte.
 
 Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
@@ -53,6 +55,7 @@ type verifyResult struct {
 	OK      bool                 `json:"ok"`
 	Store   string               `json:"store_uuid,omitempty"`
 	Streams []store.StreamReport `json:"streams,omitempty"`
+	Merged  *merge.Report        `json:"merged,omitempty"`
 	Ring    *ringReport          `json:"ring,omitempty"`
 }
 
@@ -138,6 +141,11 @@ func verifyStore(ctx context.Context, result *verifyResult, options verifyOption
 	}
 	report, err := opened.Verify(ctx, wanted)
 	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
+	if err != nil || options.stream != "" || !result.OK {
+		return err
+	}
+	result.Merged, err = merge.Verify(ctx, opened, wanted.PublicKey)
+	result.OK = result.Merged == nil || result.Merged.Failure == nil
 	return err
 }
 
@@ -196,6 +204,9 @@ func (v verifyResult) failure() error {
 			return fmt.Errorf("verify %s: stream %s: %s", v.Path, s.Stream, s.Failure)
 		}
 	}
+	if v.Merged != nil {
+		return fmt.Errorf("verify %s: merged order: %s", v.Path, v.Merged.Failure)
+	}
 	return fmt.Errorf("verify %s: %s", v.Path, v.Ring.Failure)
 }
 
@@ -225,6 +236,10 @@ func (v verifyResult) writeTable(w io.Writer) error {
 			fmt.Fprintf(w, "%s: behind that, unsynced bytes that are no whole record: segment %s, offset %d: %s\n",
 				s.Stream, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
 		}
+	}
+	if v.Merged != nil {
+		_, err := fmt.Fprintf(w, "merged order: %s\n", v.Merged.Statement())
+		return err
 	}
 	return nil
 }

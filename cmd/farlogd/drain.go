@@ -47,6 +47,7 @@ type drainRole struct {
 	tails    *drain.Tails
 	metrics  *metrics.Drain
 	scrub    *scrub
+	merging  *merging
 	logger   *slog.Logger
 	path     string // of the file with the last assignments
 
@@ -88,6 +89,8 @@ func (d *daemon) openDrain(context.Context) error {
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
 	metrics.NewStore(d.registry, role.scrub.sample)
+	role.merging = &merging{store: opened, late: d.settings.mergeLate, logger: role.logger}
+	metrics.NewMerge(d.registry, role.merging.sample)
 	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
 	d.parts = append(d.parts, part{run: role.run, healthy: role.healthy, close: conn.Close})
 	return nil
@@ -104,6 +107,7 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	workers.Go(func() { r.follow(ctx) })
 	workers.Go(func() { r.report(ctx) })
 	workers.Go(func() { r.scrub.run(ctx) })
+	workers.Go(func() { r.merging.run(ctx) })
 	workers.Wait()
 	r.apply(ctx, nil)
 	r.running.Wait()
@@ -272,7 +276,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 }
 
 func (r *drainRole) healthy() error {
-	var errs []error
+	errs := []error{r.merging.healthy()}
 	for _, worker := range r.list() {
 		if _, failure := worker.look(); failure != "" {
 			errs = append(errs, fmt.Errorf("drain of stream %s: %s", worker.assignment.Stream, failure))

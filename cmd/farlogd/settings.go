@@ -78,6 +78,7 @@ type settings struct {
 	pollInterval  time.Duration
 
 	verifyInterval time.Duration
+	mergeLate      time.Duration
 
 	hostSocket  string
 	hostAllow   []string
@@ -136,6 +137,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
 		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
 		set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+		set.Duration(&s.mergeLate, "merge.late", 0, "put the store's streams into one order as well (farlog merge, farlog replay --merged), and wait at most so long for one that brings nothing; 0: do not", checkMergeLate)
 		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
 		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
 			config.Range(50*time.Microsecond, time.Minute, time.Duration.String))
@@ -282,6 +284,14 @@ func checkVerify(interval time.Duration) error {
 		return nil
 	}
 	return config.Range(time.Second, 365*24*time.Hour, time.Duration.String)(interval)
+}
+
+// checkMergeLate: a pause of a drain or of a connection should make nothing late.
+func checkMergeLate(limit time.Duration) error {
+	if limit == 0 {
+		return nil
+	}
+	return config.Range(100*time.Millisecond, 24*time.Hour, time.Duration.String)(limit)
 }
 
 // checkAuditStream keeps the audit stream among those that nobody else may make.

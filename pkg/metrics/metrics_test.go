@@ -40,6 +40,9 @@ func fullRegistry() *prometheus.Registry {
 	NewStore(registry, func() StoreSample {
 		return StoreSample{FreeBytes: 1 << 30, Verified: time.Unix(1700000000, 5e8), Took: 2 * time.Second, Damaged: map[string]bool{"a": true}}
 	})
+	NewMerge(registry, func() (MergeSample, bool) {
+		return MergeSample{Records: 12, Late: 2, Absent: 1, IsFailing: true}, true
+	})
 	return registry
 }
 
@@ -99,6 +102,7 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_writer_clock_error_seconds": 2e-6, "farlog_control_grants_total": 1, "farlog_drain_records_total": 9,
 		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1, "farlog_writer_clock_known": 1,
 		"farlog_drain_gap": 0, "farlog_store_free_bytes": 1 << 30, "farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
+		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1, "farlog_merge_failing": 1,
 	} {
 		if got := value(families[name]); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

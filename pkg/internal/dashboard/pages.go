@@ -140,6 +140,13 @@ func drain() Dashboard {
 				number("s", "It took", "max(farlog_store_verify_seconds"+ofInstance+")", 0, 0),
 				number("short", "Damaged streams", "sum(farlog_store_verify_failed"+ofInstance+")", 1, 1),
 			}},
+			{"Merged order", []Panel{
+				lines("s", "How far it is behind the clock", Query{"farlog_merge_lag_seconds" + ofInstance, "{{instance}}"}),
+				lines("ops", "Records a second, and those that were late", Query{"rate(farlog_merge_records_total" + ofInstance + "[$__rate_interval])", "merged {{instance}}"},
+					Query{"rate(farlog_merge_late_total" + ofInstance + "[$__rate_interval])", "late {{instance}}"}, Query{"rate(farlog_merge_early_total" + ofInstance + "[$__rate_interval])", "early {{instance}}"}),
+				lines("short", "Streams that are not waited for", Query{"farlog_merge_absent_streams" + ofInstance, "{{instance}}"}),
+				lines("short", "Failing", Query{"farlog_merge_failing" + ofInstance, "{{instance}}"}).marks(1, 1),
+			}},
 		}}
 }
 

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/merge"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+type mergeOptions struct {
+	late, ahead                  time.Duration
+	isFollowing, isFinal, isAnew bool
+}
+
+func newMergeCommand(env *environment) *cobra.Command {
+	var options mergeOptions
+	command := &cobra.Command{
+		Use:   "merge STORE [flags]",
+		Short: "Put the streams of a store into one order, the same on every rerun",
+		Long: `Puts the records of all streams into one order, by (time, stream, seq), beside the store's segments in STORE/merged, and says how far it
+came. farlog replay --merged reads it, farlog verify checks it.
+
+A record goes into the order when every stream has come past its time. A stream that has brought nothing for --late is not waited for any
+longer; if it then brings a record of an earlier time, that gets its place once and for all behind what is in the order, and is marked late. What
+was decided so is kept, so that the order is byte for byte the same however often it is made. A run goes on where the last one ended, killed
+or not.
+
+Without a flag it puts in what can go in now and ends. --final says that every stream ends where it is, such as after the close of a day. With -f it
+goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided.`,
+		Example: `  farlog merge data/store
+  farlog merge data/store --final
+  farlog replay data/store --merged --speed max`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if options.isFinal && options.isFollowing {
+				return usageErrorf("merge: --final and -f: expected one of them")
+			}
+			if options.late <= 0 || options.ahead <= 0 {
+				return usageErrorf("merge: --late %s, --ahead %s: expected positive durations", options.late, options.ahead)
+			}
+			return runMerge(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := command.Flags()
+	flags.DurationVar(&options.late, "late", merge.LateLimitDefault, "how `long` a stream that brings nothing is waited for")
+	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a record's time may be; one that is further is not believed, and marked early")
+	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is stored")
+	flags.BoolVar(&options.isFinal, "final", false, "put in everything: each stream ends where it is")
+	flags.BoolVar(&options.isAnew, "anew", false, "take the order away first, and make it again from the records and the decisions")
+	return command
+}
+
+// mergeResult is what --output json prints.
+type mergeResult struct {
+	Streams   int       `json:"streams"`
+	Entries   uint64    `json:"entries"`
+	NextIndex uint64    `json:"next_index"`
+	Late      uint64    `json:"late"`
+	Early     uint64    `json:"early"`
+	OrderTime time.Time `json:"order_time"`
+	WaitsFor  string    `json:"waits_for,omitempty"`
+}
+
+func runMerge(ctx context.Context, env *environment, path string, options mergeOptions) error {
+	opened, err := openStore(path)
+	if err != nil {
+		return err
+	}
+	if options.isAnew {
+		if err := merge.Remove(opened); err != nil {
+			return err
+		}
+	}
+	merger, err := merge.Open(opened, merge.Options{LateLimit: options.late, AheadLimit: options.ahead})
+	if err != nil {
+		return explainMerge(err)
+	}
+	switch {
+	case options.isFollowing:
+		err = merger.Run(ctx, nil)
+	case options.isFinal:
+		err = merger.Finish(ctx)
+	default:
+		err = mergeNow(ctx, merger)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil // interrupted: what is done is done
+	}
+	progress := merger.Progress()
+	if closeErr := merger.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return explainMerge(err)
+	}
+	return printMerge(env, progress)
+}
+
+// mergeNow puts in what can go in without waiting.
+func mergeNow(ctx context.Context, merger *merge.Merger) error {
+	for ctx.Err() == nil {
+		isMoved, err := merger.Step()
+		if err != nil || !isMoved {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func explainMerge(err error) error {
+	if errors.Is(err, store.ErrCorrupt) {
+		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --anew makes the order again", err)
+	}
+	return err
+}
+
+func printMerge(env *environment, p merge.Progress) error {
+	result := mergeResult{p.Streams, p.Entries, p.NextIndex, p.Late, p.Early, p.OrderTime, p.WaitsFor}
+	if env.isJSON() {
+		return writeJSON(env.stdout, result)
+	}
+	return result.writeTable(env.stdout)
+}
+
+func (m mergeResult) writeTable(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "STREAMS\tADDED\tIN ORDER\tLATE\tEARLY\tUP TO\tWAITS FOR")
+	fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%s\t%s\n", m.Streams, m.Entries, m.NextIndex, m.Late, m.Early, recordTimeText(m.OrderTime), orDash(m.WaitsFor))
+	return table.Flush()
+}
