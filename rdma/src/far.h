@@ -15,6 +15,7 @@
 
 struct far_link;
 struct sockaddr;
+struct staging;
 
 /* What has come back. Both only grow. Stored by who uses the link; the first may be loaded meanwhile by another thread. */
 struct far_done {
@@ -41,6 +42,8 @@ struct far_link_ops {
 	int (*poll)(struct far_link *link);
 	/* Sleep until poll's answer may have changed. NULL: spinning on poll is the way. */
 	void (*wait)(struct far_link *link, uint64_t timeout_ns);
+	/* What to poll(2) for in place of `wait`, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
+	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned room);
 	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
 	void (*disconnect)(struct far_link *link);
 	/* And free what was registered. */
@@ -52,6 +55,7 @@ struct far_link {
 	uint8_t *copy; /* page-aligned, of copy_len bytes; belongs to region_far.c, which frees it after close */
 	uint64_t copy_len;
 	uint64_t ring_len;   /* of the ring that the copy is of */
+	struct staging *staging; /* of a writer that is one of several: where the copy's records lie; NULL = with the header. Set before the first connect */
 	uint64_t window_len; /* set before the first connect; 0 = the copy is of all the ring */
 	uint64_t window_off; /* what the window shows now: of the ring's data, this offset first */
 	struct far_welcome welcome;

@@ -3,24 +3,34 @@
 
 #include "clock.h"
 #include "far.h"
+#include "region_staging.h"
 
 #define LEAVE_NS 500000000u     /* a close waits no longer for a target that does not answer */
 #define LEAVE_STEP_NS 1000000u
+
+static uint8_t *map_own(uint64_t len, bool is_whole)
+{
+	void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return NULL;
+	if (is_whole)
+		madvise(copy, len, MADV_HUGEPAGE); /* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
+	madvise(copy, len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
+	return copy;
+}
 
 int far_copy(struct far_link *link, uint64_t size_bytes)
 {
 	uint64_t windowed_len = LAYOUT_DATA_OFF + link->window_len;
 	uint64_t copy_len = link->window_len != 0 && windowed_len < size_bytes ? windowed_len : size_bytes;
-	void *copy;
+	uint8_t *copy;
 
 	if (link->copy != NULL)
 		return link->ring_len == size_bytes ? FARLOG_OK : FARLOG_NOT_A_RING;
-	copy = mmap(NULL, copy_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (copy == MAP_FAILED)
+	copy = link->staging != NULL ? staging_map(link->staging, copy_len) : map_own(copy_len, link->window_len == 0);
+	if (copy == NULL)
 		return FARLOG_NO_MEMORY;
-	if (link->window_len == 0)
-		madvise(copy, copy_len, MADV_HUGEPAGE); /* a writer touches all of it when it opens, and a fault is dearer than its zeroes */
-	madvise(copy, copy_len, MADV_DONTFORK); /* a child's copy-on-write would move pages that a device has registered */
 	link->copy = copy;
 	link->copy_len = copy_len;
 	link->ring_len = size_bytes;

@@ -323,6 +323,16 @@ static void sleep_for_events(struct ofi_link *ofi, uint64_t timeout_ns)
 		(void)ppoll(fds, 2, &timeout, NULL);
 }
 
+static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned room)
+{
+	struct ofi_link *ofi = ofi_of(link);
+	struct fid *fids[2] = {&ofi->cq->fid, &ofi->eq->fid};
+
+	if (ofi->ep == NULL || ofi->post_count > 0 || room < 2 || fi_control(fids[0], FI_GETWAIT, &fds[0]) != 0 || fi_control(fids[1], FI_GETWAIT, &fds[1]) != 0)
+		return 0;
+	return fi_trywait(ofi->fabric, fids, 2) == 0 ? 2 : 0;
+}
+
 static void ofi_wait(struct far_link *link, uint64_t timeout_ns)
 {
 	struct ofi_link *ofi = ofi_of(link);
@@ -357,7 +367,7 @@ static void ofi_close(struct far_link *link)
 #define OFI_OPS(wait_op)                                                                              \
 	{                                                                                                 \
 		.connect = ofi_link_connect, .persist = ofi_persist, .read = ofi_read, .write = ofi_write, .send = ofi_send, .poll = ofi_poll,     \
-		.wait = wait_op, .disconnect = ofi_link_disconnect, .close = ofi_close                                                             \
+		.wait = wait_op, .sleepers = ofi_sleepers, .disconnect = ofi_link_disconnect, .close = ofi_close                                                             \
 	}
 
 static const struct far_link_ops spinning_ops = OFI_OPS(NULL);

@@ -30,6 +30,7 @@ struct region_far {
 	struct far_hello hello;
 	uint64_t state;   /* enum far_state */
 	int verdict;      /* with FAR_FAILED: what every call says from now on. Stored before the state */
+	uint64_t is_torn; /* with FAR_BROKEN: its connection is down */
 	uint64_t is_busy; /* the link is in use: in a shared writer one thread may flush while another looks for credit */
 	uint64_t tag_asked;
 	uint64_t tag_watched; /* on its way since watched_ns, or a little longer */

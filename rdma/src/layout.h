@@ -49,7 +49,10 @@ struct superblock {
 	uint8_t reserved_a[20];
 	char stream_name[FARLOG_STREAM_NAME_LEN];
 	char writer_id[FARLOG_WRITER_ID_LEN];
-	uint8_t reserved_b[188];
+	uint64_t floor_lsn; /* of one of several members: where the undrained records began when the epoch was opened; other members may know more than its head */
+	uint64_t floor_seq;
+	uint32_t floor_epoch; /* of the record before, as head_slot.last_epoch */
+	uint8_t reserved_b[168];
 	uint32_t crc32c;
 };
 
@@ -70,6 +73,7 @@ _Static_assert(offsetof(struct superblock, epoch_start_lsn) == 72, "superblock.e
 _Static_assert(offsetof(struct superblock, block_len) == 104, "superblock.block_len");
 _Static_assert(offsetof(struct superblock, stream_name) == 128, "superblock.stream_name");
 _Static_assert(offsetof(struct superblock, writer_id) == 192, "superblock.writer_id");
+_Static_assert(offsetof(struct superblock, floor_lsn) == 320, "superblock.floor_lsn");
 _Static_assert(offsetof(struct superblock, crc32c) == 508, "superblock.crc32c");
 _Static_assert(sizeof(struct head_slot) == LAYOUT_LINE_LEN, "a head slot has a line of its own");
 _Static_assert(offsetof(struct head_slot, crc32c) == 28, "head_slot.crc32c");

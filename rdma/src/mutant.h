@@ -32,6 +32,14 @@ enum farlog_mutant {
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */
 	MUTANT_NOT_WARY = 33,           /* blocks: a writer that has rested does not look before it commits, though the target may have forgotten the fence */
 	MUTANT_RELEASED_UNSEEN = 40,    /* members: a drain moves heads over what it has read from one of them */
+	MUTANT_RECOVERED_ON_FEW = 41,   /* members: one fewer than n - k + 1 are enough to recover from */
+	MUTANT_EPOCH_ON_FEW = 42,       /* members: an epoch is used when one member knows it */
+	MUTANT_JOINER_COUNTED = 43,     /* members: one that lacks what came before it joined counts */
+	MUTANT_REUSED_EARLY = 44,       /* members: an evicted one is opened again while what it was sent may still land */
+	MUTANT_LONGEST_LOG = 45,        /* members: the longest log is taken, whatever its last epoch */
+	MUTANT_HIGHEST_CREDIT = 46,     /* members: what one head has passed is written over */
+	MUTANT_ACKED_ON_FEW = 47,       /* members: one fewer than k are enough for an acknowledgement */
+	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 };
 
 #ifdef FARLOG_FAULT

@@ -44,6 +44,36 @@ static int check_far(struct region *region, const struct record_identity *identi
 	}
 }
 
+static void note_turn(struct recover_scan *scan, uint32_t epoch)
+{
+	if (scan->turn_count > 0 && scan->turns[scan->turn_count - 1].epoch == epoch)
+		return;
+	if (scan->turn_count < RECOVER_TURN_COUNT)
+		scan->turns[scan->turn_count++] = (struct recover_turn){scan->tail.lsn, epoch};
+	else if (scan->turns_end_lsn == UINT64_MAX)
+		scan->turns_end_lsn = scan->tail.lsn;
+}
+
+static uint64_t turn_lsn(const struct recover_scan *scan, unsigned turn)
+{
+	uint64_t end_lsn = scan->turns_end_lsn < scan->tail.lsn ? scan->turns_end_lsn : scan->tail.lsn;
+
+	return turn < scan->turn_count ? scan->turns[turn].lsn : end_lsn;
+}
+
+uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other)
+{
+	unsigned turn = 0;
+	uint64_t one_lsn;
+	uint64_t other_lsn;
+
+	while (turn < one->turn_count && turn < other->turn_count && memcmp(&one->turns[turn], &other->turns[turn], sizeof(one->turns[0])) == 0)
+		turn++;
+	one_lsn = turn_lsn(one, turn);
+	other_lsn = turn_lsn(other, turn);
+	return one_lsn < other_lsn ? one_lsn : other_lsn;
+}
+
 int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan)
 {
 	struct record_identity identity = superblock_identity(superblock);
@@ -58,6 +88,7 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 	scan->tail = (struct record_cursor){
 		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
 	scan->shown_lsn = region->is_far ? head->head_lsn : end_lsn;
+	scan->turns_end_lsn = UINT64_MAX;
 	while (result == FARLOG_OK && scan->tail.lsn < end_lsn) {
 		if (region->is_far)
 			result = check_far(region, &identity, end_lsn, scan, &verdict, &found);
@@ -65,6 +96,7 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 			verdict = record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found);
 		if (result != FARLOG_OK || verdict != RECORD_VALID)
 			break;
+		note_turn(scan, found.epoch);
 		record_advance(&scan->tail, &found);
 		off += found.extent;
 		if (off == identity.capacity)

@@ -6,11 +6,22 @@
 #include "record.h"
 #include "region.h"
 
+#define RECOVER_TURN_COUNT 32u
+
+/* Where in the log an epoch's records begin. */
+struct recover_turn {
+	uint64_t lsn;
+	uint64_t epoch;
+};
+
 struct recover_scan {
 	struct record_cursor tail; /* where the walk ended: the next record goes here */
 	uint64_t record_count;
 	uint64_t oldest_ts_ns; /* 0 = nothing undrained */
 	uint64_t newest_ts_ns;
+	struct recover_turn turns[RECOVER_TURN_COUNT];
+	unsigned turn_count;
+	uint64_t turns_end_lsn; /* of the turns beyond this nothing is noted */
 	uint64_t shown_lsn; /* base shows the ring's bytes from the head up to here */
 };
 
@@ -18,6 +29,10 @@ struct recover_scan {
  * writer's lock is held), or for a view that may lag behind a living writer. Of a far ring it fetches what it walks over, and no more: the
  * free part of the copy stays zero. OK; of a far region IO: then the tail is not known. */
 int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan);
+
+/* recover_common_lsn -- where two logs that were walked from the same head part. Below it they are the same, because a record at an LSN of an epoch never
+ * changes. */
+uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other);
 
 /* recover_orphans -- *count valid records of the last epochs beyond the tail within `window` bytes: never acknowledged, because acknowledging
  * goes in order; counted so that they can be reported. OK; of a far region IO. */

@@ -10,12 +10,13 @@
 #include "region_far.h"
 #include "region_fault.h"
 #include "region_mem.h"
+#include "region_members.h"
 #include "region_nvme.h"
 #include "uri.h"
 
 static int unknown_scheme(const char *text, const struct uri *uri, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown scheme \"%s\"; expected mem:/path, nvme:/dev/..., members:K URI URI..., verbs://host:port/ring or ofi:provider://host:port/ring", text, uri->scheme);
 }
 
 static int open_by_scheme(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
@@ -39,8 +40,11 @@ static int open_by_scheme(const char *text, const struct uri *uri, const struct 
 int region_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
 {
 	struct uri uri;
-	int result = uri_parse(text, &uri, error);
+	int result;
 
+	if (member_uri_is(text))
+		return region_members_open(text, ask, region, error);
+	result = uri_parse(text, &uri, error);
 	if (result == FARLOG_OK)
 		result = open_by_scheme(text, &uri, ask, region, error);
 	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || ask->is_whole)
@@ -62,6 +66,7 @@ const char *region_kind_name(uint32_t kind)
 	case FARLOG_REGION_DEVDAX: return "devdax";
 	case FARLOG_REGION_BAR: return "bar";
 	case FARLOG_REGION_FAULT: return "fault";
+	case FARLOG_REGION_MEMBERS: return "members";
 	default: return "?";
 	}
 }

@@ -20,6 +20,7 @@
 #include "gather.h"
 
 struct region;
+struct staging;
 
 struct region_span {
 	uint64_t off;
@@ -92,6 +93,14 @@ struct region_ops {
 	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it has nothing of the kind; HELD, IO.
 	 * Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
 	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error);
+	/* Of several members: find the longest of their logs, bring it into base, and have all of them hold it, durably. Before a writer's epoch is opened, behind the
+	 * locks. OK, CORRUPT, HELD, IO. Blocks for all of that. NULL: it is one ring, whose log lies in base or is fetched. */
+	int (*recover)(struct region *region, struct farlog_error *error);
+	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more, nor lands behind what is sent
+	 * later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a call. */
+	int (*cut)(struct region *region);
+	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
+	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
 	void (*close)(struct region *region);
 };
 
@@ -119,6 +128,8 @@ struct region {
 	uint64_t read_count;  /* with is_far: READs posted */
 	uint64_t comeback_count; /* with is_far: connections after the first one */
 	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
+	bool are_members;     /* several rings that hold the same */
+	uint64_t more_copies; /* with are_members: how many members beyond the first have the last persist that was completed */
 	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */
 };
@@ -137,6 +148,9 @@ struct region_ask {
 	uint64_t size_bytes;  /* only for REGION_CREATE */
 	const uint8_t *token; /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
 	uint32_t epoch;       /* of the grant; 0 = none */
+	uint32_t level;       /* enum farlog_level, of members: who gives less does not count. 0 = any */
+	const uint8_t *ring_uuid; /* of members: 16 bytes for each; NULL = whatever is there */
+	struct staging *staging;  /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
 };
 
 /* region_open -- open by URI. The errors' texts name the URI. */

@@ -29,6 +29,7 @@ static void give_link(struct region_far *far)
 /* break_off -- the caller's last act on a broken link. */
 static void break_off(struct region_far *far)
 {
+	atomic_store_relaxed(&far->is_torn, 0);
 	atomic_store_release(&far->state, FAR_BROKEN);
 	far_ring_bell(far);
 }
@@ -301,6 +302,34 @@ static int ask(struct region_far *far, struct far_request *request, uint32_t *an
 	return result;
 }
 
+/* far_cut -- the connector tears the connection down, and connects again. What lands late of the old one does so before the target lets us in anew. */
+static int far_cut(struct region *region)
+{
+	struct region_far *far = far_of(region);
+	enum far_state state;
+
+	if (!take_link(far))
+		return FARLOG_NOT_YET;
+	state = atomic_load_acquire(&far->state);
+	if (state == FAR_UP)
+		break_off(far);
+	give_link(far);
+	return state != FAR_UP && atomic_load_acquire(&far->is_torn) ? FARLOG_OK : FARLOG_NOT_YET;
+}
+
+static unsigned far_sleepers(struct region *region, int *fds, unsigned room)
+{
+	struct region_far *far = far_of(region);
+	unsigned count = 0;
+
+	if (!take_link(far))
+		return 0;
+	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->sleepers != NULL)
+		count = far->link->ops->sleepers(far->link, fds, room);
+	give_link(far);
+	return count;
+}
+
 static int far_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	struct far_request request = {.operation = FAR_FLUSH, .span_count = 1, .spans = {{off, len}}};
@@ -433,7 +462,7 @@ void far_close(struct region *region)
 	{                                                                                                 \
 		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
 		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .propose = far_propose, .populate = far_populate, \
-		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .close = far_close                                      \
+		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = far_sleepers, .close = far_close                                      \
 	}
 
 const struct region_ops far_spinning_ops = FAR_OPS(NULL);

@@ -79,6 +79,7 @@ static enum far_state try_again(struct region_far *far)
 	int result;
 
 	link->ops->disconnect(link);
+	atomic_store_release(&far->is_torn, 1);
 	result = link->ops->connect(link, &far->hello, &refusal, RECONNECT_NS, NULL);
 	if (result != FARLOG_OK)
 		return take_refusal(far, result, &refusal);
@@ -217,6 +218,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 	if (result == FARLOG_OK)
 		result = far->transport->open(text, uri, &far->link, error);
 	if (result == FARLOG_OK) {
+		far->link->staging = ask->staging;
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
 		far->region.ops = far->link->ops->wait != NULL ? &far_waiting_ops : &far_spinning_ops;
 		result = connect_first(far, uri, error);

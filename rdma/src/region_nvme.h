@@ -41,6 +41,7 @@ struct nvme_words {
 struct region_nvme {
 	struct region region;
 	struct block_device *device;
+	struct staging *staging; /* where the copy's records lie; NULL = with its header */
 	uint8_t *copy;
 	uint64_t copy_len;
 	uint8_t *own;      /* the buffers below, in one piece */

@@ -8,6 +8,7 @@
 #include "block_uring.h"
 #include "err.h"
 #include "region_nvme.h"
+#include "region_staging.h"
 #include "stream.h"
 
 
@@ -53,7 +54,7 @@ static int prepare(const char *text, struct region_nvme *nvme, struct farlog_err
 	if (result != FARLOG_OK)
 		return result;
 	nvme->copy_len = nvme->region.contract.size_bytes;
-	nvme->copy = map_own(nvme->copy_len);
+	nvme->copy = nvme->staging != NULL ? staging_map(nvme->staging, nvme->copy_len) : map_own(nvme->copy_len);
 	nvme->own = map_own(3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	if (nvme->copy == NULL || nvme->own == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
@@ -81,6 +82,7 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	}
 	nvme->device = device;
 	nvme->role = ask->role;
+	nvme->staging = ask->staging;
 	nvme->patience_ns = NVME_PATIENCE_NS;
 	nvme->region.ops = &nvme_ops;
 	nvme->region.contract = *contract;

@@ -75,8 +75,10 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 	if (!is_here)
 		return FARLOG_NOT_FOUND;
 	result = settle_own(writer, position, deadline);
-	if (result == FARLOG_OK)
+	if (result == FARLOG_OK) {
 		position->level = writer->level;
+		position->copies = writer_copies(writer);
+	}
 	return result;
 }
 
@@ -121,6 +123,7 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 		return FARLOG_NOT_FOUND;
 	read_header(writer, position->lsn, &header);
 	describe(writer, &header, writer->level, position);
+	position->copies = writer_copies(writer);
 	return FARLOG_OK;
 }
 

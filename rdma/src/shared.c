@@ -306,6 +306,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 		stats_latency_shared(writer->counters, clock_elapsed_ns(clock_ticks() - start_ticks));
 	}
 	position->level = writer->level;
+	position->copies = writer_copies(writer);
 	return FARLOG_OK;
 }
 

@@ -131,13 +131,18 @@ bool superblock_marks(const struct region *region, uint32_t marks[2])
 	return are_whole;
 }
 
+void superblock_seal(struct superblock *superblock)
+{
+	superblock->crc32c = crc32c_update(0, superblock, SUPERBLOCK_CRC_LEN);
+}
+
 int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted)
 {
 	struct superblock made __attribute__((aligned(LAYOUT_LINE_LEN)));
 	struct region_span span = {superblock_offs[(superblock->generation + 1) % 2], sizeof(made)};
 
 	superblock->generation++;
-	superblock->crc32c = crc32c_update(0, superblock, SUPERBLOCK_CRC_LEN);
+	superblock_seal(superblock);
 	made = *superblock;
 	if (region->ops->propose != NULL)
 		return region->ops->propose(region, span.off, &made, sizeof(made));
@@ -175,6 +180,20 @@ bool head_load(const struct region *region, const struct superblock *superblock,
 	return best_head(region, superblock, slot) >= 0;
 }
 
+void head_seal(const struct superblock *superblock, struct head_slot *slot)
+{
+	slot->crc32c = crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN);
+}
+
+void head_start(const struct superblock *superblock, struct head_slot *slot)
+{
+	if (superblock->floor_lsn <= slot->head_lsn)
+		return;
+	slot->head_lsn = superblock->floor_lsn;
+	slot->head_seq = superblock->floor_seq;
+	slot->last_epoch = superblock->floor_epoch;
+}
+
 /* clear_torn -- what a power cut left of a slot that was being stored goes first, and durably. A later store to it may be torn, too, and put back by
  * the words that both have in common just what the first one lacked: a head of which nobody knows any more, above records that came after it. */
 static int clear_torn(struct region *region, const struct superblock *superblock, uint64_t off)
@@ -200,7 +219,7 @@ int head_store(struct region *region, const struct superblock *superblock, const
 
 	if (result != FARLOG_OK)
 		return result;
-	made.crc32c = crc32c_update((uint32_t)superblock->salt, &made, HEAD_CRC_LEN);
+	head_seal(superblock, &made);
 	region->ops->write(region, span.off, &made, sizeof(made));
 	return region_persist_wait(region, &span, 1);
 }

@@ -23,6 +23,13 @@ int superblock_store(struct region *region, struct superblock *superblock, bool 
 /* head_load -- the valid slot with the higher head_lsn. False: neither is valid. */
 bool head_load(const struct region *region, const struct superblock *superblock, struct head_slot *slot);
 
+/* superblock_seal, head_seal -- make the check sum of one that is put where no region stores it. */
+void superblock_seal(struct superblock *superblock);
+void head_seal(const struct superblock *superblock, struct head_slot *slot);
+
+/* head_start -- where recovery of one of several members begins: at its head, or at the floor that its last writer was given, whichever is higher. */
+void head_start(const struct superblock *superblock, struct head_slot *slot);
+
 /* head_store -- write a slot to the place that does not hold the present head, persist it. */
 int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot);
 

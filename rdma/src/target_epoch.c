@@ -22,12 +22,22 @@ static bool is_text(const char *text, size_t len)
 }
 
 /* is_place -- an epoch begins at the head or behind it, and not where the ring has not room for it. */
-static bool is_place(const struct target_ring *ring, const struct superblock *present, uint64_t lsn)
+static bool is_place(const struct target_ring *ring, const struct superblock *next)
 {
 	struct head_slot head;
+	uint64_t lsn = next->epoch_start_lsn;
 
-	return head_load(ring->region, present, &head) && lsn % present->align == 0 && lsn >= head.head_lsn &&
-		lsn - head.head_lsn < present->capacity;
+	if (!head_load(ring->region, next, &head))
+		return false;
+	head_start(next, &head);
+	return lsn % next->align == 0 && head.head_lsn % next->align == 0 && lsn >= head.head_lsn && lsn - head.head_lsn < next->capacity;
+}
+
+/* is_floor -- it never goes back: this ring's writer may have been given room by it. */
+static bool is_floor(const struct superblock *present, const struct superblock *next)
+{
+	return next->floor_lsn > present->floor_lsn || (next->floor_lsn == present->floor_lsn && next->floor_seq == present->floor_seq &&
+		next->floor_epoch == present->floor_epoch);
 }
 
 /* make_next -- what may follow the superblock that is there, if the proposal is that. */
@@ -40,9 +50,12 @@ static bool make_next(const struct target_ring *ring, const struct superblock *p
 	next->epoch_start_lsn = proposal->epoch_start_lsn;
 	next->epoch_start_seq = proposal->epoch_start_seq;
 	next->epoch_opened_ns = proposal->epoch_opened_ns;
+	next->floor_lsn = proposal->floor_lsn;
+	next->floor_seq = proposal->floor_seq;
+	next->floor_epoch = proposal->floor_epoch;
 	memcpy(next->writer_id, proposal->writer_id, sizeof(next->writer_id));
 	next->crc32c = crc32c_update(0, next, offsetof(struct superblock, crc32c));
-	return memcmp(next, proposal, sizeof(*next)) == 0 && epoch > present->writer_epoch && is_place(ring, present, next->epoch_start_lsn) &&
+	return memcmp(next, proposal, sizeof(*next)) == 0 && epoch > present->writer_epoch && is_place(ring, next) && is_floor(present, next) &&
 		is_text(next->writer_id, sizeof(next->writer_id));
 }
 

@@ -221,6 +221,7 @@ static inline __attribute__((always_inline)) int acknowledge(struct farlog_write
 			return result == FARLOG_FENCED ? writer_refuse(writer, result, position) : result;
 	}
 	position->level = writer->level;
+	position->copies = writer_copies(writer);
 	end_ticks = clock_ticks();
 	if (end_ticks - writer->hint_ticks > writer->hint_interval_ticks)
 		writer_hint(writer, end_ticks, writer->ring.appended_lsn, writer->durable_lsn);
@@ -317,8 +318,10 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 	if (*submitted > 0)
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	/* One that was refused has end_lsn 0: it is not below anything. */
-	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn; acknowledged++)
+	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn; acknowledged++) {
 		positions[acknowledged].level = writer->level;
+		positions[acknowledged].copies = writer_copies(writer);
+	}
 	*done = acknowledged;
 	return result != FARLOG_OK ? result : refused;
 }

@@ -97,6 +97,12 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 /* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
 int writer_pump(struct farlog_writer *writer);
 
+/* writer_copies -- how many regions have what was acknowledged last. */
+static inline uint8_t writer_copies(const struct farlog_writer *writer)
+{
+	return (uint8_t)(1 + atomic_load_relaxed(&writer->region->more_copies));
+}
+
 /* writer_is_fenced -- looks at the fence word; remembers. */
 bool writer_is_fenced(struct farlog_writer *writer);
 

@@ -50,7 +50,7 @@ static int check_held(const struct farlog_writer *writer, const char *uri, int r
 
 static int check_uuid(const struct farlog_writer *writer, const char *uri, const uint8_t *uuid, struct farlog_error *error)
 {
-	if (uuid == NULL || memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
+	if (uuid == NULL || writer->region->are_members || memcmp(uuid, writer->superblock.ring_uuid, sizeof(writer->superblock.ring_uuid)) == 0)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NOT_A_RING, 0,
 		"region \"%s\" holds another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)", uri,
@@ -115,13 +115,17 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	struct farlog_error *error)
 {
 	uint64_t start_ns = clock_monotonic_ns();
-	uint64_t durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	uint64_t durable_hint_lsn;
 	bool is_hint_evidence;
 	uint64_t orphan_count;
 	struct recover_scan scan;
 	struct head_slot head;
 	int result;
 
+	result = writer->region->ops->recover != NULL ? writer->region->ops->recover(writer->region, error) : FARLOG_OK;
+	if (result != FARLOG_OK)
+		return result;
+	durable_hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
 	if (!head_load(writer->region, &writer->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": both head slots fail their check, so where its records begin is not known; run" REGION_DUMP, uri,
@@ -132,6 +136,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 	if (!MUTANT(RECOVERY_NO_FLUSH) && !MUTANT(HEAD_FLUSHED_EARLY) &&
 		writer->region->ops->flush(writer->region, LAYOUT_HEAD_A_OFF, 2 * LAYOUT_LINE_LEN) != FARLOG_OK)
 		return refuse_io(writer, "flush head", uri, error);
+	head_start(&writer->superblock, &head);
 	if (head.last_epoch > writer->superblock.writer_epoch)
 		return error_set(error, FARLOG_CORRUPT, 0,
 			"ring \"%s\": records of epoch %u were drained, but the newest sound superblock knows epoch %u at most: the one that opened it is "
@@ -367,7 +372,8 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 {
 	static const struct farlog_writer_config defaults;
 	const struct farlog_writer_config *config = asked != NULL ? asked : &defaults;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .token = config->grant_token, .epoch = config->epoch};
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .token = config->grant_token, .epoch = config->epoch,
+		.level = config->level != 0 ? config->level : FARLOG_LEVEL_PERSISTENT, .ring_uuid = config->ring_uuid};
 	struct farlog_writer *writer;
 	int result = check_config(uri, config, error);
 

@@ -95,7 +95,7 @@ enum farlog_region_kind {
 	FARLOG_REGION_DEVDAX = 4, /* mem: /dev/daxX.Y */
 	FARLOG_REGION_BAR = 5,    /* mem: PCI resource file */
 	FARLOG_REGION_FAULT = 6,  /* fault: adversarial memory, only in test builds */
-	FARLOG_REGION_BLOCK = 7,  /* nvme: block device, raw */
+	FARLOG_REGION_BLOCK = 7, FARLOG_REGION_MEMBERS = 8, /* nvme: block device, raw; members: several rings */
 };
 
 enum farlog_flush_method {

@@ -1,0 +1,202 @@
+/* region_members.h -- several rings that hold the same records, as one region: what its files share. region_members.c: what it does while it is open;
+ * region_members_send.c: what each of them is sent; region_members_open.c: opening; region_members_join.c: members that come back; region_members_log.c: which of their logs is the stream's (docs/members.md).
+ *
+ * To the writer it is a region with a copy, as a far one. Each member is a region of its own, of any kind, and has a position of its own: one persist under
+ * way, and when it is back the next takes all that has come since. A persist of the whole is complete when k members that count have it.
+ *
+ * Owners: the fields of a member in MEMBER_AWAY and MEMBER_LEAVING are its thread's, in MEMBER_READY the opener's, in all other states they are whose
+ * is_busy is. The state is stored last. */
+#ifndef FARLOG_REGION_MEMBERS_H
+#define FARLOG_REGION_MEMBERS_H
+
+#include <pthread.h>
+
+#include "layout.h"
+#include "member_uri.h"
+#include "mutant.h"
+#include "recover.h"
+#include "region.h"
+#include "region_staging.h"
+
+enum member_state {
+	MEMBER_AWAY = 0,    /* not open: its thread tries to open it */
+	MEMBER_READY = 1,   /* open, before the epoch is */
+	MEMBER_JOINED = 2,  /* open, and knows the epoch: whoever is_busy takes it in */
+	MEMBER_IN = 3,
+	MEMBER_LEAVING = 4, /* failed: its thread closes it */
+	MEMBER_FENCED = 5,  /* a later epoch is known there: for this writer for good */
+	MEMBER_OTHER = 6,   /* another ring than the stream's, for good */
+};
+
+struct member {
+	struct region *region; /* NULL: away */
+	const char *uri;
+	uint64_t state;        /* enum member_state */
+	uint64_t done_lsn;     /* it has, durably, all from the credit up to here */
+	uint64_t going_from_lsn;
+	uint64_t going_lsn;    /* done_lsn when what is under way is back */
+	uint64_t going_tag;
+	uint64_t started_ns;   /* when that was sent; 0 = not looked at yet */
+	uint64_t deadline_ns;  /* longer than this, and it is late */
+	uint64_t credit_lsn;   /* its head is known to be here or beyond */
+	uint64_t fence;        /* the highest epoch it is known to demand */
+	bool is_going;
+	bool is_cut;           /* what is under way is given up: its bytes here may change */
+	bool is_late;
+	bool is_weak;          /* gives less than the level asked for */
+	bool is_of_epoch;      /* knows this writer's epoch, so that it may have records of it */
+	bool is_fresh;         /* never had an epoch, while others have: it may stand where another ring was */
+	bool is_sound;         /* its log counts when the stream's is looked for */
+	bool is_damaged;       /* it has lost what it had acknowledged */
+	bool has_tried;        /* once, at the opening */
+	bool is_threaded;
+	struct superblock superblock;
+	struct head_slot head;
+	struct recover_scan scan;
+	struct farlog_error error; /* why it is away */
+	struct region_members *whole;
+	pthread_t thread;
+};
+
+struct region_members {
+	struct region region;
+	struct member members[MEMBER_COUNT_MAX];
+	unsigned count;
+	unsigned needed;       /* k */
+	uint64_t is_busy;
+	uint64_t tag_asked;
+	uint64_t asked_lsn;    /* all below has been handed to persist */
+	uint64_t capacity;
+	uint64_t poll_count;
+	uint8_t *copy;
+	uint64_t copy_len;
+	uint32_t level;
+	uint32_t epoch;
+	uint32_t epoch_last;   /* the highest that was found */
+	uint32_t epoch_asked;  /* of the grant */
+	struct head_slot start; /* where undrained records began when the epoch was opened */
+	struct superblock superblock; /* as the writer sees it */
+	bool is_gathered;      /* the opening goes on with those that are open. Guarded by `mutex`, and so is the next */
+	bool is_ticking;
+	pthread_t ticker;
+	bool is_opened;        /* the epoch is: members that come from now on join */
+	uint64_t is_closing;
+	uint64_t demotion_count;
+	uint64_t eviction_count;
+	uint64_t rejoin_count;
+	struct staging staging;
+	bool has_staging;
+	const uint8_t *tokens;
+	const uint8_t *uuids;
+	uint8_t token_bytes[MEMBER_COUNT_MAX * FARLOG_TOKEN_LEN];
+	uint8_t uuid_bytes[MEMBER_COUNT_MAX * 16];
+	pthread_mutex_t mutex;
+	pthread_cond_t bell;
+	char trouble[200];
+	struct member_uri uri;
+	char text[URI_PATH_LEN_MAX * 2];
+};
+
+static inline struct region_members *members_of(struct region *region)
+{
+	return (struct region_members *)region;
+}
+
+static inline enum member_state member_state(const struct member *member)
+{
+	return (enum member_state)atomic_load_acquire(&member->state);
+}
+
+static inline uint64_t members_word(const struct region_members *whole, uint64_t off)
+{
+	return atomic_load_acquire((const uint64_t *)(whole->copy + off));
+}
+
+static inline void members_set_word(struct region_members *whole, uint64_t off, uint64_t value)
+{
+	atomic_store_release((uint64_t *)(whole->copy + off), value);
+}
+
+/* member_is_open -- and this side's to use, before the epoch is opened or after. */
+static inline bool member_is_open(const struct member *member)
+{
+	enum member_state state = member_state(member);
+
+	return state == MEMBER_READY || state == MEMBER_IN;
+}
+
+/* region_members_open -- "members:K URI URI ...". */
+int region_members_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+
+/* members_quorum -- how many members are needed to know the log: one at least has each record that was acknowledged. */
+static inline unsigned members_quorum(const struct region_members *whole)
+{
+	return whole->count - whole->needed + 1 - (MUTANT(RECOVERED_ON_FEW) && whole->needed < whole->count ? 1 : 0);
+}
+
+/* members_drop -- one that is open before the epoch is, and cannot be used. Its thread tries again. */
+void members_drop(struct region_members *whole, struct member *member, const struct farlog_error *why);
+
+/* members_check_count -- are enough open to open an epoch? OK, HELD, FENCED, IO; the text names those that are not, and why. */
+int members_check_count(struct region_members *whole, struct farlog_error *error);
+
+/* members_check_ring -- is what is there a member of this stream? OK or NOT_A_RING. */
+int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
+
+/* members_show_header -- what the writer sees: the newest superblock, the highest head, the fence and the credit that hold for the whole. */
+void members_show_header(struct region_members *whole);
+
+/* members_recover -- region_ops.recover. members_propose -- region_ops.propose. members_tell_epoch -- have one know the epoch. */
+int members_recover(struct region *region, struct farlog_error *error);
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len);
+int members_tell_epoch(struct region_members *whole, struct member *member);
+
+/* members_fence -- the epoch that so many members demand at least. */
+uint64_t members_fence(const struct region_members *whole, unsigned nth);
+
+/* members_spans -- the ring's bytes from one LSN to another. How many spans. */
+unsigned members_spans(const struct region_members *whole, uint64_t from_lsn, uint64_t to_lsn, struct region_span spans[2]);
+
+/* members_write -- those bytes, from the copy into a member that has none of them there. */
+void members_write(struct region_members *whole, struct member *member, const struct region_span *spans, unsigned span_count);
+
+/* members_evict -- is_busy is taken. It failed; its thread takes it down, and opens it again. */
+void members_evict(struct region_members *whole, struct member *member);
+
+/* members_take_credit -- learn how far the members' heads have gone; urgently, where room is wanted, of one that is late the place is taken. */
+void members_take_credit(struct region_members *whole, bool is_urgent);
+
+/* members_turn -- is_busy is taken: whatever has come back, and what can be sent; and now and then, or at once, how late it is. */
+void members_turn(struct region_members *whole, bool is_clock_due);
+
+/* member_try -- one attempt to open it, and once there is an epoch to join. For its thread, and for tests that have none. */
+void member_try(struct member *member);
+
+/* member_leave -- one attempt to close one that is leaving. False: what it was sent may still land. */
+bool member_leave(struct member *member);
+
+/* members_tick -- a turn, when nobody else is at it. */
+void members_tick(struct region_members *whole);
+
+/* member_shut -- close it, when it is open. */
+void member_shut(struct member *member);
+
+/* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held. */
+int members_start_threads(struct region_members *whole, struct farlog_error *error);
+void members_stop_threads(struct region_members *whole);
+void members_pause(struct region_members *whole, uint64_t pause_ns);
+
+void members_close(struct region *region);
+
+extern const struct region_ops members_ops;
+
+#ifdef FARLOG_FAULT
+/* With it no threads are started: members are opened where they are asked for, and members_tend takes one step of what threads would do. */
+extern bool members_are_tended;
+void members_tend(struct region *region);
+#define MEMBERS_ARE_TENDED members_are_tended
+#else
+#define MEMBERS_ARE_TENDED false
+#endif
+
+#endif

@@ -1,0 +1,313 @@
+/* region_members_join.c -- a thread for each member, which opens it, closes it when it failed, and opens it again.
+ *
+ * Who comes when the epoch is open joins: it is told the epoch, and sent what it lacks. Where threads would make a run unrepeatable (tests), members_tend does
+ * their work. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "err.h"
+#include "mutant.h"
+#include "region_members.h"
+#include "superblock.h"
+
+#define PAUSE_FIRST_NS 5000000u
+#define PAUSE_LAST_NS 500000000u
+#define TICK_NS 10000000u /* between two looks at an idle writer's members */
+
+#ifdef FARLOG_FAULT
+bool members_are_tended;
+#endif
+
+/* ---------------------------------------------------------------- one member */
+
+static unsigned number_of(const struct member *member)
+{
+	return (unsigned)(member - member->whole->members) + 1;
+}
+
+#define REFUSE_OTHER(field, format)                                                                                                              \
+	if (own->field != first->field)                                                                                                          \
+	return error_set(error, FARLOG_NOT_A_RING, 0,                                                                                            \
+		"members \"%s\": member %u, \"%s\", has " #field " " format ", and the others have " format "; format the members of a stream alike", \
+		whole->text, number_of(member), member->uri, own->field, first->field)
+
+int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	const struct superblock *own = &member->superblock;
+	const struct superblock *first = &whole->superblock;
+	static const uint8_t any[16];
+	const uint8_t *uuid = whole->uuids != NULL ? whole->uuids + 16 * (number_of(member) - 1) : any;
+
+	if (memcmp(uuid, any, 16) != 0 && memcmp(uuid, own->ring_uuid, 16) != 0)
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"members \"%s\": member %u, \"%s\", is another ring than the one asked for (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x)",
+			whole->text, number_of(member), member->uri, own->ring_uuid[0], own->ring_uuid[1], own->ring_uuid[2], own->ring_uuid[3], uuid[0], uuid[1],
+			uuid[2], uuid[3]);
+	REFUSE_OTHER(salt, "%lx");
+	REFUSE_OTHER(stream_id, "%u");
+	REFUSE_OTHER(capacity, "%lu");
+	REFUSE_OTHER(align, "%u");
+	REFUSE_OTHER(record_len_max, "%u");
+	/* On blocks a commit ends with an LBA, by a PAD that a ring in memory does not know. Where every record does, there is none. */
+	if (own->block_len != first->block_len && (own->align < own->block_len || own->align < first->block_len))
+		return error_set(error, FARLOG_NOT_A_RING, 0,
+			"members \"%s\": member %u, \"%s\", has blocks of %u bytes, and others of %u (0: memory); that needs rings with an align of that many at least, and "
+			"this has %u",
+			whole->text, number_of(member), member->uri, own->block_len, first->block_len, own->align);
+	return FARLOG_OK;
+}
+
+static void note(struct member *member, const struct farlog_error *why)
+{
+	if (why != &member->error)
+		member->error = *why;
+	if (why->result == FARLOG_FENCED && member->fence <= member->whole->epoch_asked)
+		member->fence = (uint64_t)member->whole->epoch_asked + 1;
+}
+
+void member_shut(struct member *member)
+{
+	if (member->region != NULL)
+		member->region->ops->close(member->region);
+	member->region = NULL;
+}
+
+void members_drop(struct region_members *whole, struct member *member, const struct farlog_error *why)
+{
+	(void)whole;
+	member_shut(member);
+	note(member, why);
+	member->is_sound = false;
+	atomic_store_release(&member->state, why->result == FARLOG_FENCED ? MEMBER_FENCED : MEMBER_AWAY);
+}
+
+/* open_ring -- the region, and the ring in it. */
+static int open_ring(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	unsigned index = number_of(member) - 1;
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging,
+		.token = whole->tokens != NULL ? whole->tokens + FARLOG_TOKEN_LEN * index : NULL};
+	int result = region_open(member->uri, &ask, &member->region, &member->error);
+
+	if (result != FARLOG_OK) {
+		member->region = NULL;
+		return result;
+	}
+	result = superblock_load(member->region, member->uri, &member->superblock, &member->error);
+	if (result == FARLOG_OK && !head_load(member->region, &member->superblock, &member->head))
+		result = error_set(&member->error, FARLOG_CORRUPT, 0, "both head slots fail their check");
+	head_start(&member->superblock, &member->head);
+	member->deadline_ns = member->region->contract.deadline_default_ns;
+	member->is_weak = member->region->contract.level < whole->level;
+	return result;
+}
+
+/* take_roles -- as the opener does: the lock, and the device. */
+static int take_roles(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	struct region *region = member->region;
+	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
+	int result = region_lock(region, REGION_ROLE_WRITER);
+
+	if (result != FARLOG_OK)
+		return error_set(&member->error, result, 0, "it has another living writer");
+	if (region->is_block)
+		result = region_claim(region, &claim, &member->error);
+	if (result == FARLOG_OK && region_fetch(region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
+		result = error_set(&member->error, FARLOG_IO, 0, "read its header");
+	if (result == FARLOG_OK)
+		result = superblock_load(region, member->uri, &member->superblock, &member->error);
+	return result;
+}
+
+/* join -- after the epoch was opened. A member that had it before goes on where it stood: nobody else has written to it since. */
+static int join(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	bool has_epoch = member->is_of_epoch;
+	int result = members_check_ring(whole, member, &member->error);
+
+	if (result == FARLOG_OK)
+		result = take_roles(member);
+	if (result != FARLOG_OK)
+		return result;
+	if (region_load_word(member->region, LAYOUT_FENCE_OFF) > member->fence)
+		member->fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
+	if (member->superblock.writer_epoch > whole->epoch || member->fence > whole->epoch || (member->superblock.writer_epoch == whole->epoch && !has_epoch))
+		return error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence);
+	if (member->superblock.writer_epoch == whole->epoch)
+		return FARLOG_OK;
+	member->done_lsn = 0;
+	result = members_tell_epoch(whole, member);
+	return result == FARLOG_OK ? result : error_set(&member->error, result, 0, "it did not store the epoch");
+}
+
+/* wait_for_epoch -- of an opening that goes on without us. False: it is over. */
+static bool wait_for_epoch(struct region_members *whole)
+{
+	while (!whole->is_opened && !whole->is_closing && !MEMBERS_ARE_TENDED)
+		pthread_cond_wait(&whole->bell, &whole->mutex);
+	return whole->is_opened && !whole->is_closing;
+}
+
+void member_try(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	int result = open_ring(member);
+	enum member_state state = MEMBER_AWAY;
+	bool is_joining;
+
+	pthread_mutex_lock(&whole->mutex);
+	if (result == FARLOG_OK && !whole->is_gathered)
+		state = MEMBER_READY;
+	is_joining = result == FARLOG_OK && whole->is_gathered && wait_for_epoch(whole);
+	pthread_mutex_unlock(&whole->mutex);
+	if (is_joining) {
+		result = join(member);
+		state = result == FARLOG_OK ? MEMBER_JOINED : MEMBER_AWAY;
+	}
+	if (result == FARLOG_FENCED && whole->is_opened)
+		state = MEMBER_FENCED;
+	if (state != MEMBER_READY && state != MEMBER_JOINED) {
+		member_shut(member);
+		member->error.result = result;
+		note(member, &member->error);
+	}
+	pthread_mutex_lock(&whole->mutex);
+	member->has_tried = true;
+	if (state == MEMBER_READY && whole->is_gathered) { /* in the last moment: the opening has gone on */
+		member_shut(member);
+		state = MEMBER_AWAY;
+	}
+	atomic_store_release(&member->state, state);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+}
+
+bool member_leave(struct member *member)
+{
+	struct region *region = member->region;
+
+	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
+		return false;
+	if (region->is_block && region->ops->cut == NULL && member->is_going) {
+		/* A command that a device has not answered may land whenever it likes. */
+		error_set(&member->error, FARLOG_IO, 0, "it failed with a command under way");
+		member_shut(member);
+		atomic_store_release(&member->state, MEMBER_OTHER);
+		return true;
+	}
+	member_shut(member);
+	atomic_store_release(&member->state, MEMBER_AWAY);
+	return true;
+}
+
+/* ---------------------------------------------------------------- threads */
+
+void members_pause(struct region_members *whole, uint64_t pause_ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(pause_ns % 1000000000u);
+	until.tv_sec += (time_t)(pause_ns / 1000000000u) + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&whole->bell, &whole->mutex, &until);
+}
+
+static void *member_loop(void *context)
+{
+	struct member *member = context;
+	struct region_members *whole = member->whole;
+	uint64_t pause_ns = PAUSE_FIRST_NS;
+
+	pthread_mutex_lock(&whole->mutex);
+	while (!whole->is_closing) {
+		enum member_state state = member_state(member);
+
+		if (state == MEMBER_AWAY) {
+			pthread_mutex_unlock(&whole->mutex);
+			member_try(member);
+			pthread_mutex_lock(&whole->mutex);
+			if (member_state(member) == MEMBER_AWAY && !whole->is_closing)
+				members_pause(whole, pause_ns);
+			pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
+		} else if (state == MEMBER_LEAVING) {
+			pause_ns = PAUSE_FIRST_NS;
+			pthread_mutex_unlock(&whole->mutex);
+			if (!member_leave(member))
+				nanosleep(&(struct timespec){0, 1000000}, NULL);
+			pthread_mutex_lock(&whole->mutex);
+		} else {
+			pause_ns = PAUSE_FIRST_NS;
+			pthread_cond_wait(&whole->bell, &whole->mutex);
+		}
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	return NULL;
+}
+
+/* tick_loop -- an idle writer looks at nothing: what a slow member still lacks is sent all the same, and who has joined is taken in. */
+static void *tick_loop(void *context)
+{
+	struct region_members *whole = context;
+	uint64_t poll_count = 0;
+
+	pthread_mutex_lock(&whole->mutex);
+	while (!whole->is_closing) {
+		members_pause(whole, TICK_NS);
+		pthread_mutex_unlock(&whole->mutex);
+		if (whole->is_opened && atomic_load_relaxed(&whole->poll_count) == poll_count)
+			members_tick(whole);
+		poll_count = atomic_load_relaxed(&whole->poll_count);
+		pthread_mutex_lock(&whole->mutex);
+	}
+	pthread_mutex_unlock(&whole->mutex);
+	return NULL;
+}
+
+int members_start_threads(struct region_members *whole, struct farlog_error *error)
+{
+	int failure = pthread_create(&whole->ticker, NULL, tick_loop, whole);
+
+	whole->is_ticking = failure == 0;
+	for (unsigned i = 0; i < whole->count && failure == 0; i++) {
+		failure = pthread_create(&whole->members[i].thread, NULL, member_loop, &whole->members[i]);
+		whole->members[i].is_threaded = failure == 0;
+	}
+	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
+}
+
+void members_stop_threads(struct region_members *whole)
+{
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&whole->is_closing, 1);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+	for (unsigned i = 0; i < whole->count; i++)
+		if (whole->members[i].is_threaded)
+			pthread_join(whole->members[i].thread, NULL);
+	if (whole->is_ticking)
+		pthread_join(whole->ticker, NULL);
+}
+
+#ifdef FARLOG_FAULT
+void members_tend(struct region *region)
+{
+	struct region_members *whole = members_of(region);
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		if (member_state(member) == MEMBER_LEAVING)
+			(void)member_leave(member);
+		else if (member_state(member) == MEMBER_AWAY)
+			member_try(member);
+	}
+}
+#endif

@@ -1,0 +1,360 @@
+/* region_members_log.c -- which of the members' logs is the stream's, and how all come to hold it (docs/members.md).
+ *
+ * Each record that was acknowledged is on k members, so that among any n - k + 1 of them one has it; and a member counted only while its log had no hole. So
+ * the log with the highest last epoch, and of those the longest, has all of them. It is copied to the others, durably, before they are told of the new epoch; and
+ * that epoch is on k members before its first record is written, so that no two writers ever have the same. */
+#include <stdio.h>
+#include <string.h>
+
+#include "err.h"
+#include "mutant.h"
+#include "region_members.h"
+#include "superblock.h"
+
+#define HEADS_LEN (2 * LAYOUT_LINE_LEN)
+
+static uint32_t epoch_of(const struct member *member)
+{
+	return member->superblock.writer_epoch;
+}
+
+/* ---------------------------------------------------------------- the header that the writer sees */
+
+/* load_member -- its superblock, and where it says that undrained records begin. */
+static int load_member(struct member *member, struct farlog_error *error)
+{
+	int result = superblock_load(member->region, member->uri, &member->superblock, error);
+	uint64_t fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (!head_load(member->region, &member->superblock, &member->head))
+		return error_set(error, FARLOG_CORRUPT, 0, "both head slots fail their check");
+	head_start(&member->superblock, &member->head);
+	if (fence > member->fence)
+		member->fence = fence;
+	return FARLOG_OK;
+}
+
+static void put_header(struct region_members *whole, const struct head_slot *start)
+{
+	struct superblock *superblock = &whole->superblock;
+	struct head_slot slot = *start;
+
+	superblock_seal(superblock);
+	memcpy(whole->copy + LAYOUT_SUPERBLOCK_A_OFF, superblock, sizeof(*superblock));
+	head_seal(superblock, &slot);
+	memcpy(whole->copy + LAYOUT_HEAD_A_OFF, &slot, sizeof(slot));
+}
+
+void members_show_header(struct region_members *whole)
+{
+	const struct member *newest = NULL;
+	const struct member *highest = NULL;
+	uint8_t ring_uuid[16];
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		if (!member_is_open(member) || load_member(member, NULL) != FARLOG_OK)
+			continue;
+		if (newest == NULL)
+			memcpy(ring_uuid, member->superblock.ring_uuid, sizeof(ring_uuid));
+		if (newest == NULL || epoch_of(member) > epoch_of(newest))
+			newest = member;
+		if (highest == NULL || member->head.head_lsn > highest->head.head_lsn)
+			highest = member;
+	}
+	if (newest == NULL)
+		return;
+	if (!whole->is_opened) {
+		uint32_t block_len = whole->superblock.block_len;
+
+		whole->superblock = newest->superblock;
+		whole->superblock.block_len = block_len;
+		memcpy(whole->superblock.ring_uuid, ring_uuid, sizeof(ring_uuid));
+		/* Without a grant the epoch is our choice, and none that any member refuses. */
+		atomic_store_release((uint64_t *)(whole->copy + LAYOUT_FENCE_OFF),
+			members_fence(whole, whole->epoch_asked != 0 ? whole->count - whole->needed + 1 : 1));
+	}
+	put_header(whole, &highest->head);
+}
+
+/* ---------------------------------------------------------------- the logs */
+
+/* settle_member -- what earlier processes stored there may lie in caches, and is going to be built upon. */
+static int settle_member(struct member *member, struct farlog_error *error)
+{
+	struct region *region = member->region;
+	int result = region->ops->flush(region, 0, LAYOUT_DATA_OFF);
+
+	if (result == FARLOG_OK)
+		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "flush and read its header");
+	result = load_member(member, error);
+	if (result == FARLOG_OK && region->ops->flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
+		result = error_set(error, FARLOG_IO, 0, "flush its head");
+	return result;
+}
+
+/* judge -- may this member's log count? Not one that is new among others that are not: what it was put in the place of may have had the only copy. Nor one that lost
+ * what it had: its own hint says how far it once was durable, and below what was acknowledged. */
+static void judge(struct region_members *whole, struct member *member, uint64_t start_lsn)
+{
+	uint64_t durable_lsn = region_load_word(member->region, LAYOUT_DURABLE_HINT_OFF);
+	bool is_evidence = durable_lsn % whole->superblock.align == 0 && durable_lsn > start_lsn && durable_lsn - start_lsn <= whole->capacity;
+
+	member->is_fresh = epoch_of(member) == 0 && whole->epoch_last != 0;
+	member->is_damaged = is_evidence && member->scan.tail.lsn < durable_lsn;
+	member->is_sound = !member->is_fresh && !member->is_damaged;
+}
+
+static bool is_better(const struct member *member, const struct member *best)
+{
+	uint32_t epoch = member->scan.tail.epoch;
+
+	if (best == NULL)
+		return true;
+	if (epoch != best->scan.tail.epoch && !MUTANT(LONGEST_LOG))
+		return epoch > best->scan.tail.epoch;
+	return member->scan.tail.lsn > best->scan.tail.lsn;
+}
+
+/* scan_member -- a far one's records come into the copy, where the next one's will come. */
+static int scan_member(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	struct superblock superblock = member->superblock;
+
+	superblock.writer_epoch = whole->epoch_last;
+	superblock.block_len = whole->superblock.block_len;
+	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "read its undrained records");
+	judge(whole, member, whole->start.head_lsn);
+	return FARLOG_OK;
+}
+
+static void find_start(struct region_members *whole)
+{
+	const struct member *highest = NULL;
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
+		if (member_state(member) != MEMBER_READY)
+			continue;
+		if (highest == NULL || member->head.head_lsn > highest->head.head_lsn)
+			highest = member;
+		if (epoch_of(member) > whole->epoch_last)
+			whole->epoch_last = epoch_of(member);
+	}
+	if (highest != NULL)
+		whole->start = highest->head;
+}
+
+/* find_best -- scan all; near ones last, because they leave in the copy what a far one brought there. *last_far: the one of which that is. */
+static struct member *find_best(struct region_members *whole, struct member **last_far)
+{
+	struct member *best = NULL;
+
+	*last_far = NULL;
+	for (unsigned turn = 0; turn < 2 * whole->count; turn++) {
+		struct member *member = &whole->members[turn % whole->count];
+		bool is_far_turn = turn < whole->count;
+		struct farlog_error why = {0};
+
+		if (member_state(member) != MEMBER_READY || member->region->is_far != is_far_turn)
+			continue;
+		if (scan_member(whole, member, &why) != FARLOG_OK) {
+			members_drop(whole, member, &why);
+			continue;
+		}
+		if (is_far_turn)
+			*last_far = member;
+		if (member->is_sound && is_better(member, best))
+			best = member;
+	}
+	return best;
+}
+
+/* bring -- the best log into the copy. */
+static int bring(struct region_members *whole, struct member *best, const struct member *last_far, struct farlog_error *error)
+{
+	struct region_span spans[2];
+	unsigned span_count = members_spans(whole, whole->start.head_lsn, best->scan.tail.lsn, spans);
+	uint64_t tail_lsn = best->scan.tail.lsn;
+
+	if (best->region->is_far && best != last_far) {
+		if (scan_member(whole, best, error) != FARLOG_OK)
+			return FARLOG_IO;
+		if (best->scan.tail.lsn != tail_lsn)
+			return error_set(error, FARLOG_CORRUPT, 0, "its log ended at lsn %lu and then at lsn %lu", tail_lsn, best->scan.tail.lsn);
+	}
+	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
+		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
+	return FARLOG_OK;
+}
+
+/* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes by itself, so that it is never torn. */
+static int send_lacking(struct region_members *whole, struct member *member, uint64_t from_lsn, uint64_t to_lsn)
+{
+	uint64_t unit = whole->superblock.block_len != 0 ? whole->superblock.block_len : 1;
+	int result = FARLOG_OK;
+
+	while (from_lsn < to_lsn && result == FARLOG_OK) {
+		uint64_t end_lsn = from_lsn % unit != 0 ? (from_lsn + unit) & ~(unit - 1) : to_lsn;
+		struct region_span spans[2];
+		unsigned span_count = members_spans(whole, from_lsn, end_lsn < to_lsn ? end_lsn : to_lsn, spans);
+
+		members_write(whole, member, spans, span_count);
+		result = region_persist_wait(member->region, spans, span_count);
+		from_lsn = end_lsn;
+	}
+	return result;
+}
+
+/* mend -- a member has, durably, what the best one has. */
+static int mend(struct region_members *whole, struct member *member, const struct member *best, struct farlog_error *error)
+{
+	uint64_t tail_lsn = best->scan.tail.lsn;
+	uint64_t from_lsn = member == best ? tail_lsn : recover_common_lsn(&member->scan, &best->scan);
+	struct region_span spans[2];
+	unsigned span_count = members_spans(whole, whole->start.head_lsn, from_lsn, spans);
+	int result = FARLOG_OK;
+
+	for (unsigned i = 0; i < span_count && result == FARLOG_OK && !MUTANT(RECOVERY_NO_FLUSH); i++)
+		result = member->region->ops->flush(member->region, spans[i].off, spans[i].len);
+	if (result == FARLOG_OK)
+		result = send_lacking(whole, member, from_lsn, tail_lsn);
+	if (result != FARLOG_OK)
+		return error_set(error, result, 0, "copy undrained records to it");
+	member->done_lsn = tail_lsn;
+	return FARLOG_OK;
+}
+
+/* each -- a step for every member that is open; one that cannot take it is open no more. */
+static void settle_all(struct region_members *whole)
+{
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct farlog_error why = {0};
+
+		if (member_state(&whole->members[i]) == MEMBER_READY && settle_member(&whole->members[i], &why) != FARLOG_OK)
+			members_drop(whole, &whole->members[i], &why);
+	}
+}
+
+static void mend_all(struct region_members *whole, const struct member *best)
+{
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct farlog_error why = {0};
+
+		if (member_state(&whole->members[i]) == MEMBER_READY && mend(whole, &whole->members[i], best, &why) != FARLOG_OK)
+			members_drop(whole, &whole->members[i], &why);
+	}
+}
+
+/* show_log -- the writer finds in the copy a ring at rest. */
+static void show_log(struct region_members *whole, const struct member *best)
+{
+	whole->asked_lsn = best->scan.tail.lsn;
+	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
+	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0); /* they have been judged, each by its own */
+	put_header(whole, &whole->start);
+}
+
+int members_recover(struct region *region, struct farlog_error *error)
+{
+	struct region_members *whole = members_of(region);
+	struct member *last_far;
+	struct member *best;
+	int result;
+
+	settle_all(whole);
+	find_start(whole);
+	whole->capacity = whole->superblock.capacity;
+	best = find_best(whole, &last_far);
+	result = members_check_count(whole, error);
+	if (result != FARLOG_OK)
+		return result;
+	if (whole->start.last_epoch > whole->epoch_last)
+		return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": records of epoch %u were drained, but no member knows an epoch above %u", whole->text,
+			whole->start.last_epoch, whole->epoch_last);
+	result = bring(whole, best, last_far, error);
+	if (result != FARLOG_OK)
+		return result;
+	mend_all(whole, best);
+	result = members_check_count(whole, error);
+	if (result == FARLOG_OK)
+		show_log(whole, best);
+	return result;
+}
+
+/* ---------------------------------------------------------------- the epoch */
+
+int members_tell_epoch(struct region_members *whole, struct member *member)
+{
+	struct superblock superblock = member->superblock;
+	const struct superblock *epoch = &whole->superblock;
+	int result;
+
+	superblock.writer_epoch = epoch->writer_epoch;
+	superblock.epoch_start_lsn = epoch->epoch_start_lsn > member->head.head_lsn ? epoch->epoch_start_lsn : member->head.head_lsn;
+	superblock.epoch_start_seq = epoch->epoch_start_seq;
+	superblock.epoch_opened_ns = epoch->epoch_opened_ns;
+	memcpy(superblock.writer_id, epoch->writer_id, sizeof(superblock.writer_id));
+	if (whole->start.head_lsn > superblock.floor_lsn && !MUTANT(NO_FLOOR)) {
+		superblock.floor_lsn = whole->start.head_lsn;
+		superblock.floor_seq = whole->start.head_seq;
+		superblock.floor_epoch = whole->start.last_epoch;
+	}
+	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
+	if (result != FARLOG_OK)
+		return result;
+	member->superblock = superblock;
+	member->is_of_epoch = true;
+	if (member->credit_lsn < superblock.floor_lsn)
+		member->credit_lsn = superblock.floor_lsn;
+	if (member->credit_lsn < member->head.head_lsn)
+		member->credit_lsn = member->head.head_lsn;
+	return FARLOG_OK;
+}
+
+/* members_propose -- the new epoch, to all that are open. */
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct region_members *whole = members_of(region);
+	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : whole->needed;
+	unsigned count = 0;
+	bool is_fenced = false;
+
+	memcpy(&whole->superblock, src, sizeof(whole->superblock));
+	memcpy(whole->copy + off, src, len);
+	whole->epoch = whole->superblock.writer_epoch;
+	for (unsigned i = 0; i < whole->count && (count < needed || !MUTANT(EPOCH_ON_FEW)); i++) {
+		struct member *member = &whole->members[i];
+		struct farlog_error why = {.result = FARLOG_IO, .text = "it did not store the new epoch"};
+
+		if (member_state(member) != MEMBER_READY)
+			continue;
+		why.result = members_tell_epoch(whole, member);
+		is_fenced |= why.result == FARLOG_FENCED;
+		if (why.result != FARLOG_OK) {
+			members_drop(whole, member, &why);
+			continue;
+		}
+		member->is_of_epoch = true;
+		count++;
+	}
+	for (unsigned i = 0; i < whole->count; i++) /* of a mutant: those that do not know it take part as well */
+		if (member_state(&whole->members[i]) == MEMBER_READY) {
+			whole->members[i].is_of_epoch = true;
+			atomic_store_release(&whole->members[i].state, MEMBER_IN);
+		}
+	if (count < needed)
+		return is_fenced ? FARLOG_FENCED : FARLOG_IO;
+	pthread_mutex_lock(&whole->mutex);
+	whole->is_opened = true;
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
+	return FARLOG_OK;
+}
