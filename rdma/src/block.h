@@ -83,6 +83,8 @@ struct block_ops {
 	int (*lock)(struct block_device *device, enum region_role role);
 	void (*unlock)(struct block_device *device, enum region_role role);
 	int (*is_locked)(struct block_device *device, enum region_role role);
+	/* Does another one hold a lock of a ring in a directory here? */
+	bool (*has_parts)(struct block_device *device);
 	/* NULL: nothing of the kind. OK; HELD: a reservation conflict; UNSUPPORTED; IO, with errno. May block as long as the device's driver waits. */
 	int (*reserve)(struct block_device *device, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view);
 	/* With commands under way: they go on, and the device's locks stay until the last is back. */
@@ -92,6 +94,7 @@ struct block_ops {
 struct block_device {
 	const struct block_ops *ops;
 	uint64_t size_bytes;
+	uint64_t ring_off;        /* where the ring begins whose locks are meant: 0, or as its directory says */
 	uint32_t lba_len;
 	uint32_t command_len_max; /* of a write */
 	uint32_t read_len_max;    /* 0 = any */

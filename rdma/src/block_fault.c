@@ -52,7 +52,7 @@ struct blocks {
 	bool is_dead;
 	int is_stuck;
 	int failure;
-	const struct block_fault *holders[FAULT_HOST_COUNT][REGION_ROLE_READER];
+	struct fault_locks locks;
 	struct fault_hosts hosts;
 };
 
@@ -272,22 +272,16 @@ static int fault_lock(struct block_device *device, enum region_role role)
 	int result = FARLOG_IO;
 
 	pthread_mutex_lock(&mutex);
-	if (!is_gone(fault)) {
-		result = fault->blocks->holders[fault->host][role] != NULL ? FARLOG_HELD : FARLOG_OK;
-		if (result == FARLOG_OK)
-			fault->blocks->holders[fault->host][role] = fault;
-	}
+	if (!is_gone(fault))
+		result = fault_locks_take(&fault->blocks->locks, fault, fault->host, device->ring_off, role);
 	pthread_mutex_unlock(&mutex);
 	return result;
 }
 
 static void fault_unlock(struct block_device *device, enum region_role role)
 {
-	struct block_fault *fault = fault_of(device);
-
 	pthread_mutex_lock(&mutex);
-	if (fault->blocks->holders[fault->host][role] == fault)
-		fault->blocks->holders[fault->host][role] = NULL;
+	fault_locks_give(&fault_of(device)->blocks->locks, fault_of(device), role);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -296,9 +290,19 @@ static int fault_is_locked(struct block_device *device, enum region_role role)
 	int is_locked;
 
 	pthread_mutex_lock(&mutex);
-	is_locked = fault_of(device)->blocks->holders[fault_of(device)->host][role] != NULL;
+	is_locked = fault_locks_is_taken(&fault_of(device)->blocks->locks, fault_of(device)->host, device->ring_off, role);
 	pthread_mutex_unlock(&mutex);
 	return is_locked;
+}
+
+static bool fault_has_parts(struct block_device *device)
+{
+	bool has_parts;
+
+	pthread_mutex_lock(&mutex);
+	has_parts = fault_locks_has_parts(&fault_of(device)->blocks->locks, fault_of(device)->host);
+	pthread_mutex_unlock(&mutex);
+	return has_parts;
 }
 
 /* end_preempted -- what a host that is shut out had under way: it is done, or was done and its answer lost on the way, or has yet to be refused. */
@@ -359,16 +363,14 @@ static void fault_close(struct block_device *device)
 		if (blocks->flying[i].owner == fault)
 			blocks->flying[i].owner = NULL;
 	end_flying(blocks, fault);
-	for (unsigned role = 0; role < REGION_ROLE_READER; role++)
-		if (blocks->holders[fault->host][role] == fault)
-			blocks->holders[fault->host][role] = NULL;
+	fault_locks_give(&blocks->locks, fault, REGION_ROLE_READER);
 	pthread_mutex_unlock(&mutex);
 	free(fault);
 }
 
 static const struct block_ops fault_ops = {
 	.put = fault_put, .send = fault_send, .wait = fault_wait, .take = fault_take, .zero = fault_zero,
-	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .reserve = fault_reserve, .close = fault_close,
+	.lock = fault_lock, .unlock = fault_unlock, .is_locked = fault_is_locked, .has_parts = fault_has_parts, .reserve = fault_reserve, .close = fault_close,
 };
 
 static struct blocks *make_blocks(const struct uri *uri, uint64_t size_bytes)
@@ -421,6 +423,16 @@ void farlog_block_shape(uint32_t lba_len, int has_cache)
 	next_has_cache = has_cache;
 }
 
+void farlog_block_reshape(const char *name, uint32_t lba_len)
+{
+	find(name)->medium.lba_len = lba_len;
+}
+
+void farlog_block_wipe(const char *name, uint64_t off, uint64_t len)
+{
+	medium_wipe(&find(name)->medium, off, len);
+}
+
 static bool is_landing(const struct blocks *blocks, const struct flying *flying)
 {
 	return flying->owner != NULL && flying->is_sent && is_write(flying) && flying->verdict <= 0 && !is_refused(blocks, flying);
@@ -458,7 +470,7 @@ static void revive(struct blocks *blocks)
 	blocks->is_stuck = 0;
 	blocks->failure = 0;
 	blocks->armed = UINT64_MAX;
-	memset(blocks->holders, 0, sizeof(blocks->holders));
+	memset(&blocks->locks, 0, sizeof(blocks->locks));
 }
 
 /* enter -- NULL: there are none of that name. */

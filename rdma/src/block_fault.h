@@ -16,6 +16,11 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 /* farlog_block_shape -- of blocks that are made from now on. */
 FARLOG_API void farlog_block_shape(uint32_t lba_len, int has_cache);
 
+/* farlog_block_reshape -- of blocks at rest: the device has been given LBAs of another length, and still has its bytes. farlog_block_wipe -- bytes that are zero, on the
+ * media. */
+FARLOG_API void farlog_block_reshape(const char *name, uint32_t lba_len);
+FARLOG_API void farlog_block_wipe(const char *name, uint64_t off, uint64_t len);
+
 /* farlog_block_hosts -- do blocks that are made from now on have reservations? farlog_block_host -- from now on they are opened on this host, 0 to 3. Locks are a host's,
  * registrations, too. */
 FARLOG_API void farlog_block_hosts(int has_reservations);

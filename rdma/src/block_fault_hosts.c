@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "block_fault.h"
@@ -75,6 +76,47 @@ int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb v
 		return FARLOG_OK;
 	default: return preempt(hosts, host, key, other, preempted);
 	}
+}
+
+bool fault_locks_is_taken(const struct fault_locks *locks, int host, uint64_t ring_off, enum region_role role)
+{
+	bool is_taken = false;
+
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT; i++)
+		is_taken |= locks->taken[i].holder != NULL && locks->taken[i].host == host && locks->taken[i].ring_off == ring_off && locks->taken[i].role == role;
+	return is_taken;
+}
+
+int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off, enum region_role role)
+{
+	unsigned i = 0;
+
+	if (fault_locks_is_taken(locks, host, ring_off, role))
+		return FARLOG_HELD;
+	while (locks->taken[i].holder != NULL)
+		if (++i == FAULT_LOCK_COUNT)
+			abort();
+	locks->taken[i].holder = holder;
+	locks->taken[i].host = host;
+	locks->taken[i].role = role;
+	locks->taken[i].ring_off = ring_off;
+	return FARLOG_OK;
+}
+
+bool fault_locks_has_parts(const struct fault_locks *locks, int host)
+{
+	bool has_parts = false;
+
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT; i++)
+		has_parts |= locks->taken[i].holder != NULL && locks->taken[i].host == host && locks->taken[i].ring_off != 0;
+	return has_parts;
+}
+
+void fault_locks_give(struct fault_locks *locks, const void *holder, enum region_role role)
+{
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT; i++)
+		if (locks->taken[i].holder == holder && (role == REGION_ROLE_READER || locks->taken[i].role == role))
+			locks->taken[i].holder = NULL;
 }
 
 #endif

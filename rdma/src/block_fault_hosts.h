@@ -14,6 +14,25 @@ struct fault_hosts {
 	int holder;                      /* one above the host's number; 0 = nobody */
 };
 
+#define FAULT_LOCK_COUNT 64
+
+/* The locks of all hosts, each of which sees its own. */
+struct fault_locks {
+	struct {
+		const void *holder; /* NULL = free */
+		int host;
+		enum region_role role;
+		uint64_t ring_off;
+	} taken[FAULT_LOCK_COUNT];
+};
+
+/* fault_locks_take -- OK or HELD. fault_locks_is_taken -- by anybody of that host. fault_locks_has_parts -- is a ring of a directory in use there? fault_locks_give -- one role,
+ * or with REGION_ROLE_READER whatever the holder has. */
+int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off, enum region_role role);
+bool fault_locks_is_taken(const struct fault_locks *locks, int host, uint64_t ring_off, enum region_role role);
+bool fault_locks_has_parts(const struct fault_locks *locks, int host);
+void fault_locks_give(struct fault_locks *locks, const void *holder, enum region_role role);
+
 extern bool fault_hosts_next_has_reservations;
 extern int fault_hosts_next;
 

@@ -86,6 +86,13 @@ void medium_lose(struct block_medium *medium, uint64_t keep_of_256)
 	medium->cached_count = 0;
 }
 
+void medium_wipe(struct block_medium *medium, uint64_t off, uint64_t len)
+{
+	medium_settle(medium, 0, UINT64_MAX);
+	memset(medium->visible + off, 0, len);
+	memset(medium->durable + off, 0, len);
+}
+
 void medium_garble(struct block_medium *medium, uint64_t lba, const uint8_t *wanted)
 {
 	uint8_t *bytes = medium->durable + lba * medium->lba_len;

@@ -39,6 +39,9 @@ void medium_settle(struct block_medium *medium, uint64_t from, uint64_t to);
 /* medium_lose -- the power cut: of what lies in the cache, for each LBA a prefix, each landing kept with this chance of 256. */
 void medium_lose(struct block_medium *medium, uint64_t keep_of_256);
 
+/* medium_wipe -- bytes that are zero, and durable. */
+void medium_wipe(struct block_medium *medium, uint64_t off, uint64_t len);
+
 /* medium_garble -- what a longer write that had not come back may leave of an LBA: half of it, zeros, or noise. */
 void medium_garble(struct block_medium *medium, uint64_t lba, const uint8_t *wanted);
 

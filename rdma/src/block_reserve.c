@@ -165,13 +165,28 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 	return reserve_join(device, claim, view, error);
 }
 
-void reserve_say(struct block_device *device, struct farlog_contract *contract)
+int reserve_leave(struct block_device *device, const struct region_claim *claim, struct farlog_error *error)
+{
+	struct reserve_view view;
+	int result = look(device, &view);
+
+	if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (view.type == 0 || view.is_registered)))
+		return FARLOG_OK;
+	if (result != FARLOG_OK)
+		return refuse_io(claim->uri, "look at", error);
+	return error_set(error, FARLOG_HELD, 0,
+		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a directory reserve nothing: look: nvme resv-report -e 1 DEVICE",
+		claim->uri, view.type, view.holder_key);
+}
+
+void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract)
 {
 	struct reserve_view view;
 	size_t used = strlen(contract->probe);
 	int result = look(device, &view);
 	const char *what = result != FARLOG_OK    ? NULL
 		: !view.is_here                        ? "nothing fences"
+		: has_directory                        ? "nothing fences, its neighbours share the namespace"
 		: view.is_kept                         ? "fenced by reservation"
 											   : "fenced by reservation, until the target restarts";
 

@@ -293,17 +293,22 @@ static int uring_reserve(struct block_device *device, enum reserve_verb verb, ui
 
 static int uring_lock(struct block_device *device, enum region_role role)
 {
-	return role_lock_take(uring_of(device)->fd, 0, role);
+	return role_lock_take(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
 static void uring_unlock(struct block_device *device, enum region_role role)
 {
-	role_lock_give(uring_of(device)->fd, 0, role);
+	role_lock_give(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
 }
 
 static int uring_is_locked(struct block_device *device, enum region_role role)
 {
-	return role_lock_is_taken(uring_of(device)->fd, 0, role);
+	return role_lock_is_taken(uring_of(device)->fd, device->ring_off / LAYOUT_BLOCK_LEN, role);
+}
+
+static bool uring_has_parts(struct block_device *device)
+{
+	return role_lock_has_parts(uring_of(device)->fd, device->size_bytes);
 }
 
 static void uring_close(struct block_device *device)
@@ -311,8 +316,8 @@ static void uring_close(struct block_device *device)
 	struct block_uring *uring = uring_of(device);
 
 	/* The kernel lets go of a queue's file a while after the queue's end. */
-	for (int role = REGION_ROLE_WRITER; uring->fd >= 0 && uring->flying_counts[0] + uring->flying_counts[1] == 0 && role <= REGION_ROLE_FORMAT; role++)
-		role_lock_give(uring->fd, 0, (enum region_role)role);
+	if (uring->fd >= 0 && uring->flying_counts[0] + uring->flying_counts[1] == 0)
+		role_lock_give_all(uring->fd);
 	while (uring->ring_count > 0)
 		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);
 	if (uring->passthrough.fd >= 0)
@@ -324,7 +329,7 @@ static void uring_close(struct block_device *device)
 
 static const struct block_ops uring_ops = {
 	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
-	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .reserve = uring_reserve,
+	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .has_parts = uring_has_parts, .reserve = uring_reserve,
 	.close = uring_close,
 };
 
@@ -486,7 +491,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 		uring_close(&uring->device);
 		return result;
 	}
-	reserve_say(&uring->device, contract);
+	reserve_say(&uring->device, ask->has_directory, contract);
 	*device = &uring->device;
 	return FARLOG_OK;
 }

@@ -1,11 +1,13 @@
 /* directory.c -- loading, checking and storing the directory of a region with many rings. See directory.h. */
 #include "directory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "crc32c.h"
 #include "err.h"
+#include "mutant.h"
 #include "superblock.h"
 
 #define HEADER_CRC_LEN offsetof(struct directory_header, crc32c)
@@ -48,14 +50,34 @@ static bool load_newest(const uint8_t *base, struct directory *directory)
 	return load_copy(base, first, directory) || load_copy(base, !first, directory);
 }
 
-/* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole before the second is begun,
- * so that both are found broken only when the step from one to the other came between. */
-static bool load_beside(const uint8_t *base, struct directory *directory)
+static const uint8_t *bytes_of(const struct region *region)
 {
-	for (unsigned i = 0; i < 3; i++)
-		if (load_newest(base, directory))
-			return true;
-	return false;
+	return region->is_block ? region->directory_copy : region->directory != NULL ? region->directory : region->base;
+}
+
+/* load_beside -- beside one who is changing it. The copies are written one after the other and the first is whole before the second is begun,
+ * so that both are found broken only when the step from one to the other came between. OK; NOT_FOUND: neither is whole; NO_MEMORY, IO. */
+static int load_beside(struct region *region, struct directory *directory)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		int result = region->ops->fetch_directory != NULL ? region->ops->fetch_directory(region) : FARLOG_OK;
+
+		if (result != FARLOG_OK)
+			return result;
+		if (load_newest(bytes_of(region), directory))
+			return FARLOG_OK;
+	}
+	return FARLOG_NOT_FOUND;
+}
+
+static bool is_blank(const struct region *region)
+{
+	const uint8_t *bytes = bytes_of(region);
+
+	for (uint64_t off = 0; off < LAYOUT_DATA_OFF; off++)
+		if (bytes[off] != 0)
+			return false;
+	return true;
 }
 
 static int refuse(const struct region *region, const char *uri, struct farlog_error *error)
@@ -65,7 +87,7 @@ static int refuse(const struct region *region, const char *uri, struct farlog_er
 	for (unsigned i = 0; i < 2; i++) {
 		struct directory_header header;
 
-		memcpy(&header, region->base + copy_offs[i], sizeof(header));
+		memcpy(&header, bytes_of(region) + copy_offs[i], sizeof(header));
 		if (header.magic != DIRECTORY_MAGIC)
 			continue;
 		has_magic = true;
@@ -75,7 +97,7 @@ static int refuse(const struct region *region, const char *uri, struct farlog_er
 	}
 	if (has_magic)
 		return error_set(error, FARLOG_CORRUPT, 0, "region \"%s\": both copies of its directory fail their check", uri);
-	if (superblock_is_blank(region))
+	if (is_blank(region))
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\" is blank: it has no directory of rings", uri);
 	return error_set(error, FARLOG_NOT_A_RING, 0,
 		"region \"%s\" is not blank and has no directory of rings; a directory is made only where the first %u bytes are zero", uri,
@@ -91,6 +113,7 @@ static int damaged(const char *uri, const struct directory_entry *entry, const c
 /* check_entries -- a sound checksum says who wrote them, not that they fit this region. */
 static int check_entries(const struct region *region, const char *uri, const struct directory *directory, struct farlog_error *error)
 {
+	uint64_t region_len = directory_region_len(region);
 	uint8_t is_slot_taken[DIRECTORY_RING_COUNT_MAX] = {0};
 	uint64_t end = DIRECTORY_LEN;
 
@@ -99,11 +122,11 @@ static int check_entries(const struct region *region, const char *uri, const str
 
 		if (entry->name[0] == '\0' || memchr(entry->name, '\0', sizeof(entry->name)) == NULL)
 			return damaged(uri, entry, "has no name", error);
-		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 || entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN)
+		if (entry->off % LAYOUT_BLOCK_LEN != 0 || entry->len % LAYOUT_BLOCK_LEN != 0 || entry->len < LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len)
 			return damaged(uri, entry, "does not lie on blocks of 4096 bytes", error);
 		if (entry->off < end)
 			return damaged(uri, entry, "overlaps what lies before it", error);
-		if (entry->len > region->contract.size_bytes || entry->off > region->contract.size_bytes - entry->len)
+		if (entry->len > region_len || entry->off > region_len - entry->len)
 			return damaged(uri, entry, "reaches beyond the region's end", error);
 		if (entry->slot >= DIRECTORY_RING_COUNT_MAX || is_slot_taken[entry->slot]++)
 			return damaged(uri, entry, "shares its line of the tails", error);
@@ -114,20 +137,24 @@ static int check_entries(const struct region *region, const char *uri, const str
 	return FARLOG_OK;
 }
 
-int directory_load(const struct region *region, const char *uri, struct directory *directory, struct farlog_error *error)
+int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error)
 {
-	uint64_t least = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN;
+	uint64_t least = DIRECTORY_LEN + LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN + region->extra_len;
 	struct superblock superblock;
+	int result;
 
 	if (superblock_load(region, uri, &superblock, NULL) == FARLOG_OK)
 		return error_set(error, FARLOG_EXISTS, 0,
 			"region \"%s\" holds one ring (stream \"%.*s\"), which takes all of it, and no directory; open it without ring=", uri,
 			FARLOG_STREAM_NAME_LEN, superblock.stream_name);
-	if (region->contract.size_bytes < least)
+	if (directory_region_len(region) < least)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": %lu bytes are too few for a directory and a ring; expected at least %lu", uri,
-			region->contract.size_bytes, least);
-	if (!load_beside(region->base, directory))
+			directory_region_len(region), least);
+	result = load_beside(region, directory);
+	if (result == FARLOG_NOT_FOUND)
 		return refuse(region, uri, error);
+	if (result != FARLOG_OK)
+		return error_set(error, result, errno, "read directory of region \"%s\"", uri);
 	return check_entries(region, uri, directory, error);
 }
 
@@ -139,43 +166,49 @@ int directory_find(const struct directory *directory, const char *name)
 	return -1;
 }
 
-/* store_copy -- its magic goes last, behind a flush: a copy with a magic has been whole, and one that is not is damage and no broken beginning. */
-static int store_copy(struct region *region, unsigned copy, const struct directory *directory)
+static int put(struct region *region, uint64_t off, const void *src, size_t len)
 {
-	struct directory_header header __attribute__((aligned(LAYOUT_LINE_LEN))) = directory->header;
-	struct region_span span = {copy_offs[copy], stored_len(directory)};
-	struct region_span line = {copy_offs[copy], LAYOUT_LINE_LEN};
+	struct region_span span = {off, len};
+
+	if (region->ops->store_directory != NULL)
+		return region->ops->store_directory(region, off, src, len);
+	region->ops->write(region, off, src, len);
+	return region_persist_wait(region, &span, 1);
+}
+
+/* store_copy -- its magic goes last, behind a flush and in a line, or of blocks an LBA, that is never torn: a copy with a magic has been whole, and one that is not is
+ * damage and no broken beginning. */
+static int store_copy(struct region *region, unsigned copy, struct directory *directory)
+{
+	size_t line_len = region->is_block ? region->contract.atomic_unit : LAYOUT_LINE_LEN;
+	size_t len = (stored_len(directory) + line_len - 1) / line_len * line_len;
 	int result;
 
-	header.magic = 0;
-	region->ops->write(region, span.off, &header, sizeof(header));
-	if (span.len > sizeof(header))
-		region->ops->write(region, span.off + sizeof(header), directory->entries, span.len - sizeof(header));
-	result = region_persist_wait(region, &span, 1);
-	if (result != FARLOG_OK)
-		return result;
-	header.magic = DIRECTORY_MAGIC;
-	region->ops->write(region, line.off, &header, line.len);
-	return region_persist_wait(region, &line, 1);
+	directory->header.magic = 0;
+	result = put(region, copy_offs[copy], directory, len);
+	directory->header.magic = DIRECTORY_MAGIC;
+	return result == FARLOG_OK ? put(region, copy_offs[copy], directory, line_len) : result;
 }
 
 int directory_store(struct region *region, struct directory *directory)
 {
-	unsigned other = !directory->copy;
+	unsigned other = MUTANT(DIRECTORY_IN_PLACE) ? directory->copy : !directory->copy;
 	int result;
 
 	directory->header.generation++;
 	directory->header.crc32c = checksum(directory);
 	result = store_copy(region, other, directory);
-	return result == FARLOG_OK ? store_copy(region, directory->copy, directory) : result;
+	return result == FARLOG_OK ? store_copy(region, !other, directory) : result;
 }
 
-void directory_show(struct region *region, const struct directory_entry *entry)
+int directory_show(struct region *region, const struct directory_entry *entry)
 {
-	region->ops->narrow(region, entry->off, entry->len);
-	region->directory = region->base - entry->off;
+	int result = region->ops->narrow(region, entry->off, entry->len);
+
+	region->directory = region->is_block ? region->directory_copy : region->base - entry->off;
 	region->directory_off = entry->off;
 	region->directory_generation = entry->generation;
+	return result;
 }
 
 int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error)
@@ -195,20 +228,20 @@ int directory_open(struct region *region, const char *uri, const char *name, boo
 			directory->header.entry_count, name);
 	else if (result == FARLOG_OK && is_writable && region->ops->flush(region, 0, DIRECTORY_TAILS_OFF) != FARLOG_OK)
 		result = error_set(error, FARLOG_IO, 0, "flush directory of region \"%s\"", uri);
-	else if (result == FARLOG_OK)
-		directory_show(region, &directory->entries[found]);
+	else if (result == FARLOG_OK && (result = directory_show(region, &directory->entries[found])) != FARLOG_OK)
+		result = error_set(error, result, 0, "ring \"%s\": %s", uri, result == FARLOG_NO_MEMORY ? "a writer keeps a copy of all of it, and there is no room for one" : region->trouble);
 	if (error != NULL && result != FARLOG_OK)
 		error->result = result;
 	free(directory);
 	return result;
 }
 
-bool directory_has(const struct region *region)
+bool directory_has(struct region *region)
 {
 	struct directory *directory = malloc(sizeof(*directory));
 	bool has = false;
 
-	if (directory == NULL || !load_beside(region->directory, directory)) {
+	if (directory == NULL || load_beside(region, directory) != FARLOG_OK) {
 		free(directory);
 		return false;
 	}

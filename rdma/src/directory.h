@@ -19,6 +19,12 @@
 #define DIRECTORY_TAILS_OFF 0x20000u /* a line a ring */
 #define DIRECTORY_LEN 0x28000u       /* rings begin here */
 
+/* directory_region_len -- of all of a region, as its entries count. */
+static inline uint64_t directory_region_len(const struct region *region)
+{
+	return region->contract.size_bytes + region->extra_len;
+}
+
 struct directory_header {
 	uint64_t magic;
 	uint32_t version;
@@ -52,9 +58,9 @@ _Static_assert(sizeof(struct directory_entry) == 128, "directory_entry is two li
 _Static_assert(offsetof(struct directory_entry, name) == 64, "directory_entry.name");
 _Static_assert(offsetof(struct directory, copy) == DIRECTORY_COPY_LEN, "a copy is full");
 
-/* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes. NOT_FOUND: the region is blank; EXISTS: it is
- * a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED, INVALID (too small). */
-int directory_load(const struct region *region, const char *uri, struct directory *directory, struct farlog_error *error);
+/* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes, or that has been narrowed. NOT_FOUND: the region is blank;
+ * EXISTS: it is a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED, INVALID (too small), IO. */
+int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error);
 
 /* directory_find -- index of the entry of that name, -1 = none. */
 int directory_find(const struct directory *directory, const char *name);
@@ -62,15 +68,15 @@ int directory_find(const struct directory *directory, const char *name);
 /* directory_store -- raise the generation, persist both copies. OK or IO. */
 int directory_store(struct region *region, struct directory *directory);
 
-/* directory_show -- make the region that ring. */
-void directory_show(struct region *region, const struct directory_entry *entry);
+/* directory_show -- make the region that ring. As region_ops.narrow. */
+int directory_show(struct region *region, const struct directory_entry *entry);
 
 /* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made durable first, when the ring
  * is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
 int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error);
 
 /* directory_has -- the ring that the region shows is still in its directory. */
-bool directory_has(const struct region *region);
+bool directory_has(struct region *region);
 
 /* directory_format -- farlog_ring_format of uri->ring. */
 int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error);

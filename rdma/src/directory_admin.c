@@ -1,6 +1,7 @@
 /* directory_admin.c -- making, removing and listing rings of a region that holds many: cold calls. See directory.h.
  *
  * A new ring is finished before its entry is written: whatever a crash leaves, an entry never shows the bytes of an older ring. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -8,6 +9,7 @@
 
 #include "directory.h"
 #include "err.h"
+#include "mutant.h"
 #include "recover.h"
 #include "ring_admin.h"
 #include "superblock.h"
@@ -87,7 +89,7 @@ static int begin_change(struct change *change, const struct region_ask *ask, str
 		change->region = NULL;
 		return result;
 	}
-	change->region_len = change->region->contract.size_bytes;
+	change->region_len = directory_region_len(change->region);
 	len = change->region_len < DIRECTORY_TAILS_OFF ? change->region_len : DIRECTORY_TAILS_OFF;
 	change->directory = calloc(1, sizeof(*change->directory));
 	if (change->directory == NULL)
@@ -106,36 +108,73 @@ static int no_room(const struct change *change, const char *name, uint64_t len, 
 		name, len, room->free_bytes, room->largest_bytes, change->directory->header.entry_count, DIRECTORY_RING_COUNT_MAX);
 }
 
+/* make_ring -- in free space, for an entry that is still to come. */
+static int make_ring(struct change *change, const struct directory_entry *entry, const struct farlog_ring_config *config, struct farlog_error *error)
+{
+	struct region *region = change->region;
+	int result = region->ops->narrow(region, entry->off, entry->len);
+
+	if (result != FARLOG_OK)
+		return error_set(error, result, errno, "make ring \"%s\"", change->uri);
+	result = ring_check_blocks(region, change->uri, config, error);
+	if (result == FARLOG_OK)
+		result = ring_write_new(region, change->uri, config, error);
+	if (result == FARLOG_OK && region->ops->narrow(region, 0, change->region_len) != FARLOG_OK)
+		result = error_set(error, FARLOG_IO, errno, "read region \"%s\"", change->uri);
+	return result;
+}
+
+static int add_entry(struct change *change, const struct directory_entry *entry, uint32_t index, struct farlog_error *error)
+{
+	struct directory *directory = change->directory;
+
+	memmove(&directory->entries[index + 1], &directory->entries[index], (directory->header.entry_count - index) * sizeof(directory->entries[0]));
+	directory->entries[index] = *entry;
+	directory->header.entry_count++;
+	if (directory_store(change->region, directory) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "write directory of region \"%s\"", change->uri);
+	return FARLOG_OK;
+}
+
 static int carve(struct change *change, const char *name, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
-	struct directory_entry entry = {.len = config->size_bytes, .generation = directory->header.generation + 1, .created_ns = utc_now_ns()};
-	struct room room = find_room(directory, change->region_len, config->size_bytes);
+	struct directory_entry entry = {
+		.len = config->size_bytes + change->region->extra_len, .generation = directory->header.generation + 1, .created_ns = utc_now_ns()};
+	struct room room = find_room(directory, change->region_len, entry.len);
 	int result;
 
 	if (directory->header.entry_count == DIRECTORY_RING_COUNT_MAX || room.off == UINT64_MAX)
-		return no_room(change, name, config->size_bytes, &room, error);
+		return no_room(change, name, entry.len, &room, error);
 	entry.off = room.off;
 	entry.slot = free_slot(directory);
 	strcpy(entry.name, name);
-	change->region->ops->narrow(change->region, entry.off, entry.len);
-	result = ring_write_new(change->region, change->uri, config, error);
-	change->region->ops->narrow(change->region, 0, change->region_len);
+	result = MUTANT(ENTRY_BEFORE_RING) ? add_entry(change, &entry, room.index, error) : make_ring(change, &entry, config, error);
 	if (result != FARLOG_OK)
 		return result;
-	memmove(&directory->entries[room.index + 1], &directory->entries[room.index],
-		(directory->header.entry_count - room.index) * sizeof(directory->entries[0]));
-	directory->entries[room.index] = entry;
-	directory->header.entry_count++;
-	if (directory_store(change->region, directory) != FARLOG_OK)
-		return error_set(error, FARLOG_IO, 0, "write directory of region \"%s\"", change->uri);
-	return FARLOG_OK;
+	return MUTANT(ENTRY_BEFORE_RING) ? make_ring(change, &entry, config, error) : add_entry(change, &entry, room.index, error);
+}
+
+/* check_foreign -- a device that begins with zeros may belong to somebody all the same. */
+static int check_foreign(const struct change *change, struct farlog_error *error)
+{
+	char foreign[200] = "";
+
+	if (change->region->ops->name_foreign != NULL && change->region->ops->name_foreign(change->region, foreign, sizeof(foreign)) == FARLOG_IO)
+		return error_set(error, FARLOG_IO, errno, "look what region \"%s\" holds", change->uri);
+	if (foreign[0] == '\0')
+		return FARLOG_OK;
+	return error_set(error, FARLOG_EXISTS, 0, "region \"%s\" holds %s; a directory is made only on a device that is blank: wipefs -a, or blkdiscard -z, destroys what it holds",
+		change->uri, foreign);
 }
 
 static int begin_directory(struct change *change, struct farlog_error *error)
 {
 	struct directory *directory = change->directory;
+	int result = check_foreign(change, error);
 
+	if (result != FARLOG_OK)
+		return result;
 	memset(directory, 0, sizeof(*directory));
 	directory->header.magic = DIRECTORY_MAGIC;
 	directory->header.version = DIRECTORY_VERSION;
@@ -155,7 +194,8 @@ static int format_named(struct change *change, const char *name, const struct fa
 		return result;
 	found = directory_find(change->directory, name);
 	if (found >= 0) {
-		directory_show(change->region, &change->directory->entries[found]);
+		if (directory_show(change->region, &change->directory->entries[found]) != FARLOG_OK)
+			return error_set(error, FARLOG_IO, errno, "read ring \"%s\"", change->uri);
 		return ring_format_region(change->region, change->uri, config, error);
 	}
 	if (config->size_bytes == 0)
@@ -222,13 +262,15 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	if (found < 0)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": none of the %u rings in its directory has the name \"%s\"", change->uri,
 			directory->header.entry_count, name);
-	directory_show(change->region, &directory->entries[found]);
+	if (directory_show(change->region, &directory->entries[found]) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "read ring \"%s\"", change->uri);
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
 		if (region_lock(change->region, (enum region_role)role) != FARLOG_OK)
 			return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", change->uri);
 	if (!is_forced)
 		result = check_drained(change->region, change->uri, error);
-	change->region->ops->narrow(change->region, 0, change->region_len);
+	if (result == FARLOG_OK && change->region->ops->narrow(change->region, 0, change->region_len) != FARLOG_OK)
+		result = error_set(error, FARLOG_IO, errno, "read region \"%s\"", change->uri);
 	if (result != FARLOG_OK)
 		return result;
 	directory->header.entry_count--;
@@ -247,7 +289,7 @@ int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *err
 	int result = uri_parse(text, &uri, error);
 
 	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_far(&uri)))
-		result = error_set(error, FARLOG_INVALID, 0, "uri \"%s\" names no ring in a directory; expected mem:/path?ring=NAME", text);
+		result = error_set(error, FARLOG_INVALID, 0, "uri \"%s\" names no ring in a directory; expected mem:/path?ring=NAME or nvme:/dev/...?ring=NAME", text);
 	if (result == FARLOG_OK)
 		result = begin_change(&change, &ask, error);
 	if (result == FARLOG_OK)
@@ -269,24 +311,27 @@ static uint32_t state_of(const struct region *region)
 																												 : FARLOG_RING_DAMAGED;
 }
 
-static void list(struct region *region, const struct directory *directory, struct farlog_region_status *status,
+static int list(struct region *region, const struct directory *directory, struct farlog_region_status *status,
 	struct farlog_region_ring *rings, uint32_t room)
 {
-	struct room gaps = find_room(directory, region->contract.size_bytes, UINT64_MAX);
+	uint64_t region_len = directory_region_len(region);
+	struct room gaps = find_room(directory, region_len, UINT64_MAX);
 
-	*status = (struct farlog_region_status){.generation = directory->header.generation, .size_bytes = region->contract.size_bytes,
-		.free_bytes = gaps.free_bytes, .largest_free_bytes = gaps.largest_bytes, .ring_count = directory->header.entry_count,
+	*status = (struct farlog_region_status){.generation = directory->header.generation, .size_bytes = region_len,
+		.free_bytes = gaps.free_bytes, .largest_free_bytes = gaps.largest_bytes > region->extra_len ? gaps.largest_bytes - region->extra_len : 0, .ring_count = directory->header.entry_count,
 		.ring_count_max = DIRECTORY_RING_COUNT_MAX};
 	memcpy(status->region_uuid, directory->header.region_uuid, sizeof(status->region_uuid));
 	for (uint32_t i = 0; i < directory->header.entry_count && i < room; i++) {
 		const struct directory_entry *entry = &directory->entries[i];
 
-		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off, .size_bytes = entry->len, .generation = entry->generation,
+		rings[i] = (struct farlog_region_ring){.offset_bytes = entry->off, .size_bytes = entry->len - region->extra_len, .generation = entry->generation,
 			.created_ns = entry->created_ns};
 		memcpy(rings[i].name, entry->name, sizeof(rings[i].name));
-		directory_show(region, entry);
+		if (directory_show(region, entry) != FARLOG_OK)
+			return FARLOG_IO;
 		rings[i].state = state_of(region);
 	}
+	return FARLOG_OK;
 }
 
 int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
@@ -306,8 +351,8 @@ int farlog_region_list(const char *uri, struct farlog_region_status *status, str
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\" is on another host; list it there", uri);
 	if (result == FARLOG_OK) {
 		result = directory_load(region, uri, directory, error);
-		if (result == FARLOG_OK)
-			list(region, directory, status, rings, room);
+		if (result == FARLOG_OK && list(region, directory, status, rings, room) != FARLOG_OK)
+			result = error_set(error, FARLOG_IO, errno, "list region \"%s\"", uri);
 	}
 	if (region != NULL)
 		region->ops->close(region);

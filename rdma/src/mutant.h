@@ -27,6 +27,9 @@ enum farlog_mutant {
 	MUTANT_PAD_MISSING = 24,        /* blocks: the next commit begins on a fresh LBA, and nothing says so */
 	MUTANT_PAD_SHORT = 25,          /* blocks: a commit's PAD ends before its LBA */
 	MUTANT_PAD_NOT_SENT = 26,       /* blocks: a commit is sent without the LBA of its PAD */
+	MUTANT_DIRECTORY_NOT_DURABLE = 27, /* blocks: a directory is stored in a cache that forgets */
+	MUTANT_DIRECTORY_IN_PLACE = 28, /* the copy of a directory that counts is written first */
+	MUTANT_ENTRY_BEFORE_RING = 29,  /* a ring is in its directory before it has been made */
 	MUTANT_NOT_PREEMPTED = 30,      /* blocks: a takeover registers, and leaves the former writer's host registered as well */
 	MUTANT_RECOVERED_FIRST = 31,    /* blocks: a takeover finds the tail, and shuts the former writer out only then */
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */

@@ -37,14 +37,20 @@ static int open_by_scheme(const char *text, const struct uri *uri, const struct 
 	return unknown_scheme(text, uri, error);
 }
 
-int region_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error)
+int region_open(const char *text, const struct region_ask *asked, struct region **region, struct farlog_error *error)
 {
+	const struct region_ask *ask = asked;
+	struct region_ask parted = *asked;
 	struct uri uri;
 	int result;
 
 	if (member_uri_is(text))
 		return region_members_open(text, ask, region, error);
 	result = uri_parse(text, &uri, error);
+	if (result == FARLOG_OK && !uri_is_far(&uri) && (uri.ring[0] != '\0' || ask->is_whole)) {
+		parted.has_directory = true;
+		ask = &parted;
+	}
 	if (result == FARLOG_OK)
 		result = open_by_scheme(text, &uri, ask, region, error);
 	if (result != FARLOG_OK || uri.ring[0] == '\0' || uri_is_far(&uri) || ask->is_whole)

@@ -83,9 +83,13 @@ struct region_ops {
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
-	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very first byte; multiples of
-	 * a block; before anything else is asked of it. NULL: it is one ring. */
-	void (*narrow)(struct region *region, uint64_t off, uint64_t len);
+	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very first byte, with extra_len; multiples of
+	 * a block; before anything else is asked of it. OK; of blocks also NO_MEMORY, IO. NULL: it is one ring. */
+	int (*narrow)(struct region *region, uint64_t off, uint64_t len);
+	/* Of blocks: bring the directory, DIRECTORY_TAILS_OFF bytes, into what directory_copy shows. OK or IO. Blocks. NULL: it is seen as it is stored. */
+	int (*fetch_directory)(struct region *region);
+	/* Of blocks: store whole LBAs of the directory, durably. OK or IO. Blocks. NULL: write and persist do. */
+	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len);
 	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken by region_lock. */
 	int (*lock)(struct region *region, enum region_role role);
 	void (*unlock)(struct region *region, enum region_role role);
@@ -123,6 +127,8 @@ struct region {
 	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
 	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
+	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
+	uint64_t extra_len;       /* what a ring takes of the media beyond size_bytes */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
 	uint64_t read_count;  /* with is_far: READs posted */
@@ -145,6 +151,7 @@ struct region_ask {
 	enum region_access access;
 	enum region_role role;
 	bool is_whole;        /* all of the region, although the URI names a ring in it */
+	bool has_directory;   /* set by region_open: the region is going to be narrowed to a ring in it, or is_whole */
 	uint64_t size_bytes;  /* only for REGION_CREATE */
 	const uint8_t *token; /* of the grant, FARLOG_TOKEN_LEN bytes; NULL = none */
 	uint32_t epoch;       /* of the grant; 0 = none */

@@ -272,13 +272,14 @@ static void fault_forget(struct region *region, uint64_t off, uint64_t len)
 	(void)len;
 }
 
-static void fault_narrow(struct region *region, uint64_t off, uint64_t len)
+static int fault_narrow(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_fault *fault = fault_of(region);
 
 	fault->off = off;
 	region->base = (const uint8_t *)fault->memory->visible + off;
 	region->contract.size_bytes = len;
+	return FARLOG_OK;
 }
 
 /* find_lock -- the lock of this ring and role, or NULL when nobody holds it. */

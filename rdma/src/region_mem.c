@@ -230,7 +230,7 @@ static void mem_forget(struct region *region, uint64_t off, uint64_t len)
 		madvise(mem_of(region)->bytes + start, end - start, MADV_DONTNEED);
 }
 
-static void mem_narrow(struct region *region, uint64_t off, uint64_t len)
+static int mem_narrow(struct region *region, uint64_t off, uint64_t len)
 {
 	struct region_mem *mem = mem_of(region);
 
@@ -239,6 +239,7 @@ static void mem_narrow(struct region *region, uint64_t off, uint64_t len)
 	region->contract.size_bytes = len;
 	if (region->streamed != NULL)
 		region->streamed = mem->bytes;
+	return FARLOG_OK;
 }
 
 void region_mem_place(const struct region *region, char *path, uint64_t *off)
@@ -258,21 +259,12 @@ static uint64_t block_of(const struct region_mem *mem)
 	return (uint64_t)(mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
 }
 
-/* is_part_locked -- somebody holds a lock of a ring in this region. */
-static bool is_part_locked(const struct region_mem *mem)
-{
-	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = role_lock_place(mem->map_len / LAYOUT_BLOCK_LEN, REGION_ROLE_WRITER),
-		.l_len = ROLE_LOCKS_LEN * (off_t)(mem->map_len / LAYOUT_BLOCK_LEN)};
-
-	return fcntl(mem->fd, F_OFD_GETLK, &parts) != 0 || parts.l_type != F_UNLCK;
-}
-
 static int mem_lock(struct region *region, enum region_role role)
 {
 	struct region_mem *mem = mem_of(region);
 	int result = role_lock_take(mem->fd, block_of(mem), role);
 
-	if (result != FARLOG_OK || role != REGION_ROLE_WRITER || mem->bytes != mem->map || !is_part_locked(mem))
+	if (result != FARLOG_OK || role != REGION_ROLE_WRITER || mem->bytes != mem->map || !role_lock_has_parts(mem->fd, mem->map_len))
 		return result;
 	region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
 	return FARLOG_HELD;

@@ -55,7 +55,7 @@ static void put_items(struct region_nvme *nvme, const struct region_span *span)
 			continue;
 		memset(block, 0, nvme->device->lba_len);
 		memcpy(block, nvme->copy + nvme_items[i].off, nvme_items[i].len);
-		put_commit(nvme, (uint64_t)nvme_items[i].control * LAYOUT_BLOCK_LEN, block, nvme->device->lba_len);
+		put_commit(nvme, nvme_control_at(nvme, nvme_items[i].control), block, nvme->device->lba_len);
 	}
 }
 
@@ -77,7 +77,7 @@ static void put_pieces(struct region_nvme *nvme)
 			len = nvme->device->command_len_max;
 		if (len > left)
 			len = left;
-		put_commit(nvme, off + NVME_EXTRA_LEN, nvme->copy + off, len);
+		put_commit(nvme, nvme_data_at(nvme, off), nvme->copy + off, len);
 		nvme->span_done += len;
 		if (nvme->span_done < span->len)
 			continue;
@@ -90,7 +90,7 @@ static void put_hints(struct region_nvme *nvme)
 {
 	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
 	struct block_command command = {
-		.verb = BLOCK_WRITE, .off = NVME_HINTS * LAYOUT_BLOCK_LEN, .bytes = block, .len = nvme->device->lba_len, .id = ID_HINTS};
+		.verb = BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block, .len = nvme->device->lba_len, .id = ID_HINTS};
 
 	nvme_make_words(nvme, block, *nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF));
 	nvme->are_hints_due = false;
@@ -100,7 +100,7 @@ static void put_hints(struct region_nvme *nvme)
 
 static void put_look(struct region_nvme *nvme)
 {
-	struct block_command command = {.verb = BLOCK_READ, .off = NVME_FENCE_A * LAYOUT_BLOCK_LEN, .bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
+	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_FENCE_A), .bytes = nvme_block_of(nvme->looked, NVME_FENCE_A),
 		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = ID_LOOK};
 
 	nvme->is_look_flying = true;
@@ -290,15 +290,15 @@ static void nvme_seal(struct region *region)
 static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len)
 {
 	uint64_t mask = nvme->device->lba_len - 1;
-	uint64_t from = (off + NVME_EXTRA_LEN) & ~mask;
-	uint64_t to = (off + NVME_EXTRA_LEN + len + mask) & ~mask;
+	uint64_t from = nvme_data_at(nvme, off) & ~mask;
+	uint64_t to = (nvme_data_at(nvme, off) + len + mask) & ~mask;
 	int result;
 
 	nvme_take(&nvme->are_calls_busy);
 	nvme->region.read_count++;
 	result = nvme_call(nvme, BLOCK_READ, from, nvme->window, to - from, NVME_PATIENCE_NS);
 	if (result == FARLOG_OK)
-		memcpy(dst, nvme->window + (off + NVME_EXTRA_LEN - from), len);
+		memcpy(dst, nvme->window + (nvme_data_at(nvme, off) - from), len);
 	nvme_give(&nvme->are_calls_busy);
 	return result;
 }
@@ -329,7 +329,7 @@ static int fetch_data(struct region_nvme *nvme, uint64_t off, uint64_t len)
 
 	nvme_take(&nvme->are_calls_busy);
 	for (uint64_t at = off & ~mask; at < to && result == FARLOG_OK; at += window_len)
-		result = nvme_call(nvme, BLOCK_READ, at + NVME_EXTRA_LEN, nvme->copy + at, to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
+		result = nvme_call(nvme, BLOCK_READ, nvme_data_at(nvme, at), nvme->copy + at, to - at < window_len ? to - at : window_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
 	return result;
 }
@@ -378,11 +378,11 @@ static int nvme_zero(struct region *region)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	struct block_device *device = nvme->device;
-	int result = device->ops->zero(device, 0, NVME_DATA_OFF);
+	int result = device->ops->zero(device, device->ring_off, NVME_DATA_OFF);
 
 	/* The header first, and durably: a crash in the middle leaves no ring rather than a damaged one. */
 	if (result == FARLOG_OK)
-		result = device->ops->zero(device, NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
+		result = device->ops->zero(device, device->ring_off + NVME_DATA_OFF, region->contract.size_bytes - LAYOUT_DATA_OFF);
 	madvise(nvme->copy, nvme->copy_len, MADV_DONTNEED);
 	nvme->fence_slot = 0;
 	return result;
@@ -428,6 +428,10 @@ static int nvme_lock(struct region *region, enum region_role role)
 	while (result == FARLOG_HELD && !nvme->device->is_clockless && clock_monotonic_ns() < until_ns) {
 		nvme_nap(LOCK_PATIENCE_NS);
 		result = nvme->device->ops->lock(nvme->device, role);
+	}
+	if (result == FARLOG_OK && role == REGION_ROLE_WRITER && region->directory == NULL && nvme->device->ops->has_parts(nvme->device)) {
+		nvme->device->ops->unlock(nvme->device, role); /* who writes to all of a device has no others in it */
+		result = FARLOG_HELD;
 	}
 	/* What whoever held it before has stored since we opened. */
 	if (result == FARLOG_OK && nvme_load(nvme) != FARLOG_OK) {
@@ -478,12 +482,14 @@ void nvme_close(struct region *region)
 		munmap(nvme->copy, nvme->copy_len);
 	if (nvme->own != NULL)
 		munmap(nvme->own, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+	free(nvme->directory);
 	free(nvme);
 }
 
 const struct region_ops nvme_ops = {
 	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
 	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
-	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .lock = nvme_lock, .unlock = nvme_unlock,
+	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
+	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,
 	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,
 };

@@ -48,7 +48,8 @@ struct region_nvme {
 	uint8_t *controls; /* commits: header blocks on their way to the device */
 	uint8_t *looked;   /* commits: header blocks on their way here */
 	uint8_t *called;   /* calls: header blocks either way */
-	uint8_t *window;   /* calls: the ring's data on its way here */
+	uint8_t *window;   /* calls: the ring's data on its way here, and a directory on its way there */
+	uint8_t *directory; /* calls: of all of the device, NULL = not fetched yet */
 	enum region_role role;
 	uint64_t is_busy;      /* the commits' queue is in use */
 	uint64_t are_calls_busy;
@@ -119,6 +120,17 @@ static inline uint64_t nvme_window_len(const struct region_nvme *nvme)
 	return limit != 0 && limit < NVME_WINDOW_LEN ? limit : NVME_WINDOW_LEN;
 }
 
+/* nvme_control_at, nvme_data_at -- where they lie on the device. */
+static inline uint64_t nvme_control_at(const struct region_nvme *nvme, unsigned control)
+{
+	return nvme->device->ring_off + (uint64_t)control * LAYOUT_BLOCK_LEN;
+}
+
+static inline uint64_t nvme_data_at(const struct region_nvme *nvme, uint64_t off)
+{
+	return nvme->device->ring_off + off + NVME_EXTRA_LEN;
+}
+
 static inline uint8_t *nvme_block_of(uint8_t *blocks, unsigned control)
 {
 	return blocks + (size_t)control * LAYOUT_BLOCK_LEN;
@@ -166,6 +178,15 @@ void nvme_begin_shut(struct region_nvme *nvme);
 int nvme_check_shut(struct region_nvme *nvme);
 int nvme_follow(struct region_nvme *nvme);
 void nvme_take_follow(struct region_nvme *nvme, int failure);
+
+/* nvme_map_own -- memory of its own, zero, kept out of forked children; NULL: none. */
+void *nvme_map_own(uint64_t len);
+
+/* nvme_prepare_copy -- for the ring that the region now is. The next three are what region_ops has by these names: region_nvme_part.c. */
+int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error);
+int nvme_narrow(struct region *region, uint64_t off, uint64_t len);
+int nvme_fetch_directory(struct region *region);
+int nvme_store_directory(struct region *region, uint64_t off, const void *src, size_t len);
 
 void nvme_close(struct region *region);
 

@@ -149,7 +149,7 @@ static int write_words(struct region_nvme *nvme, enum nvme_control control, uint
 	if (nvme->is_call_flying && (settle_call(nvme, 0) != FARLOG_OK || nvme->is_call_flying))
 		return FARLOG_IO; /* the block is not ours yet */
 	nvme_make_words(nvme, block, word, 0);
-	return nvme_call(nvme, verb, (uint64_t)control * LAYOUT_BLOCK_LEN, block, nvme->device->lba_len, NVME_PATIENCE_NS);
+	return nvme_call(nvme, verb, nvme_control_at(nvme, control), block, nvme->device->lba_len, NVME_PATIENCE_NS);
 }
 
 void nvme_call_look(struct region_nvme *nvme)
@@ -158,7 +158,7 @@ void nvme_call_look(struct region_nvme *nvme)
 	if (nvme->is_call_flying)
 		(void)settle_call(nvme, 0);
 	nvme->is_look_next = true;
-	(void)nvme_call(nvme, BLOCK_READ, NVME_FENCE_A * LAYOUT_BLOCK_LEN, nvme_block_of(nvme->called, NVME_FENCE_A),
+	(void)nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
 		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS);
 	nvme->is_look_next = false;
 }
@@ -187,7 +187,7 @@ int nvme_write_credit(struct region_nvme *nvme)
 
 static int load_header(struct region_nvme *nvme)
 {
-	int result = nvme_call(nvme, BLOCK_READ, 0, nvme->called, NVME_CONTROL_LEN, nvme->patience_ns);
+	int result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, 0), nvme->called, NVME_CONTROL_LEN, nvme->patience_ns);
 
 	if (result == FARLOG_OK)
 		take_header(nvme, nvme->called);

@@ -21,7 +21,7 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 	int result;
 
 	if (region->directory != NULL)
-		return FARLOG_OK; /* the reservation is all of the namespace's */
+		return reserve_leave(nvme->device, claim, error); /* a reservation is all of the namespace's */
 	switch (claim->kind) {
 	case REGION_CLAIM_ALONE: result = reserve_take(nvme->device, claim, &view, error); break;
 	case REGION_CLAIM_BESIDE: result = reserve_join(nvme->device, claim, &view, error); break;
@@ -59,7 +59,7 @@ void nvme_begin_shut(struct region_nvme *nvme)
 static int put_follow(struct region_nvme *nvme)
 {
 	struct block_device *device = nvme->device;
-	struct block_command command = {.verb = BLOCK_READ, .off = NVME_SUPERBLOCK_A * LAYOUT_BLOCK_LEN, .bytes = nvme_block_of(nvme->looked, NVME_SUPERBLOCK_A),
+	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_SUPERBLOCK_A), .bytes = nvme_block_of(nvme->looked, NVME_SUPERBLOCK_A),
 		.len = 2 * LAYOUT_BLOCK_LEN, .id = NVME_ID_FOLLOW};
 
 	nvme->is_follow_flying = true;
@@ -125,7 +125,7 @@ static int look_first(struct region_nvme *nvme)
 	int result;
 
 	nvme_take(&nvme->are_calls_busy);
-	result = nvme_call(nvme, BLOCK_READ, NVME_FENCE_A * LAYOUT_BLOCK_LEN, nvme_block_of(nvme->called, NVME_FENCE_A),
+	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
 		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, nvme->patience_ns);
 	if (result == FARLOG_OK)
 		nvme_take_words(nvme, nvme->called);

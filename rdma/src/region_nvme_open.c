@@ -2,17 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "block_name.h"
 #include "block_uring.h"
 #include "err.h"
 #include "region_nvme.h"
-#include "region_staging.h"
-#include "stream.h"
 
-
-static void *map_own(uint64_t len)
+void *nvme_map_own(uint64_t len)
 {
 	void *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -33,38 +29,21 @@ static int check_size(const char *text, const struct block_device *device, struc
 	return FARLOG_OK;
 }
 
-/* check_memory -- a writer's copy is fetched as a whole: refused here rather than by the kernel's killer of processes. */
-static int check_memory(const char *text, const struct region_nvme *nvme, struct farlog_error *error)
-{
-	uint64_t room = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
-
-	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= room)
-		return FARLOG_OK;
-	return error_set(error, FARLOG_NO_MEMORY, 0,
-		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's are %lu; make a ring on a partition, or on "
-		"a smaller namespace", text, nvme->region.contract.size_bytes, room);
-}
-
-static int prepare(const char *text, struct region_nvme *nvme, struct farlog_error *error)
+static int prepare(const char *text, struct region_nvme *nvme, bool has_directory, struct farlog_error *error)
 {
 	int result = check_size(text, nvme->device, error);
 
 	if (result == FARLOG_OK)
-		result = check_memory(text, nvme, error);
+		result = nvme_prepare_copy(text, nvme, has_directory, error);
 	if (result != FARLOG_OK)
 		return result;
-	nvme->copy_len = nvme->region.contract.size_bytes;
-	nvme->copy = nvme->staging != NULL ? staging_map(nvme->staging, nvme->copy_len) : map_own(nvme->copy_len);
-	nvme->own = map_own(3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
-	if (nvme->copy == NULL || nvme->own == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for a copy of %lu bytes", text, nvme->copy_len);
+	nvme->own = nvme_map_own(3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+	if (nvme->own == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "region \"%s\": no room for buffers of %u bytes", text, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
 	nvme->controls = nvme->own;
 	nvme->looked = nvme->controls + NVME_CONTROL_LEN;
 	nvme->called = nvme->looked + NVME_CONTROL_LEN;
 	nvme->window = nvme->called + NVME_CONTROL_LEN;
-	nvme->region.base = nvme->copy;
-	if (nvme->role == REGION_ROLE_WRITER && stream_is_supported())
-		nvme->region.streamed = nvme->copy;
 	if (nvme_load(nvme) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read the header of region \"%s\": %s", text, nvme->trouble);
 	return FARLOG_OK;
@@ -88,10 +67,11 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	nvme->region.contract = *contract;
 	nvme->region.is_far = true;
 	nvme->region.is_block = true;
+	nvme->region.extra_len = NVME_EXTRA_LEN;
 	nvme->region.fence_lsn = UINT64_MAX;
 	nvme->region.trouble = nvme->trouble;
 	nvme->region.patience_ns = NVME_PATIENCE_NS;
-	result = prepare(text, nvme, error);
+	result = prepare(text, nvme, ask->has_directory, error);
 	if (result != FARLOG_OK) {
 		nvme_close(&nvme->region);
 		return result;
@@ -104,9 +84,6 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 static int find_device(const char *text, const struct uri *uri, struct uri *found, struct farlog_error *error)
 {
 	*found = *uri;
-	if (uri->ring[0] != '\0')
-		return error_set(error, FARLOG_UNSUPPORTED, 0,
-			"uri \"%s\": a device is one ring; many in one (ring=) there are in mem: regions only. Give each ring a namespace or a partition", text);
 	if (block_is_nqn(uri->path))
 		return block_find_namespace(text, uri->path, "/sys", found->path, sizeof(found->path), error);
 	if (uri->path[0] != '/')
@@ -143,7 +120,7 @@ int region_nvme_open(const char *text, const struct uri *uri, const struct regio
 	struct uri found;
 	int result = find_device(text, uri, &found, error);
 
-	if (ask->size_bytes != 0)
+	if (ask->size_bytes != 0 && !ask->has_directory)
 		whole.size_bytes += NVME_EXTRA_LEN;
 	if (result == FARLOG_OK)
 		result = block_uring_open(text, &found, &whole, &contract, &device, error);

@@ -168,12 +168,13 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 	return FARLOG_OK;
 }
 
-/* check_blocks -- a PAD takes less than an LBA, and is no longer than a record may be. */
-static int check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
+int ring_check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error)
 {
 	uint32_t lba_len = region->contract.atomic_unit;
 	uint64_t quarter = (region->contract.size_bytes - LAYOUT_DATA_OFF) / 4;
 
+	if (!region->is_block)
+		return FARLOG_OK;
 	if (quarter < lba_len)
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\": %lu bytes are too few for LBAs of %u; expected at least %u", uri, region->contract.size_bytes,
 			lba_len, LAYOUT_DATA_OFF + 4 * lba_len);
@@ -187,8 +188,8 @@ int ring_format_region(struct region *region, const char *uri, const struct farl
 {
 	int result = ring_check_config(uri, config, region->contract.size_bytes, error);
 
-	if (result == FARLOG_OK && region->is_block)
-		result = check_blocks(region, uri, config, error);
+	if (result == FARLOG_OK)
+		result = ring_check_blocks(region, uri, config, error);
 	if (result == FARLOG_OK)
 		result = check_present(region, uri, config, error);
 	if (result == FARLOG_OK && config->size_bytes != 0 && config->size_bytes != region->contract.size_bytes)

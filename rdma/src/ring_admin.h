@@ -13,4 +13,7 @@ int ring_write_new(struct region *region, const char *uri, const struct farlog_r
 /* ring_format_region -- the same where the region is blank, or config->is_forced; takes the locks, which the region's close gives back. */
 int ring_format_region(struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error);
 
+/* ring_check_blocks -- of a ring on blocks: a PAD takes less than an LBA, and is no longer than a record may be. OK or INVALID. */
+int ring_check_blocks(const struct region *region, const char *uri, const struct farlog_ring_config *config, struct farlog_error *error);
+
 #endif

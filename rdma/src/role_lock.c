@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "layout.h"
+
 static struct flock lock_of(uint64_t block, enum region_role role, short type)
 {
 	return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = role_lock_place(block, role), .l_len = 1};
@@ -32,4 +34,20 @@ int role_lock_is_taken(int fd, uint64_t block, enum region_role role)
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return FARLOG_IO;
 	return lock.l_type != F_UNLCK;
+}
+
+bool role_lock_has_parts(int fd, uint64_t region_len)
+{
+	uint64_t block_count = region_len / LAYOUT_BLOCK_LEN;
+	struct flock parts = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = role_lock_place(block_count, REGION_ROLE_WRITER),
+		.l_len = ROLE_LOCKS_LEN * (off_t)block_count};
+
+	return fcntl(fd, F_OFD_GETLK, &parts) != 0 || parts.l_type != F_UNLCK;
+}
+
+void role_lock_give_all(int fd)
+{
+	struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	fcntl(fd, F_OFD_SETLK, &all);
 }

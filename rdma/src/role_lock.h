@@ -24,4 +24,10 @@ void role_lock_give(int fd, uint64_t block, enum region_role role);
 /* role_lock_is_taken -- by another one: 1, 0 or IO. */
 int role_lock_is_taken(int fd, uint64_t block, enum region_role role);
 
+/* role_lock_has_parts -- does another one hold a lock of a ring in this region, of so many bytes? Also when it cannot be told. */
+bool role_lock_has_parts(int fd, uint64_t region_len);
+
+/* role_lock_give_all -- whatever this open file has taken. */
+void role_lock_give_all(int fd);
+
 #endif

@@ -364,7 +364,7 @@ static void open__refused_by_name(void **state)
 	expect_open("nvme:/dev", FARLOG_INVALID, "a directory");
 	expect_open("nvme:/dev/farlog-is-not-there", FARLOG_NOT_FOUND, "/dev/farlog-is-not-there");
 	expect_open("nvme:loop0", FARLOG_INVALID, "expected the path of a block device");
-	expect_open("nvme:/dev/loop0?ring=a", FARLOG_UNSUPPORTED, "a device is one ring");
+	expect_open("nvme:/dev/null?ring=a", FARLOG_INVALID, "character device");
 	expect_open("nvme:/dev/loop0?poll=fast", FARLOG_INVALID, "expected none, io or sq");
 	expect_open("nvme:/dev/loop0?commands=scsi", FARLOG_INVALID, "expected kernel or nvme");
 	expect_open("mem:/dev/shm/x?poll=sq", FARLOG_INVALID, "is for nvme:");
