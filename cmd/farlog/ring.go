@@ -26,11 +26,11 @@ const (
 func newRingCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ring",
-		Short: "Format, show and fence one ring, without the control plane",
+		Short: "Format, show, fence, list and remove rings, without the control plane",
 		Args:  groupArgs,
 		RunE:  runGroup,
 	}
-	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env))
+	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
 	return command
 }
 
@@ -42,7 +42,8 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 		Short: "Make a new, empty ring in a region",
 		Example: `  farlog ring format mem:/var/lib/farlog/orders.ring --size 64MiB --stream desk7/orders
   farlog ring format mem:/dev/dax0.0
-  farlog ring format nvme:/dev/nvme2n1 --stream desk7/orders`,
+  farlog ring format nvme:/dev/nvme2n1 --stream desk7/orders
+  farlog ring format 'nvme:/dev/nvme3n1?ring=desk7/fills' --size 256MiB --stream desk7/fills`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkRingSizes(size, recordLenMax, align); err != nil {

@@ -11,12 +11,12 @@ const (
 	regionLeast = 0x28000 + 0x3000 + regionBlock
 )
 
-// RegionURI checks the URI of a region that holds many rings: mem:/path, with flush= and the size= that it is made with where it is not there yet. An
+// RegionURI checks the URI of a region that holds many rings: mem:/path or nvme:/path, with flush= and the size= that it is made with where it is not there yet. An
 // error is of type *Error. Whether what lies there is a region is not looked at.
 func RegionURI(uri string) error {
 	path, options, hasOptions := strings.Cut(uri, "?")
-	if !strings.HasPrefix(path, "mem:/") {
-		return errorf("%q: expected mem:/path without a ring", uri)
+	if !strings.HasPrefix(path, "mem:/") && !strings.HasPrefix(path, "nvme:/") && !strings.HasPrefix(path, "nvme:nqn.") {
+		return errorf("%q: expected mem:/path or nvme:/path without a ring", uri)
 	}
 	if !hasOptions {
 		return nil
@@ -25,7 +25,7 @@ func RegionURI(uri string) error {
 		name, value, _ := strings.Cut(option, "=")
 		switch {
 		case name == "ring":
-			return errorf("%q: expected mem:/path without a ring", uri)
+			return errorf("%q: expected mem:/path or nvme:/path without a ring", uri)
 		case name != "flush" && name != "size":
 			return errorf("%q: unknown option %q: expected flush or size", uri, name)
 		case value == "":

@@ -64,8 +64,15 @@ func TestRegions_BlankOnesAreBegun(t *testing.T) {
 }
 
 func TestRegions_RingTakesRecordsBesideTheOthers(t *testing.T) {
+	for _, scheme := range []string{"mem:", "nvme:"} {
+		t.Run(scheme, func(t *testing.T) { takeRecordsBesideOthers(t, scheme) })
+	}
+}
+
+func takeRecordsBesideOthers(t *testing.T, scheme string) {
+	t.Helper()
 	one := newTarget(t, t.TempDir())
-	one.config.Regions = []string{"mem:" + filepath.Join(t.TempDir(), "one.region") + "?size=4194304"}
+	one.config.Regions = []string{scheme + filepath.Join(t.TempDir(), "one.region") + "?size=4194304"}
 	for _, ring := range see(one, want("a", 5), want("b", 6)) {
 		writer, err := farlog.OpenWriter(ring.State.Uri, farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: "none"})
 		if err != nil {

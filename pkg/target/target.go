@@ -41,7 +41,7 @@ type Config struct {
 	Logger      *slog.Logger
 	CountersDir string        // of the writers on this host; "" = the C core's default
 	Interval    time.Duration // between two reports when nothing happens; 0 = 1 s
-	Regions     []string      // mem: URIs of regions that hold many rings each; empty: every ring has a file in Dir
+	Regions     []string      // mem: or nvme: URIs of regions that hold many rings each; those of nvme: serve this host alone; empty: every ring has a file in Dir
 	Listen      []string      // for clients on other hosts: ofi:tcp://host:port, verbs://host:port
 	Advertise   string        // the host that those dial; "" = that of Listen, and the agent's where Listen is at all addresses
 
