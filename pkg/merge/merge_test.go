@@ -239,3 +239,60 @@ func TestVerify_FindsEveryAlteration(t *testing.T) {
 		t.Fatalf("checkpoint is missing: %v, %v", report, err)
 	}
 }
+
+// What a merge knows of a stream beyond its records is known to the next one: that it was late, and how far its clock had been.
+func TestOpen_GoesOnAsIfItHadNotEnded(t *testing.T) {
+	for _, ms := range []int{5, 8} { // which of the records is the last before the end
+		w := start(t, 2)
+		w.feeds[0].put(at(10), 0, "a")
+		w.in(t)
+		w.pass(1100 * time.Millisecond)
+		w.in(t)
+		for _, one := range []int{5, 8, 9} {
+			w.feeds[1].put(at(one), 0, "late")
+			if one == ms {
+				w.pass(time.Second)
+				w.in(t)
+				must(t, w.merger.Close())
+				must(t, w.openMerge())
+			}
+		}
+		w.pass(time.Second)
+		w.in(t)
+		expect(t, w, "0+10 1+5(late) 1+8(late) 1+9(late)")
+		must(t, w.checkRerun2(t))
+	}
+	w := start(t, 2)
+	for _, ms := range []int{100, 20, 30} {
+		w.feeds[0].put(at(ms), 0, "x")
+		w.feeds[1].put(at(200), record.FlagHeartbeat, "")
+		w.in(t)
+		must(t, w.merger.Close())
+		must(t, w.openMerge())
+	}
+	w.in(t)
+	expect(t, w, "0+100 0+20(clock-back) 0+30(clock-back)")
+}
+
+// Whole slots that a crash left behind a torn one are of an order that never was.
+func TestOpen_CutsWholeSlotsBehindATornOne(t *testing.T) {
+	w := start(t, 1)
+	for ms := 1; ms < 20; ms++ {
+		w.feeds[0].put(at(ms), 0, "x")
+	}
+	w.in(t)
+	must(t, w.merger.Close())
+	must(t, w.fs.Change("/store/merged/0000000001.ord", func(data []byte) []byte {
+		clear(data[512:4096])          // no mark of them
+		clear(data[4096+5*64:][:64]) // one that the crash took
+		return data
+	}))
+	must(t, w.openMerge())
+	raw, err := w.fs.Bytes("/store/merged/0000000001.ord")
+	must(t, err)
+	if len(raw) != 4096+5*64 {
+		t.Fatalf("file has %d bytes, expected the five slots before the torn one", len(raw))
+	}
+	w.in(t)
+	must(t, w.checkRerun2(t))
+}
