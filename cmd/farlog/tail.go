@@ -5,49 +5,75 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"os"
+	"path/filepath"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/consume"
 	"github.com/farlog/farlog/pkg/farlog"
-	"github.com/farlog/farlog/pkg/record"
 )
 
 const (
-	tailBatchBytes   = 1 << 20
-	tailPollInterval = 5 * time.Millisecond
-	formatJSON       = "json"
-	formatRaw        = "raw"
-	fromHead         = "head"
-	fromEnd          = "end"
+	tailPollInterval   = 5 * time.Millisecond
+	tailCommitInterval = time.Second
+	tailAwayPause      = 200 * time.Millisecond
+	formatJSON         = "json"
+	formatRaw          = "raw"
+	fromHead           = "head"
+	fromEnd            = "end"
+	fromOldest         = "oldest"
 )
 
 type tailOptions struct {
-	stream, ring string
-	format, from string
-	isFollowing  bool
+	stream, ring, tokenFile string
+	store                   string
+	format, from            string
+	classes                 []uint
+	keys                    []string
+	name, state             string
+	isFollowing             bool
+
+	start consume.Start
+	since time.Time
 }
 
 func newTailCommand(env *environment) *cobra.Command {
 	var options tailOptions
 	command := &cobra.Command{
-		Use:   "tail {--stream NAME | --ring URI} [flags]",
-		Short: "Print the undrained records of a ring, and follow it",
-		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. What was drained is in the
-store (farlog dump, farlog replay). With -f it goes on with what is appended.
+		Use:   "tail {NAME | --ring URI} [flags]",
+		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is appended",
+		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it begins in the store, as
+--from says, and goes over to the ring without a gap and without a record twice. With -f it goes on with what is appended.
 
 A line is: time, seq, class, key, payload; the FIX separator is shown as |. --format raw writes payloads alone, each with a
-newline. tail holds nothing up: when the drain releases records before they were printed, it says on stderr which
-it missed, and goes on.`,
-		Args: exactArgs(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+newline. --class and --key choose records; farlog's own are not printed then.
+
+tail holds nothing up. When the drain releases records before they were printed, it says on stderr which, and takes them from the store; without
+--store they are missed, and it says so. With --name it remembers up to where it has printed and goes on there the next time: a tail that is
+killed prints the records of its last second again.
+
+A ring on another host is read by a reader's grant (--token-file); readers take no lock.`,
+		Example: `  farlog tail desk7/orders -f
+  farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
+  farlog tail --ring mem:/dev/shm/orders --store data/store --name desk-risk -f`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageErrorf("tail: unexpected argument %q: expected one stream", args[1])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if options.stream != "" {
+					return usageErrorf("tail: %q and --stream %q: expected one of them", args[0], options.stream)
+				}
+				options.stream = args[0]
+			}
 			if err := options.validate(env); err != nil {
 				return err
 			}
@@ -55,17 +81,23 @@ it missed, and goes on.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; the control plane knows its ring")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the stream, the same as NAME; the control plane knows its ring")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane")
+	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with a reader's grant of a ring on another host")
+	flags.StringVar(&options.store, "store", "", "`directory` of the store that the stream is drained into: what the ring has no longer comes from there")
 	flags.StringVar(&options.format, "format", formatLines, "lines, json or raw")
-	flags.StringVar(&options.from, "from", fromHead, "where to begin: head (the oldest undrained record) or end")
+	flags.StringVar(&options.from, "from", fromHead, "where to begin: head (the oldest undrained record), end, oldest (in the store), or a `time`: RFC 3339, or -15m for a quarter of an hour ago")
+	flags.UintSliceVar(&options.classes, "class", nil, "only records of this class; may be repeated")
+	flags.StringSliceVar(&options.keys, "key", nil, "only records with this key; may be repeated")
+	flags.StringVar(&options.name, "name", "", "`name` under which the position is remembered, such as desk-risk; goes before --from")
+	flags.StringVar(&options.state, "state-dir", "", "`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
 }
 
 func (o *tailOptions) validate(env *environment) error {
-	if (o.stream == "") == (o.ring == "") {
-		return usageErrorf("tail: expected either --stream NAME or --ring URI")
+	if o.stream == "" && o.ring == "" {
+		return usageErrorf("tail: expected the name of a stream or --ring URI")
 	}
 	if env.isJSON() {
 		o.format = formatJSON
@@ -73,8 +105,33 @@ func (o *tailOptions) validate(env *environment) error {
 	if !isOneOf(o.format, []string{formatLines, formatJSON, formatRaw}) {
 		return usageErrorf("--format %q: expected lines, json or raw", o.format)
 	}
-	if !isOneOf(o.from, []string{fromHead, fromEnd}) {
-		return usageErrorf("--from %q: expected head or end", o.from)
+	for _, class := range o.classes {
+		if class > 0xFFFF {
+			return usageErrorf("--class %d: expected 0 to 65535", class)
+		}
+	}
+	return o.parseFrom()
+}
+
+func (o *tailOptions) parseFrom() error {
+	switch o.from {
+	case fromHead:
+		o.start = consume.StartHead
+		return nil
+	case fromEnd:
+		o.start = consume.StartEnd
+		return nil
+	case fromOldest:
+		o.start = consume.StartOldest
+	default:
+		since, err := parseReplayTime(o.from, time.Now(), time.Time{})
+		if err != nil || o.from == "" || o.from[0] == '+' {
+			return usageErrorf("--from %q: expected head, end, oldest, an RFC 3339 time, or a duration such as -15m", o.from)
+		}
+		o.start, o.since = consume.StartTime, since
+	}
+	if o.store == "" {
+		return usageErrorf("--from %s: expected --store as well: what is drained is there", o.from)
 	}
 	return nil
 }
@@ -105,50 +162,37 @@ func explainMissing(err error, stream string) error {
 	return err
 }
 
-// tailer prints one ring.
+// tailer prints what a consumer gives.
 type tailer struct {
-	uri     string
-	reader  *farlog.Reader
-	align   uint32
-	nextLSN uint64
-	buf     []byte
-	printer recordPrinter
+	env       *environment
+	consumer  *consume.Consumer
+	printer   recordPrinter
+	committed time.Time
+	isAway    bool
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
-	uri := options.ring
-	if options.stream != "" {
-		found, err := ringOfStream(ctx, env, options.stream)
-		if err != nil {
-			return err
-		}
-		uri = found
+	t := &tailer{env: env, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	config, err := t.configure(ctx, options)
+	if err != nil {
+		return err
 	}
-	if isFarURI(uri) {
-		return usageErrorf("--ring %q is on another host, and what lies in it is only read there: run farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", uri)
+	if config.Position != nil {
+		defer config.Position.Close()
 	}
-	start := farlog.StartHead
-	if options.from == fromEnd {
-		start = farlog.StartTail
+	if t.consumer, err = consume.Open(config); err != nil {
+		return explainMissing(asUsage(err), options.stream)
 	}
-	t := &tailer{
-		uri:     uri,
-		buf:     make([]byte, tailBatchBytes),
-		printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)},
-	}
-	if err := t.open(start); err != nil {
-		return explainMissing(err, options.stream)
-	}
-	defer func() { t.reader.Close() }()
+	defer t.consumer.Close()
 	for ctx.Err() == nil {
-		isMore, err := t.step(env)
+		isMore, err := t.step()
 		if err != nil {
-			return err
+			return errors.Join(err, t.commit())
 		}
 		if isMore {
 			continue
 		}
-		if err := t.printer.writer.Flush(); err != nil || !options.isFollowing {
+		if err := t.commit(); err != nil || !options.isFollowing {
 			return err
 		}
 		select {
@@ -156,157 +200,110 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 		case <-time.After(tailPollInterval):
 		}
 	}
-	return t.printer.writer.Flush()
+	return t.commit()
 }
 
-func (t *tailer) open(start farlog.Start) error {
-	reader, err := farlog.OpenReader(t.uri, farlog.ReaderOptions{Start: start})
-	if err != nil {
-		return asUsage(err)
+// configure finds ring, store and position.
+func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
+	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
+	if config.RingURI == "" {
+		found, err := ringOfStream(ctx, t.env, options.stream)
+		if err != nil {
+			return config, err
+		}
+		config.RingURI = found
 	}
-	status, err := reader.Status()
-	if err != nil {
-		reader.Close()
-		return fmt.Errorf("read status of ring %q: %w", t.uri, err)
+	var place writerPlace
+	switch {
+	case !isFarURI(config.RingURI):
+	case options.tokenFile == "":
+		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", config.RingURI)
+	default:
+		if err := place.takeToken(options.tokenFile); err != nil {
+			return config, err
+		}
+		config.Token = place.options.Token
 	}
-	t.reader, t.align = reader, status.Align
-	return nil
+	if config.Stream == "" {
+		status, err := farlog.Inspect(config.RingURI)
+		if err != nil {
+			return config, asUsage(err)
+		}
+		config.Stream = status.StreamName
+	}
+	config.Filter = consume.Filter{Keys: options.keys, IsControl: len(options.keys) == 0 && len(options.classes) == 0}
+	for _, class := range options.classes {
+		config.Filter.Classes = append(config.Filter.Classes, uint16(class))
+	}
+	return config, openTailFiles(&config, options)
 }
 
-// step prints one batch. False: there is nothing new.
-func (t *tailer) step(env *environment) (bool, error) {
-	batch, err := t.reader.Read(t.buf)
-	var large *farlog.TooLargeError
+// openTailFiles opens the store and takes the position.
+func openTailFiles(config *consume.Config, options tailOptions) (err error) {
+	if options.store != "" {
+		if config.Store, err = openStore(options.store); err != nil {
+			return err
+		}
+	}
+	if options.name == "" {
+		return nil
+	}
+	dir := options.state
+	if dir == "" {
+		if dir = os.Getenv("XDG_STATE_HOME"); dir == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return fmt.Errorf("--state-dir: %w", err)
+			}
+			dir = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(dir, "farlog")
+	}
+	config.Position, err = consume.OpenPosition(dir, options.name, config.Stream)
+	return asUsage(err)
+}
+
+// notice says on stderr what happened to the tail's place. What was printed before is flushed first.
+func (t *tailer) notice(n consume.Notice) {
+	_ = t.printer.writer.Flush() // says its error again at the next one
+	text := n.String()
+	if n.Kind == consume.NoticeLost {
+		text += "; --store DIR would have them"
+	}
+	fmt.Fprintln(t.env.stderr, text)
+}
+
+// step prints one record. False: there is nothing new.
+func (t *tailer) step() (bool, error) {
+	item, err := t.consumer.Next()
 	switch {
 	case errors.Is(err, farlog.ErrNotYet):
 		return false, nil
-	case errors.As(err, &large):
-		t.buf = make([]byte, large.Need)
-		return true, nil
-	case errors.Is(err, farlog.ErrOverrun):
-		return true, t.skip(env)
+	case errors.Is(err, farlog.ErrIO):
+		if !t.isAway {
+			fmt.Fprintf(t.env.stderr, "%v; trying on\n", err)
+		}
+		t.isAway = true
+		time.Sleep(tailAwayPause)
+		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("read ring %q at lsn %d: %w", t.uri, batch.FirstLSN, err)
+		return false, err
 	}
-	if t.nextLSN != 0 && batch.FirstLSN > t.nextLSN {
-		fmt.Fprintf(env.stderr, "missed lsn %d to %d: drained before it could be printed; it is in the store\n", t.nextLSN, batch.FirstLSN)
+	t.isAway = false
+	if err := t.printer.print(item.Header, item.Key, item.Payload); err != nil {
+		return false, err
 	}
-	if batch.Rewound {
-		fmt.Fprintf(env.stderr, "a power cut undid unacknowledged records from lsn %d on; epoch %d goes on there\n", batch.FirstLSN,
-			batch.LastEpoch)
+	if now := time.Now(); now.Sub(t.committed) >= tailCommitInterval {
+		return true, t.commit()
 	}
-	t.nextLSN = batch.NextLSN
-	return true, t.print(batch.Bytes)
+	return true, nil
 }
 
-// skip opens the ring again at its head; the next batch says what was missed.
-func (t *tailer) skip(env *environment) error {
+// commit remembers the position behind what is out of this program.
+func (t *tailer) commit() error {
+	t.committed = time.Now()
 	if err := t.printer.writer.Flush(); err != nil {
 		return err
 	}
-	if t.nextLSN == 0 {
-		fmt.Fprintln(env.stderr, "the first records were drained before they could be printed; they are in the store")
-	}
-	t.reader.Close()
-	return t.open(farlog.StartHead)
-}
-
-func (t *tailer) print(batch []byte) error {
-	for len(batch) > 0 {
-		header, err := record.ParseHeader(batch)
-		if err != nil {
-			return fmt.Errorf("batch of ring %q: %w", t.uri, err)
-		}
-		length := header.StoredLen(t.align)
-		if !header.Flags.IsPad() {
-			keyEnd := record.HeaderLen + uint64(header.KeyLen)
-			key, payload := batch[record.HeaderLen:keyEnd], batch[keyEnd:keyEnd+uint64(header.PayloadLen)]
-			if err := t.printer.print(header, key, payload); err != nil {
-				return err
-			}
-		}
-		batch = batch[length:]
-	}
-	return nil
-}
-
-// recordPrinter writes records for people or programs.
-type recordPrinter struct {
-	format string
-	writer *bufio.Writer
-	line   []byte
-}
-
-type recordJSON struct {
-	Time    time.Time `json:"time"`
-	Epoch   uint32    `json:"epoch"`
-	LSN     uint64    `json:"lsn"`
-	Seq     uint64    `json:"seq"`
-	Flags   string    `json:"flags,omitempty"`
-	Class   uint16    `json:"class"`
-	Key     string    `json:"key,omitempty"`
-	Payload string    `json:"payload,omitempty"`
-	// PayloadBytes is base64, in place of Payload, when the payload is not UTF-8.
-	PayloadBytes []byte `json:"payload_base64,omitempty"`
-}
-
-func (p *recordPrinter) print(header record.Header, key, payload []byte) error {
-	switch p.format {
-	case formatRaw:
-		if header.Flags.IsControl() {
-			return nil
-		}
-		p.line = append(append(p.line[:0], payload...), '\n')
-	case formatJSON:
-		p.line = append(encodeRecord(header, key, payload), '\n')
-	default:
-		p.line = append(header.Time().AppendFormat(p.line[:0], "2006-01-02T15:04:05.000000000Z"), ' ')
-		p.line = strconv.AppendUint(p.line, header.Seq, 10)
-		p.line = fmt.Appendf(p.line, " %d %s %s\n", header.Class, orDash(printable(key)), lineText(header, payload))
-	}
-	_, err := p.writer.Write(p.line)
-	return err
-}
-
-func encodeRecord(header record.Header, key, payload []byte) []byte {
-	shown := recordJSON{Time: header.Time(), Epoch: header.Epoch, LSN: header.LSN, Seq: header.Seq, Class: header.Class,
-		Key: string(key)}
-	if header.Flags.IsControl() {
-		shown.Flags = header.Flags.String()
-	}
-	if utf8.Valid(payload) {
-		shown.Payload = string(payload)
-	} else {
-		shown.PayloadBytes = payload
-	}
-	raw, _ := json.Marshal(shown) // of these types it cannot fail
-	return raw
-}
-
-// lineText shows a payload on one line; of farlog's own records it says what they are.
-func lineText(header record.Header, payload []byte) string {
-	switch {
-	case header.Flags&record.FlagEpoch != 0:
-		return fmt.Sprintf("[EPOCH %d begins]", header.Epoch)
-	case header.Flags.IsControl():
-		return "[" + header.Flags.String() + "]"
-	}
-	return printable(payload)
-}
-
-// printable shows the FIX separator as |, and escapes whatever would break the line or the terminal.
-func printable(raw []byte) string {
-	var text strings.Builder
-	for _, r := range string(raw) {
-		switch {
-		case r == 0x01:
-			text.WriteByte('|')
-		case r == '\\' || strconv.IsPrint(r) && r != utf8.RuneError:
-			text.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			text.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return text.String()
+	return t.consumer.Commit()
 }

@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"drain":     {"api", "farlog", "record", "store"},
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
+	"consume":   {"farlog", "record", "store"},
 	"target":    {"api", "farlog"},
 	"control":   {"api", "identity"},
 	"hostagent": {"control"},

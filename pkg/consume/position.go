@@ -1,0 +1,111 @@
+package consume
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// Position is where a named consumer of a stream has got to, in a file of its own. One process at a time uses a name.
+type Position struct {
+	name  string
+	lock  io.Closer
+	saved saved
+}
+
+type saved struct {
+	Format     string `json:"format"`
+	Version    int    `json:"version"`
+	Stream     string `json:"stream"`
+	Generation uint64 `json:"generation"`
+	Epoch      uint32 `json:"epoch"`
+	LSN        uint64 `json:"lsn"`
+	NextLSN    uint64 `json:"next_lsn"`
+}
+
+const (
+	positionFormat  = "farlog-position"
+	positionVersion = 1
+)
+
+func (s saved) place() store.Place {
+	return store.Place{Generation: s.Generation, Epoch: s.Epoch, LSN: s.LSN}
+}
+
+// OpenPosition takes the position of a consumer with this name of this stream, kept in dir. Errors: store.ErrLocked (the name is in use), store.ErrInvalid.
+func OpenPosition(dir, name, stream string) (*Position, error) {
+	if name == "" || name != path.Base(name) || name[0] == '.' {
+		return nil, fmt.Errorf("%w: name of a consumer %q: expected letters, digits and dashes", store.ErrInvalid, name)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("directory of positions %q: %w", dir, err)
+	}
+	p := &Position{name: path.Join(dir, name+".json")}
+	var err error
+	if p.lock, err = store.OS.Lock(p.name+".lock", fmt.Sprintf("consumer %s of process %d", name, os.Getpid())); err != nil {
+		return nil, fmt.Errorf("consumer %q: %w", name, err)
+	}
+	raw, err := os.ReadFile(p.name)
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &p.saved)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: position %q cannot be read: %w; remove it to begin anew", store.ErrInvalid, p.name, err)
+	case p.saved.Format != positionFormat || p.saved.Version != positionVersion:
+		err = fmt.Errorf("%w: position %q has format %q version %d, expected %q version %d", store.ErrInvalid, p.name, p.saved.Format, p.saved.Version, positionFormat, positionVersion)
+	case p.saved.Stream != stream:
+		err = fmt.Errorf("%w: consumer %q is of stream %q, not %q: give another name", store.ErrInvalid, name, p.saved.Stream, stream)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.lock.Close())
+	}
+	return p, nil
+}
+
+// Close gives the name back.
+func (p *Position) Close() error { return p.lock.Close() }
+
+func (p *Position) isThere() bool { return p.saved.Format != "" }
+
+// keep replaces the file, durably.
+func (p *Position) keep(now saved) error {
+	now.Format, now.Version = positionFormat, positionVersion
+	if now == p.saved {
+		return nil
+	}
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encode position: %w", err)
+	}
+	file, err := os.Create(p.name + ".tmp")
+	if err != nil {
+		return fmt.Errorf("position %q: %w", p.name, err)
+	}
+	_, err = file.Write(append(raw, '\n'))
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(p.name+".tmp", p.name)
+	}
+	if err == nil {
+		err = store.OS.SyncDir(path.Dir(p.name))
+	}
+	if err != nil {
+		return fmt.Errorf("position %q: %w", p.name, err)
+	}
+	p.saved = now
+	return nil
+}
