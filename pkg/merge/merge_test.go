@@ -283,7 +283,7 @@ func TestOpen_CutsWholeSlotsBehindATornOne(t *testing.T) {
 	w.in(t)
 	must(t, w.merger.Close())
 	must(t, w.fs.Change("/store/merged/0000000001.ord", func(data []byte) []byte {
-		clear(data[512:4096])          // no mark of them
+		clear(data[512:4096])        // no mark of them
 		clear(data[4096+5*64:][:64]) // one that the crash took
 		return data
 	}))
