@@ -1,6 +1,7 @@
 package io.github.farlog.log4j2;
 
 import io.github.farlog.client.Result;
+import io.github.farlog.client.gap.Refusals;
 import io.github.farlog.log4j2.EventClasses.EventClass;
 import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.core.Appender;
@@ -9,6 +10,7 @@ import org.apache.logging.log4j.core.LifeCycle;
 import org.apache.logging.log4j.core.LogEvent;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
+import org.apache.logging.log4j.core.appender.DefaultErrorHandler;
 import org.apache.logging.log4j.core.config.AppenderControl;
 import org.apache.logging.log4j.core.config.AppenderRef;
 import org.apache.logging.log4j.core.config.Configuration;
@@ -36,6 +38,7 @@ public final class FarlogAppender extends AbstractAppender {
 
     private final AppenderSettings settings;
     private final String error;
+    private final Refusals refusals = new Refusals();
     private final ThreadLocal<EventBuffer> buffers = ThreadLocal.withInitial(this::newBuffer);
     private volatile int payloadMax;
     private volatile FarlogManager manager;
@@ -46,6 +49,7 @@ public final class FarlogAppender extends AbstractAppender {
         super(settings.name(), settings.filter(), settings.layout(), settings.isIgnoringExceptions(), settings.properties());
         this.settings = settings;
         this.error = error;
+        setHandler(new OneLine());
     }
 
     /**
@@ -105,7 +109,10 @@ public final class FarlogAppender extends AbstractAppender {
             final long waitNanos = eventClass.criticality() == Criticality.DROPPABLE ? 0 : settings.policy().waitNanos();
             final Result result = target.append(buffer, eventClass.id(), waitNanos);
             if (result != Result.OK) {
+                tell(result);
                 giveUp(target, event, eventClass, result);
+            } else if (refusals.isTold()) {
+                tellTheEnd();
             }
         } finally {
             buffer.leave();
@@ -133,12 +140,40 @@ public final class FarlogAppender extends AbstractAppender {
             || eventClass.criticality() == Criticality.NORMAL && settings.policy().kind() == FullPolicy.Kind.DROP_AND_GAP;
         if (mayDrop) {
             target.drop(event, result);
-        } else if (failover != null) {
+        } else if (failover != null && eventClass.criticality() != Criticality.CRITICAL) {
             target.stats().failedOver.increment();
             failover.callAppender(event);
         } else {
             target.stats().refused.increment();
             throw new FarlogLoggingException(result, describe(result));
+        }
+    }
+
+    private void tell(final Result result) {
+        final long more = refusals.add();
+        if (more >= 0) {
+            LOGGER.error("{}{}", describe(result), Refusals.more(more));
+        }
+    }
+
+    private void tellTheEnd() {
+        final long more = refusals.end();
+        if (more >= 0) {
+            LOGGER.error("appender \"{}\", ring \"{}\": takes events again{}", getName(), settings.ring().uri(), Refusals.more(more));
+        }
+    }
+
+    /** What this appender throws it has told in its own one line, which comes once a second at most; of anything else, such as a layout that throws, Log4j tells. */
+    private final class OneLine extends DefaultErrorHandler {
+        private OneLine() {
+            super(FarlogAppender.this);
+        }
+
+        @Override
+        public void error(final String message, final LogEvent event, final Throwable cause) {
+            if (!(cause instanceof FarlogLoggingException)) {
+                super.error(message, event, cause);
+            }
         }
     }
 

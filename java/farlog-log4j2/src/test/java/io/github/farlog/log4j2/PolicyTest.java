@@ -18,7 +18,9 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.apache.logging.log4j.Logger;
 import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AppenderLoggingException;
@@ -87,6 +89,52 @@ class PolicyTest {
             assertEquals(count - 1, ring.entries().size());
             assertEquals(List.of("event " + (count - 1)), Files.readAllLines(spare));
         }
+    }
+
+    /** It is in the ring, or the application is told. */
+    @Test
+    void shouldThrowForTheCriticalAndHandOverTheOthers() throws Exception {
+        final Path spare = Path.of("target", "spare.log");
+        final String critical = "<Class level='ERROR' id='9' criticality='critical'/></Farlog>";
+        try (LoggerContext context = Contexts.of(failingOverTo(spare).replace("</Farlog>", critical))) {
+            final Logger logger = context.getLogger("orders");
+            while (RingStats.of(ring.uri).getFailedOver() == 0) {
+                logger.info(PAYLOAD);
+            }
+            assertThrows(FarlogLoggingException.class, () -> logger.error(PAYLOAD));
+            logger.info("{} handed over", PAYLOAD);
+            final List<String> lines = Files.readAllLines(spare);
+            assertEquals(2, lines.size());
+            assertEquals(PAYLOAD + " handed over", lines.getLast());
+        }
+    }
+
+    /** A flood of refused events is a few lines, each with the count of those before it, and an exception of one line each. */
+    @Test
+    void shouldTellOfAFloodInAFewLines() {
+        try (StatusErrors errors = new StatusErrors(); LoggerContext context = Contexts.of(Contexts.farlog(ring, "policy='failStop'", ""))) {
+            final Logger logger = context.getLogger("orders");
+            fill(logger);
+            final int flood = 5000;
+            for (int i = 0; i < flood; i++) {
+                final var refused = assertThrows(FarlogLoggingException.class, () -> logger.info(PAYLOAD));
+                assertEquals(0, refused.getStackTrace().length);
+                assertTrue(refused.getMessage().contains(ring.uri) && refused.getMessage().contains("FULL"), refused.getMessage());
+            }
+            final List<String> lines = errors.with("FULL");
+            assertTrue(!lines.isEmpty() && lines.size() < 10, lines::toString);
+            assertEquals(List.of(), errors.with("An exception occurred processing Appender"));
+            ring.drain();
+            logger.info("room");
+            assertEquals(flood + 1, RingStats.of(ring.uri).getRefused());
+            final long told = lines.size() + Stream.concat(lines.stream(), errors.with("takes events again").stream()).mapToLong(PolicyTest::moreOf).sum();
+            assertEquals(flood + 1, told);
+        }
+    }
+
+    private static long moreOf(final String line) {
+        final Matcher matcher = Pattern.compile("; (\\d+) more since").matcher(line);
+        return matcher.find() ? Long.parseLong(matcher.group(1)) : 0;
     }
 
     @Test

@@ -106,6 +106,9 @@ class ReconfigurationTest {
             assertEquals("PERSISTENT", RingStats.of(file.uri).getLastLevel());
             final List<Entry> entries = file.entries();
             shouldHold(counts, entries.subList(1, entries.size() - 1), List.of());
+            Contexts.reconfigure(context, Contexts.farlog(file, "", ""));
+            logger.info("a lower level is served by the writer that is there");
+            assertEquals("PERSISTENT", RingStats.of(file.uri).getLastLevel());
         }
     }
 

@@ -13,4 +13,9 @@ public final class FarlogAppendError extends Error {
     FarlogAppendError(final FarlogAppendException cause) {
         super(cause.getMessage(), cause);
     }
+
+    @Override
+    public synchronized Throwable fillInStackTrace() {
+        return this;
+    }
 }

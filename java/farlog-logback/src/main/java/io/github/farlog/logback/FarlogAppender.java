@@ -18,6 +18,7 @@ import io.github.farlog.client.Result;
 import io.github.farlog.client.RingFile;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.LastWords;
+import io.github.farlog.client.gap.Refusals;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -77,7 +78,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private volatile String problem;
     /** Goes on in the place of this one, whose configuration is wrong. */
     private volatile FarlogAppender former;
-    private volatile Result reported = Result.OK;
+    private final Refusals refusals = new Refusals();
 
     /** Made by Logback's configurator, or by hand: set, start, attach. */
     public FarlogAppender() {
@@ -464,9 +465,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final RuntimeException cause) {
         final String text = "Appender [" + name + "]: " + uri + ": "
             + (result == null ? "the encoder failed: " + cause : describe(result));
-        if (result != null && result != reported) {
-            reported = result;
-            report(text + "; policy " + policyText, null);
+        final long more = refusals.add();
+        if (more >= 0) {
+            report(text + "; policy " + policyText + Refusals.more(more), null);
         }
         final boolean isDroppable =
             (kind & Classifier.DROPPABLE) != 0 || policy.kind() == AppenderPolicy.Kind.DROP_AND_GAP && (kind & Classifier.CRITICAL) == 0;
@@ -502,9 +503,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     }
 
     private void recover() {
-        if (reported != Result.OK) {
-            reported = Result.OK;
-            addInfoGuarded("Appender [" + name + "]: " + uri + ": takes events again");
+        final long more = refusals.isTold() ? refusals.end() : -1;
+        if (more >= 0) {
+            addInfoGuarded("Appender [" + name + "]: " + uri + ": takes events again" + Refusals.more(more));
         }
     }
 

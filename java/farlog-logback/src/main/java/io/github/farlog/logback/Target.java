@@ -83,15 +83,23 @@ final class Target implements TargetMXBean {
                 TARGETS.put(uri, target);
                 target.register();
                 target.watch = Thread.ofPlatform().daemon().name("farlog-logback-watch").start(target::watch);
-            } else if (target.references == target.suspended && !target.serves(options)
-                || target.level == options.level() && !target.file.isInPlace()) {
-                target.reopen(options);
-            } else if (target.level != options.level()) {
-                throw new IllegalArgumentException("level " + options.level() + ": another appender has " + uri + " open at level "
-                    + target.level + ", and a ring has one writer; give both the same level");
+            } else {
+                target.join(options);
             }
             target.references++;
             return target;
+        }
+    }
+
+    /** A ring has one writer, at the highest level that was asked of it: a higher one replaces it, a lower one is served by it. Under TARGETS. */
+    private void join(final WriterOptions asked) throws FarlogException {
+        final boolean isRaised = asked.level().compareTo(level) > 0;
+        if (isRaised && file.isInPlace() && asked.level().compareTo(writer.contract().level()) > 0) {
+            throw new IllegalArgumentException("level " + asked.level() + " is above what the region of " + uri + " gives, " + writer.contract().level());
+        }
+        final WriterOptions wanted = isRaised ? asked : asked.withLevel(level);
+        if (isRaised || !file.isInPlace() || references == suspended && !serves(wanted)) {
+            reopen(wanted);
         }
     }
 

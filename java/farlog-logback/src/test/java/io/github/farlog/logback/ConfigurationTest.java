@@ -111,15 +111,37 @@ class ConfigurationTest {
         }
     }
 
+    /** One writer, at the higher level, whoever comes first. */
+    @ParameterizedTest
+    @CsvSource({"posted,visible", "visible,posted"})
+    void shouldServeTwoLevelsOfOneRingByTheHigher(final String one, final String other) {
+        try (TestRing ring = new TestRing(1 << 20); TestContext first = TestContext.of(TestContext.xml(ring, "<level>" + one + "</level>"));
+            TestContext second = TestContext.of(TestContext.xml(ring, "<level>" + other + "</level>"))) {
+            assertEquals(java.util.List.of("VISIBLE"), Target.all().stream().map(Target::getLevel).toList());
+            first.logger("x").info("one");
+            second.logger("x").info("two");
+            assertEquals(java.util.List.of("one", "two"), ring.texts());
+        }
+    }
+
     @Test
-    void shouldFailAtStartWhenTwoAskForDifferentLevelsOfOneRing() {
+    void shouldFailAtStartWhenAnotherAsksForALevelAboveTheRegions() {
         try (TestRing ring = new TestRing(1 << 20); TestContext first = TestContext.of(TestContext.xml(ring, ""));
             TestContext second = new TestContext()) {
             final FarlogConfigurationError thrown = assertThrows(FarlogConfigurationError.class,
-                () -> second.configure(TestContext.xml(ring, "<level>posted</level>")));
-            assertTrue(thrown.getMessage().contains("level"), thrown.getMessage());
+                () -> second.configure(TestContext.xml(ring, "<level>persistent</level>")));
+            assertTrue(thrown.getMessage().contains("level PERSISTENT is above"), thrown.getMessage());
             first.logger("x").info("goes on");
             assertEquals("goes on", ring.texts().get(0));
+        }
+    }
+
+    /** Logback passes nothing on of it. */
+    @Test
+    void shouldTakeAnEmptyElementForNone() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, "<classId>7</classId><classId/><policy></policy>"))) {
+            test.logger("x").info("one");
+            assertEquals(7, ring.drain().getFirst().classId());
         }
     }
 

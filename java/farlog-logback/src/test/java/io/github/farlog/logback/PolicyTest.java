@@ -96,8 +96,39 @@ class PolicyTest {
             logger.info("next");
             assertEquals(List.of("next"), ring.texts());
             assertTrue(test.errors().get(0).contains("FULL"), test.errors()::toString);
-            assertEquals(1, test.errors().size(), "told once");
+            assertTrue(test.errors().size() <= 2, "two events were refused, a second apart");
         }
+    }
+
+    /** A flood of refused events is a few lines, each with the count of those before it, and an exception of one line each. */
+    @Test
+    void shouldTellOfAFloodInAFewLines() {
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
+            final ch.qos.logback.classic.Logger logger = test.logger("x");
+            int refused = 0;
+            for (int i = 0; i < 5000 || refused == 0; i++) {
+                try {
+                    logger.info("p".repeat(1000));
+                } catch (final FarlogAppendException e) {
+                    refused++;
+                    assertEquals(0, e.getStackTrace().length);
+                    assertTrue(e.getMessage().contains(ring.uri) && e.getMessage().contains("FULL"), e.getMessage());
+                }
+            }
+            assertTrue(refused > 1000, "refused " + refused);
+            final List<String> lines = test.errors().stream().filter(line -> line.contains("FULL")).toList();
+            assertTrue(!lines.isEmpty() && lines.size() < 10, lines::toString);
+            ring.drain();
+            logger.info("room");
+            final long told = lines.size() + test.all().stream().mapToLong(PolicyTest::moreOf).sum();
+            assertEquals(refused, told);
+            assertEquals(refused, Target.all().getFirst().getRefusedCount());
+        }
+    }
+
+    private static long moreOf(final String line) {
+        final java.util.regex.Matcher matcher = java.util.regex.Pattern.compile("; (\\d+) more since").matcher(line);
+        return matcher.find() ? Long.parseLong(matcher.group(1)) : 0;
     }
 
     @Test

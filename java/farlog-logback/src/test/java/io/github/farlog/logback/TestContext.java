@@ -65,6 +65,11 @@ final class TestContext implements AutoCloseable {
             .map(Status::getMessage).toList();
     }
 
+    /** Of every level. */
+    List<String> all() {
+        return context.getStatusManager().getCopyOfStatusList().stream().map(Status::getMessage).toList();
+    }
+
     @Override
     public void close() {
         context.stop();
