@@ -5,11 +5,16 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.Objects;
 import java.util.UUID;
+import java.util.function.BiConsumer;
 
 /** What the cold calls have in common: texts go over in an arena of the call, and a refusal comes back as an exception. */
 final class Cold {
+    /** Bytes of a UUID, and of a token. */
+    private static final int ID_LEN = 16;
+
     /** A function that takes a URI and an error to fill. */
     @FunctionalInterface
     interface Call {
@@ -59,8 +64,31 @@ final class Cold {
         if (uuid == null) {
             return 0;
         }
-        final MemorySegment raw = arena.allocate(16, 8);
+        final MemorySegment raw = arena.allocate(ID_LEN, Long.BYTES);
         Structs.setUuid(raw, uuid);
+        return raw.address();
+    }
+
+    static long uuids(final Arena arena, final String uri, final List<UUID> uuids) throws FarlogException {
+        return each(arena, uri, "ring UUIDs", uuids, (raw, uuid) -> Structs.setUuid(raw, uuid));
+    }
+
+    /** The address of 16 bytes for each member, all zero for null. C reads as many as the URI has members, so that any other count is refused here. */
+    private static <T> long each(final Arena arena, final String uri, final String what, final List<T> values, final BiConsumer<MemorySegment, T> put)
+        throws FarlogException {
+        if (values.isEmpty()) {
+            return 0;
+        }
+        final int count = Members.of(uri).size();
+        if (values.size() != count) {
+            throw new FarlogException(Result.INVALID, what + ": " + values.size() + ", expected " + count + ", one for each ring of \"" + uri + '"');
+        }
+        final MemorySegment raw = arena.allocate((long) ID_LEN * count, Long.BYTES);
+        for (int i = 0; i < count; i++) {
+            if (values.get(i) != null) {
+                put.accept(raw.asSlice((long) ID_LEN * i, ID_LEN), values.get(i));
+            }
+        }
         return raw.address();
     }
 
@@ -72,7 +100,7 @@ final class Cold {
         return handle.get(JAVA_LONG, 0);
     }
 
-    static MemorySegment writerConfig(final Arena arena, final WriterOptions options) throws FarlogException {
+    static MemorySegment writerConfig(final Arena arena, final String uri, final WriterOptions options) throws FarlogException {
         final MemorySegment config = arena.allocate(Structs.WRITER_CONFIG);
         Structs.setInt(config, Structs.WRITER_CONFIG, "level", options.level().code());
         Structs.setInt(config, Structs.WRITER_CONFIG, "policy", options.policy().ordinal());
@@ -83,8 +111,9 @@ final class Cold {
         Structs.setInt(config, Structs.WRITER_CONFIG, "alarm_percent", options.alarmPercent());
         Structs.setLong(config, Structs.WRITER_CONFIG, "writer_name", text(arena, "writer name", options.name()));
         Structs.setLong(config, Structs.WRITER_CONFIG, "counters_dir", text(arena, "counters folder", options.countersDir()));
-        Structs.setLong(config, Structs.WRITER_CONFIG, "ring_uuid", uuid(arena, options.ringUuid()));
-        Structs.setLong(config, Structs.WRITER_CONFIG, "grant_token", options.token() == null ? 0 : options.token().address(arena));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "ring_uuid", uuids(arena, uri, options.ringUuids()));
+        Structs.setLong(config, Structs.WRITER_CONFIG, "grant_token",
+            each(arena, uri, "tokens", options.tokens(), (raw, token) -> token.copyTo(raw)));
         return config;
     }
 

@@ -1,6 +1,5 @@
 package io.github.farlog.client;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -44,8 +43,8 @@ public final class GrantToken {
         }
     }
 
-    long address(final Arena arena) {
-        return arena.allocate(LEN, Long.BYTES).copyFrom(MemorySegment.ofArray(bytes)).address();
+    void copyTo(final MemorySegment target) {
+        target.copyFrom(MemorySegment.ofArray(bytes));
     }
 
     @Override

@@ -63,9 +63,9 @@ public final class Position {
     }
 
     /**
-     * On how many regions it is at that level.
+     * On how many regions it is at that level: of a stream with members, how many of them hold it.
      *
-     * @return count
+     * @return count; 1 of a ring by itself
      */
     public int copies() {
         return copies;

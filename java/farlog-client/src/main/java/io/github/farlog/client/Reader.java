@@ -36,7 +36,7 @@ public final class Reader implements AutoCloseable {
             Structs.setInt(config, Structs.READER_CONFIG, "start", options.start().ordinal());
             Structs.setInt(config, Structs.READER_CONFIG, "is_drain", options.draining() ? 1 : 0);
             Structs.setLong(config, Structs.READER_CONFIG, "lsn", options.lsn());
-            Structs.setLong(config, Structs.READER_CONFIG, "ring_uuid", Cold.uuid(arena, options.ringUuid()));
+            Structs.setLong(config, Structs.READER_CONFIG, "ring_uuid", Cold.uuids(arena, uri, options.ringUuids()));
             return new Reader(Cold.open(arena, uri, config, Native.READER_OPEN));
         }
     }

@@ -1,5 +1,8 @@
 package io.github.farlog.client;
 
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.UUID;
 
 /**
@@ -8,10 +11,15 @@ import java.util.UUID;
  * @param start where to begin
  * @param draining take the ring's drain lock, so that {@link Reader#release} may be called
  * @param lsn for {@link Start#LSN}: a record's start, not below the head
- * @param ringUuid refuse any other ring; null = take what is there
+ * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is any; none = take what is there
  */
-public record ReaderOptions(Start start, boolean draining, long lsn, UUID ringUuid) {
-    private static final ReaderOptions DEFAULTS = new ReaderOptions(Start.HEAD, false, 0, null);
+public record ReaderOptions(Start start, boolean draining, long lsn, List<UUID> ringUuids) {
+    private static final ReaderOptions DEFAULTS = new ReaderOptions(Start.HEAD, false, 0, List.of());
+
+    /** Copies the identities. */
+    public ReaderOptions {
+        ringUuids = Collections.unmodifiableList(new ArrayList<>(ringUuids)); // List.copyOf takes no null
+    }
 
     /** Where a reader begins. */
     public enum Start {
@@ -39,7 +47,7 @@ public record ReaderOptions(Start start, boolean draining, long lsn, UUID ringUu
      * @return changed copy
      */
     public ReaderOptions withLsn(final long value) {
-        return new ReaderOptions(Start.LSN, draining, value, ringUuid);
+        return new ReaderOptions(Start.LSN, draining, value, ringUuids);
     }
 
     /**
@@ -48,7 +56,7 @@ public record ReaderOptions(Start start, boolean draining, long lsn, UUID ringUu
      * @return changed copy
      */
     public ReaderOptions withTail() {
-        return new ReaderOptions(Start.TAIL, draining, 0, ringUuid);
+        return new ReaderOptions(Start.TAIL, draining, 0, ringUuids);
     }
 
     /**
@@ -57,7 +65,7 @@ public record ReaderOptions(Start start, boolean draining, long lsn, UUID ringUu
      * @return changed copy
      */
     public ReaderOptions withDraining() {
-        return new ReaderOptions(start, true, lsn, ringUuid);
+        return new ReaderOptions(start, true, lsn, ringUuids);
     }
 
     /**
@@ -67,6 +75,16 @@ public record ReaderOptions(Start start, boolean draining, long lsn, UUID ringUu
      * @return changed copy
      */
     public ReaderOptions withRingUuid(final UUID value) {
-        return new ReaderOptions(start, draining, lsn, value);
+        return withRingUuids(value == null ? List.of() : List.of(value));
+    }
+
+    /**
+     * Refuses any members but these.
+     *
+     * @param values one for each URI of a {@code members:} URI, in its order; null = take what is there
+     * @return changed copy
+     */
+    public ReaderOptions withRingUuids(final List<UUID> values) {
+        return new ReaderOptions(start, draining, lsn, values);
     }
 }

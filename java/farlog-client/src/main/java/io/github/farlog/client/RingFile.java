@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * Which file a ring was when it was looked at. A writer keeps the file that it has opened: when that is removed, or another is put in its
@@ -14,24 +16,39 @@ import java.nio.file.attribute.BasicFileAttributes;
 public final class RingFile {
     private static final String MEM = "mem:";
 
-    private final Path path;
-    private final Object key;
+    /** A file, and what it was when it was looked at. */
+    private record Seen(Path path, Object key) {
+        boolean isInPlace() {
+            return key.equals(keyOf(path));
+        }
+    }
 
-    private RingFile(final Path path, final Object key) {
-        this.path = path;
-        this.key = key;
+    private final List<Seen> files;
+    /** So many of them may be gone. */
+    private final int spareCount;
+
+    private RingFile(final List<Seen> files, final int spareCount) {
+        this.files = files;
+        this.spareCount = spareCount;
     }
 
     /**
-     * Looks which file a ring is. To be asked once the ring is open.
+     * Looks which file a ring is, or each member of {@code members:K URI URI ...}. To be asked once the ring is open.
      *
      * @param uri such as {@code mem:/dev/shm/orders}
      * @return always in place when the ring is none in a regular file: a device, or a ring of another host
      */
     public static RingFile of(final String uri) {
-        final Path path = pathOf(uri);
-        final Object key = path == null ? null : keyOf(path);
-        return new RingFile(key == null ? null : path, key);
+        final List<String> members = Members.of(uri);
+        final List<Seen> files = new ArrayList<>();
+        for (final String member : members) {
+            final Path path = pathOf(member);
+            final Object key = path == null ? null : keyOf(path);
+            if (key != null) {
+                files.add(new Seen(path, key));
+            }
+        }
+        return new RingFile(List.copyOf(files), members.size() - Members.needed(uri));
     }
 
     /**
@@ -49,12 +66,17 @@ public final class RingFile {
     }
 
     /**
-     * Whether the file is still the one that it was.
+     * Whether the file is still the one that it was. Of members that are files: whether so many are that, with those that are none, an acknowledgement has
+     * its K copies.
      *
      * @return false: it was removed, or another is in its place
      */
     public boolean isInPlace() {
-        return path == null || key.equals(keyOf(path));
+        int goneCount = 0;
+        for (final Seen file : files) {
+            goneCount += file.isInPlace() ? 0 : 1;
+        }
+        return goneCount <= spareCount;
     }
 
     private static Object keyOf(final Path path) {

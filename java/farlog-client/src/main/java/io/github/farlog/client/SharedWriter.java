@@ -53,7 +53,7 @@ public final class SharedWriter implements AutoCloseable {
     public static SharedWriter open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, options), Native.SHARED_OPEN);
+            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.SHARED_OPEN);
         }
         try {
             return new SharedWriter(options, handle);

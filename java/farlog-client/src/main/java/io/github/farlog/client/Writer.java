@@ -62,7 +62,7 @@ public final class Writer implements AutoCloseable {
     public static Writer open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, options), Native.WRITER_OPEN);
+            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.WRITER_OPEN);
         }
         try {
             return new Writer(options, handle);

@@ -1,6 +1,9 @@
 package io.github.farlog.client;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.Objects;
 import java.util.UUID;
 
@@ -16,19 +19,21 @@ import java.util.UUID;
  * @param alarmPercent of the ring in use; 0 = 85
  * @param name goes into the writer's identity, which others are told when they find the ring held; null = the program's name
  * @param countersDir folder of the counter files; null = the machine's common one; "" = counters private to this process
- * @param ringUuid refuse any other ring; null = take what is there
- * @param token lets this writer into a ring on another host; null = none
+ * @param ringUuids refuse any other ring, one for each member of a {@code members:} URI in its order, where null is any; none = take what is there
+ * @param tokens let this writer into rings on other hosts, one for each member in the same way; none = no token
  */
 public record WriterOptions(Level level, Duration deadline, Policy policy, int epoch, boolean spinning, int warnPercent, int alarmPercent,
-    String name, String countersDir, UUID ringUuid, GrantToken token) {
+    String name, String countersDir, List<UUID> ringUuids, List<GrantToken> tokens) {
     private static final WriterOptions DEFAULTS =
-        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, null, null);
+        new WriterOptions(Level.PERSISTENT, Duration.ZERO, Policy.BLOCK, 0, false, 0, 0, null, null, List.of(), List.of());
 
     /** Checks the values. */
     public WriterOptions {
         Objects.requireNonNull(level, "level");
         Objects.requireNonNull(deadline, "deadline");
         Objects.requireNonNull(policy, "policy");
+        ringUuids = Collections.unmodifiableList(new ArrayList<>(ringUuids)); // List.copyOf takes no null
+        tokens = Collections.unmodifiableList(new ArrayList<>(tokens));
         if (deadline.isNegative()) {
             throw new IllegalArgumentException("deadline: " + deadline + ", expected zero or more");
         }
@@ -50,7 +55,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withLevel(final Level value) {
-        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
+        return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -60,7 +65,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withDeadline(final Duration value) {
-        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
+        return new WriterOptions(level, value, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -70,7 +75,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withPolicy(final Policy value) {
-        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
+        return new WriterOptions(level, deadline, value, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -80,7 +85,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withEpoch(final int value) {
-        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
+        return new WriterOptions(level, deadline, policy, value, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -90,7 +95,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withSpinning(final boolean value) {
-        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuid, token);
+        return new WriterOptions(level, deadline, policy, epoch, value, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -101,7 +106,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withMarks(final int warn, final int alarm) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuid, token);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warn, alarm, name, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -111,7 +116,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withName(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuid, token);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, value, countersDir, ringUuids, tokens);
     }
 
     /**
@@ -121,7 +126,7 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withCountersDir(final String value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuid, token);
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, value, ringUuids, tokens);
     }
 
     /**
@@ -131,7 +136,17 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withRingUuid(final UUID value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, value, token);
+        return withRingUuids(value == null ? List.of() : List.of(value));
+    }
+
+    /**
+     * Refuses any members but these.
+     *
+     * @param values one for each URI of a {@code members:} URI, in its order; null = take what is there
+     * @return changed copy
+     */
+    public WriterOptions withRingUuids(final List<UUID> values) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, values, tokens);
     }
 
     /**
@@ -141,6 +156,16 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      * @return changed copy
      */
     public WriterOptions withToken(final GrantToken value) {
-        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuid, value);
+        return withTokens(value == null ? List.of() : List.of(value));
+    }
+
+    /**
+     * Lets the writer into members on other hosts.
+     *
+     * @param values one for each URI of a {@code members:} URI, in its order; null = that member needs none
+     * @return changed copy
+     */
+    public WriterOptions withTokens(final List<GrantToken> values) {
+        return new WriterOptions(level, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, values);
     }
 }

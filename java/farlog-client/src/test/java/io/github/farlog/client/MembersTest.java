@@ -1,0 +1,122 @@
+package io.github.farlog.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** A stream with three rings, two of which an acknowledgement needs. */
+class MembersTest {
+    private static final int COUNT = 1000;
+    private final List<TestRing> rings = new ArrayList<>();
+    private String uri;
+
+    @BeforeEach
+    void format() throws Exception {
+        for (int i = 0; i < 3; i++) {
+            rings.add(TestRing.inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7)));
+        }
+        uri = "members:2 " + String.join(" ", rings.stream().map(ring -> ring.uri).toList());
+    }
+
+    @AfterEach
+    void remove() throws Exception {
+        for (final TestRing ring : rings) {
+            ring.close();
+        }
+    }
+
+    private WriterOptions options() {
+        return rings.getFirst().options();
+    }
+
+    @Test
+    void shouldHoldEveryRecordOnAsManyMembersAsItsPositionSays() throws Exception {
+        final Position position = new Position();
+        try (SharedWriter writer = SharedWriter.open(uri, options())) {
+            for (int i = 0; i < COUNT; i++) {
+                final byte[] data = TestRing.numbered(0, i, 100);
+                assertEquals(Result.OK, writer.append(data, 0, data.length, 1, null, 0, 0, 0, position));
+                assertTrue(position.copies() >= 2, position::toString);
+            }
+        }
+        try (Reader reader = Reader.open(uri, ReaderOptions.defaults())) {
+            assertEquals(COUNT, count(reader));
+        }
+        for (final TestRing ring : rings) {
+            assertEquals(COUNT, ring.read().size(), ring.uri);
+        }
+    }
+
+    /** The first ring is lost with all that is in it; what was acknowledged is on the others. */
+    @Test
+    void shouldHoldEveryRecordWhenAMemberIsLost() throws Exception {
+        final Position position = new Position();
+        try (Writer writer = Writer.open(uri, options())) {
+            for (int i = 0; i < COUNT; i++) {
+                assertEquals(Result.OK, writer.append(TestRing.numbered(0, i, 100), 0, 12, 1, null, 0, 0, 0, position));
+            }
+        }
+        Files.delete(rings.getFirst().path);
+        try (Writer writer = Writer.open(uri, options())) {
+            assertEquals(Result.OK, writer.append(TestRing.numbered(0, COUNT, 100), 0, 12, 1, null, 0, 0, 0, position));
+            assertEquals(2, position.copies());
+        }
+        try (Reader reader = Reader.open(uri, ReaderOptions.defaults())) {
+            assertEquals(COUNT + 1, count(reader));
+        }
+    }
+
+    /** C reads as many as there are members: fewer would be read beyond their end. */
+    @Test
+    void shouldTakeAnIdentityAndATokenForEachMember() throws Exception {
+        final List<UUID> uuids = new ArrayList<>();
+        for (final TestRing ring : rings) {
+            uuids.add(Ring.inspect(ring.uri).ringUuid());
+        }
+        Writer.open(uri, options().withRingUuids(uuids)).close();
+        Writer.open(uri, options().withRingUuids(Arrays.asList(uuids.get(0), null, uuids.get(2)))).close();
+        Writer.open(uri, options().withTokens(Arrays.asList(null, null, null))).close();
+        shouldRefuse(Result.INVALID, "ring UUIDs: 1, expected 3", options().withRingUuid(uuids.getFirst()));
+        final GrantToken token = GrantToken.ofHex("00112233445566778899aabbccddeeff");
+        shouldRefuse(Result.INVALID, "tokens: 2, expected 3", options().withTokens(List.of(token, token)));
+        final var reader = assertThrows(FarlogException.class, () -> Reader.open(uri, ReaderOptions.defaults().withRingUuid(uuids.getFirst())));
+        assertEquals(Result.INVALID, reader.result());
+    }
+
+    private void shouldRefuse(final Result result, final String part, final WriterOptions options) {
+        final var thrown = assertThrows(FarlogException.class, () -> Writer.open(uri, options));
+        assertEquals(result, thrown.result());
+        assertTrue(thrown.getMessage().contains(part), thrown.getMessage());
+    }
+
+    @Test
+    void shouldSeeWhenTooFewMembersAreInPlace() throws Exception {
+        final RingFile file = RingFile.of(uri);
+        assertTrue(file.isInPlace());
+        Files.delete(rings.get(1).path);
+        assertTrue(file.isInPlace(), "two of them suffice");
+        Files.delete(rings.get(2).path);
+        assertFalse(file.isInPlace());
+    }
+
+    private static int count(final Reader reader) {
+        final Batch batch = new Batch();
+        int count = 0;
+        while (reader.read(batch) == Result.OK) {
+            while (batch.nextPayload()) {
+                count++;
+            }
+        }
+        return count;
+    }
+}
