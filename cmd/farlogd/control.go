@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -121,7 +122,7 @@ func streamSamples(server *control.Server) []metrics.StreamSample {
 			Condition:    strings.ToLower(strings.TrimPrefix(status.Condition.String(), "CONDITION_")),
 			EpochGranted: status.EpochGranted,
 			IsDrainAlive: status.IsDrainAlive,
-			Members:      max(1, len(status.RingSpecs)),
+			Members:      max(1, int(status.Stream.Spec.Members)),
 			MembersReady: membersReady(status),
 		})
 	}
@@ -131,7 +132,7 @@ func streamSamples(server *control.Server) []metrics.StreamSample {
 // membersReady counts the rings that are there for a writer.
 func membersReady(status *api.StreamStatus) (count int) {
 	for _, ring := range status.Rings {
-		if status.IsTargetAlive && len(ring.RingUuid) > 0 && ring.Error == "" {
+		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" {
 			count++
 		}
 	}

@@ -66,7 +66,7 @@ const (
 func isAct(method string) bool {
 	switch method {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_ApplyFabric_FullMethodName,
-		api.ControlService_AcquireWriter_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+		api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
 	}
 	return false
@@ -151,6 +151,11 @@ func (a *Act) take(response any, err error) {
 		a.Revision, a.Changes = response.GetStream().GetRevision(), fieldTexts("stream", a.Stream, response.GetFields())
 	case *api.AcquireWriterResponse:
 		a.Epoch = response.GetGrant().GetEpoch()
+	case *api.TakeOverStreamResponse:
+		a.Epoch = response.GetEpoch()
+		for _, target := range response.GetUnreached() {
+			a.Changes = append(a.Changes, "not fenced at target "+target)
+		}
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {

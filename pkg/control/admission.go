@@ -24,6 +24,7 @@ const (
 	grantUnusedMax = 10 * time.Minute
 
 	confirmWaitMax = 8 * time.Second        // for a target to fence and to admit
+	confirmGrace   = 300 * time.Millisecond // for the rest of them, when there are enough
 	answerReserve  = 200 * time.Millisecond // of the caller's deadline, to tell it why not
 )
 
@@ -36,7 +37,7 @@ func newToken() ([]byte, error) {
 	return token, nil
 }
 
-// admission reads a stream's admission, lets change change it, and gives the condition that nobody else has meanwhile and the write.
+// admission reads the admission of a ring, by its MemberKey, lets change change it, and gives the condition that nobody else has meanwhile and the write.
 // The write is nil when there is nothing to change.
 func (s specStore) admission(ctx context.Context, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
 	key := keyAdmissions + name
@@ -98,9 +99,9 @@ func keepWriter(admission *api.Admission, epoch uint32) {
 func isWriter(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_WRITER }
 func isDrain(grant *api.FarGrant) bool  { return grant.Role == api.GrantRole_GRANT_ROLE_DRAIN }
 
-// drainToken is the token of an assignment; nil: it needs none.
-func (v *view) drainToken(assignment *api.Assignment) []byte {
-	for _, grant := range v.admissions[assignment.Stream].GetGrants() {
+// drainToken is the token of an assignment for one of the rings; nil: it needs none.
+func (v *view) drainToken(assignment *api.Assignment, member int) []byte {
+	for _, grant := range v.admissions[reconcile.MemberKey(assignment.Stream, member)].GetGrants() {
 		if isDrain(grant) && grant.Generation == assignment.Generation {
 			return grant.Token
 		}
@@ -124,35 +125,4 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		return len(ring.FarUris) > 0 && host != "" && host != v.targets[ring.Target].GetAgent().GetHost(), nil
 	}
 	return false, status.Errorf(codes.InvalidArgument, "transport %q: expected mem, verbs or ofi", request.Transport)
-}
-
-// waitConfirmed waits until the target has said that nobody below the epoch can write any more and, if the holder is a far one, that it is let in.
-// The result is the ring as it was seen then. A fence above the epoch ends the wait: the grant is somebody else's already, as its holder will find.
-func (s *Server) waitConfirmed(ctx context.Context, name string, epoch uint32, isFar bool) (*api.RingState, error) {
-	limit := confirmWaitMax
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline)-answerReserve)
-	}
-	waiting, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	now, err := s.mirror.wait(waiting, func(v *view) bool {
-		ring := reconcile.SeenRing(v.targets, v.rings[name])
-		return ring.GetEpochFenced() > epoch || ring.GetEpochFenced() == epoch && (!isFar || ring.GetEpochAdmitted() >= epoch)
-	})
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	ring := reconcile.SeenRing(now.targets, now.rings[name])
-	if err == nil {
-		return ring, nil
-	}
-	target, reason := now.rings[name].GetTarget(), ring.GetError()
-	if now.liveTargets[target] == nil {
-		reason = "it does not report"
-	}
-	if reason == "" {
-		reason = "it is still at it"
-	}
-	return nil, status.Errorf(codes.Unavailable, "stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
-		name, target, limit.Round(time.Millisecond), epoch, reason)
 }

@@ -22,13 +22,20 @@ func (v *view) status(name string) *api.StreamStatus {
 		LastGrant:    v.grants[name],
 		Assignment:   v.assignments[name],
 	}
-	if ring := v.rings[name]; ring != nil {
-		status.RingSpecs = []*api.RingSpec{ring}
-		status.IsTargetAlive = v.liveTargets[ring.Target] != nil
-		if seen := reconcile.SeenRing(v.targets, ring); seen != nil {
-			status.Rings = []*api.RingState{seen}
+	specs, _ := reconcile.RingSpecs(v.rings, v.streams[name])
+	for _, spec := range specs {
+		if spec == nil {
+			continue
+		}
+		status.RingSpecs = append(status.RingSpecs, spec)
+		if v.liveTargets[spec.Target] != nil {
+			status.TargetsAlive = append(status.TargetsAlive, spec.Target)
+		}
+		if seen := reconcile.SeenRing(v.targets, spec); seen != nil {
+			status.Rings = append(status.Rings, seen)
 		}
 	}
+	status.IsTargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
 	if assignment := status.Assignment; assignment != nil {
 		drain := v.liveDrains[assignment.Drain]
 		status.IsDrainAlive = reconcile.WritesStore(drain, assignment)
@@ -40,7 +47,7 @@ func (v *view) status(name string) *api.StreamStatus {
 		}
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
-	if len(status.RingSpecs) == 0 {
+	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) {
 		world := v.world()
 		v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
 		if reason := reconcile.WhyNotPlaced(world, name, v.room); reason != "" {
@@ -58,6 +65,9 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 			return api.Condition_CONDITION_PENDING, "no target is registered: start farlogd target"
 		}
 		return api.Condition_CONDITION_PENDING, "not placed yet"
+	}
+	if reconcile.MemberCount(status.Stream) > 1 {
+		return conditionOfMembers(status)
 	}
 	target := status.RingSpecs[0].Target
 	if len(status.Rings) == 0 || len(status.Rings[0].RingUuid) == 0 {

@@ -86,6 +86,12 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	if have.GetIsClosed() != asked.IsClosed {
 		changes = append(changes, &api.FieldChange{Name: "is_closed", Before: fmt.Sprint(have.GetIsClosed()), After: fmt.Sprint(asked.IsClosed)})
 	}
+	if have.GetRack() != asked.Rack {
+		changes = append(changes, &api.FieldChange{Name: "rack", Before: have.GetRack(), After: asked.Rack})
+	}
+	if have.GetSite() != asked.Site {
+		changes = append(changes, &api.FieldChange{Name: "site", Before: have.GetSite(), After: asked.Site})
+	}
 	return changes
 }
 

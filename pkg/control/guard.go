@@ -97,6 +97,8 @@ func streamNamed(request any) (string, bool) {
 		return request.Name, true
 	case *api.AcquireWriterRequest:
 		return request.Stream, true
+	case *api.TakeOverStreamRequest:
+		return request.Stream, true
 	}
 	return "", false
 }

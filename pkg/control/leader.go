@@ -121,8 +121,8 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 	if action.Place != nil {
 		guards = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 	}
-	if change := admissionOf(action); change != nil {
-		unchanged, write, err := specStore{r.client}.admission(ctx, streamOf(action), change)
+	for member, change := range admissionsOf(action) {
+		unchanged, write, err := specStore{r.client}.admission(ctx, reconcile.MemberKey(streamOf(action), member), change)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 func (r *reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
-		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target)
+		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member)
 	case action.Bind != nil:
 		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Keep != nil:
@@ -184,11 +184,11 @@ func actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, er
 	var message proto.Message
 	switch {
 	case action.Place != nil:
-		key, message = keyRings+streamOf(action), action.Place
+		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member)), action.Place
 	case action.Bind != nil:
-		key, message = keyRings+streamOf(action), action.Bind
+		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Bind.Member)), action.Bind
 	case action.Keep != nil:
-		return keyAdmissions + streamOf(action), nil, nil
+		return keyAdmissions + reconcile.MemberKey(streamOf(action), action.Keep.Member), nil, nil
 	default:
 		key, message = keyAssignments+streamOf(action), action.Assign
 	}
@@ -196,29 +196,40 @@ func actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, er
 	return key, []clientv3.Op{clientv3.OpPut(key, value)}, err
 }
 
-// admissionOf is what an action changes at the door of a ring; nil: nothing. A drain that is replaced is shut out with its token.
-func admissionOf(action reconcile.Action) func(*api.Admission) error {
+// admissionsOf is what an action changes at the doors of a stream's rings, by member. A drain that is replaced is shut out with its tokens.
+func admissionsOf(action reconcile.Action) map[int]func(*api.Admission) error {
 	if keep := action.Keep; keep != nil {
-		return func(admission *api.Admission) error {
+		return map[int]func(*api.Admission) error{keep.Member: func(admission *api.Admission) error {
 			keepWriter(admission, keep.Epoch)
 			return nil
-		}
+		}}
 	}
 	to := action.Assign
 	if to == nil {
 		return nil
 	}
-	return func(admission *api.Admission) error {
-		var token []byte
-		if reconcile.IsFar(to.Uri) {
-			var err error
-			if token, err = newToken(); err != nil {
-				return err
-			}
-		}
-		admitDrain(admission, to.Generation, token)
-		return nil
+	uris := []string{to.Uri}
+	if len(to.Members) > 0 {
+		uris = nil
 	}
+	for _, member := range to.Members {
+		uris = append(uris, member.Uri)
+	}
+	changes := map[int]func(*api.Admission) error{}
+	for i, uri := range uris {
+		changes[i] = func(admission *api.Admission) error {
+			var token []byte
+			if reconcile.IsFar(uri) {
+				var err error
+				if token, err = newToken(); err != nil {
+					return err
+				}
+			}
+			admitDrain(admission, to.Generation, token)
+			return nil
+		}
+	}
+	return changes
 }
 
 func (v *view) world() reconcile.World {

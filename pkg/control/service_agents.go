@@ -57,7 +57,10 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 			// The id survives a restart with another --store-dir; the right to the stream does not.
 			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) && reconcile.MayDrain(request.Agent, name) {
 				told := proto.Clone(given).(*api.Assignment)
-				told.Token = v.drainToken(given)
+				told.Token = v.drainToken(given, 0)
+				for i, member := range told.Members {
+					member.Token = v.drainToken(given, i)
+				}
 				response.Assignments = append(response.Assignments, told)
 			}
 		}

@@ -43,48 +43,30 @@ func (s *Server) ListAgents(context.Context, *api.ListAgentsRequest) (*api.ListA
 	return response, nil
 }
 
-// AcquireWriter implements farlog.v1.ControlService. The order matters: the ring must be there, then the epoch is
-// persisted, then for a far ring the writers before are fenced and that is confirmed, then it is told.
+// AcquireWriter implements farlog.v1.ControlService. The order matters: the rings must be there, then the epoch is
+// persisted, then for far rings the writers before are fenced and that is confirmed, then it is told.
 func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRequest) (*api.AcquireWriterResponse, error) {
 	if err := completeHolder(ctx, request); err != nil {
 		return nil, err
 	}
 	var now *view
-	var ring *api.RingState
+	var rings []*api.RingState
 	err := inSpan(ctx, "wait for the ring", request.Stream, func(ctx context.Context) (err error) {
-		now, ring, err = s.waitRing(ctx, request.Stream)
+		now, rings, err = s.waitRings(ctx, request.Stream)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	isFar, err := now.isFar(ring, request)
+	admitting, err := now.admitting(rings, request)
 	if err != nil {
 		return nil, err
-	}
-	token, err := newToken()
-	if err != nil {
-		return nil, err
-	}
-	hadFar := false
-	admit := func(admission *api.Admission, epoch uint32) error {
-		hadFar = slices.ContainsFunc(admission.Grants, isWriter)
-		if isFar {
-			admitWriter(admission, epoch, token, time.Now().Add(grantUnusedMax))
-		} else if hadFar {
-			endWriters(admission, epoch)
-		}
-		return nil
 	}
 	// A ring can be ahead of the control plane: whoever opens it by its URI alone raises its epoch too.
 	// The caller may have seen that before the target has.
-	known := max(ring.WriterEpoch, ring.EpochMin)
+	known := knownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	uri := ring.Uri
-	if isFar {
-		uri = reconcile.FarURI(ring.FarUris, request.Transport)
-	}
-	granted, revision, err := s.specs.nextEpoch(ctx, now.grantOf(ring, uri, request), max(known, seen), admit)
+	granted, revision, err := s.specs.nextEpoch(ctx, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit)
 	if err != nil {
 		return nil, err
 	}
@@ -92,32 +74,79 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 		s.config.OnGrant(request.Stream)
 	}
 	s.config.Logger.Info("granted", "stream", granted.Stream, "epoch", granted.Epoch, "host", granted.Holder.GetHost(), "pid", granted.Holder.GetPid(),
-		"is_far", isFar, "by", callerOf(ctx).ID)
+		"is_far", slices.Contains(admitting.isFar, true), "by", callerOf(ctx).ID)
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
-	if isFar || hadFar && now.liveTargets[ring.Target] != nil {
+	wanted := admitting.confirmation(now, request.Stream, granted.Epoch)
+	if slices.Contains(wanted.isAsked, true) {
 		err := inSpan(ctx, "wait for the target to fence and admit", request.Stream, func(ctx context.Context) (err error) {
-			ring, err = s.waitConfirmed(ctx, request.Stream, granted.Epoch, isFar)
+			now, err = wanted.wait(ctx, s.mirror)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if isFar {
-		granted.Members[0].Uri, granted.Members[0].Token = reconcile.FarURI(ring.FarUris, request.Transport), token
+	for i, member := range granted.Members {
+		if ring := reconcile.SeenRing(now.targets, now.rings[reconcile.MemberKey(request.Stream, i)]); admitting.isFar[i] {
+			member.Token = admitting.tokens[i]
+			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport); uri != "" {
+				member.Uri = uri
+			}
+		}
 	}
 	return &api.AcquireWriterResponse{Grant: granted}, nil
 }
 
+// admitting is what a grant changes at the doors of a stream's rings.
+type admitting struct {
+	isFar  []bool
+	hadFar []bool // there was a writer from another host before
+	tokens [][]byte
+}
+
+func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterRequest) (*admitting, error) {
+	a := &admitting{hadFar: make([]bool, len(rings))}
+	for _, ring := range rings {
+		isFar, err := v.isFar(ring, request)
+		if err != nil {
+			return nil, err
+		}
+		token, err := newToken()
+		if err != nil {
+			return nil, err
+		}
+		a.isFar, a.tokens = append(a.isFar, isFar), append(a.tokens, token)
+	}
+	return a, nil
+}
+
+func (a *admitting) admit(i int, admission *api.Admission, epoch uint32) error {
+	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
+	if a.isFar[i] {
+		admitWriter(admission, epoch, a.tokens[i], time.Now().Add(grantUnusedMax))
+	} else if a.hadFar[i] {
+		endWriters(admission, epoch)
+	}
+	return nil
+}
+
+func (a *admitting) confirmation(v *view, stream string, epoch uint32) *confirmation {
+	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.streams[stream])}
+	for i := range a.isFar {
+		isAlive := v.liveTargets[v.rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
+		c.isAsked = append(c.isAsked, a.isFar[i] || a.hadFar[i] && isAlive)
+	}
+	return c
+}
+
 // grantOf is a grant without its epoch and, because it is kept and shown, without a token.
-func (v *view) grantOf(ring *api.RingState, uri string, request *api.AcquireWriterRequest) *api.Grant {
+func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *api.AcquireWriterRequest) *api.Grant {
 	stream := v.streams[request.Stream]
-	return &api.Grant{
+	grant := &api.Grant{
 		Stream:       request.Stream,
 		StreamId:     stream.StreamId,
-		Members:      []*api.Member{{Uri: uri, RingUuid: ring.RingUuid, Target: ring.Target}},
 		K:            stream.K,
 		Level:        stream.Spec.Level,
 		Policy:       stream.Spec.Policy,
@@ -125,24 +154,24 @@ func (v *view) grantOf(ring *api.RingState, uri string, request *api.AcquireWrit
 		Deadline:     stream.Spec.Deadline,
 		Holder:       request.Holder,
 	}
+	for i, ring := range rings {
+		member := &api.Member{Uri: ring.Uri, RingUuid: v.rings[reconcile.MemberKey(request.Stream, i)].RingUuid, Target: ring.Target}
+		if admitting.isFar[i] {
+			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
+		}
+		grant.Members = append(grant.Members, member)
+	}
+	return grant
 }
 
-// waitRing waits, within the call's deadline and acquireWaitMax, for a stream's ring to be ready.
-func (s *Server) waitRing(ctx context.Context, name string) (*view, *api.RingState, error) {
+// waitRings waits, within the call's deadline and acquireWaitMax, for a stream's rings to be ready. One of several that was there once may be gone.
+func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.RingState, error) {
 	if err := s.checkStream(ctx, name); err != nil {
 		return nil, nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, acquireWaitMax)
 	defer cancel()
-	isDecided := func(v *view) bool {
-		ring := reconcile.SeenRing(v.targets, v.rings[name])
-		if v.streams[name] == nil || ring == nil {
-			return false
-		}
-		// A ring is granted only after the stream was bound to it: one that a writer has used must never be made anew.
-		return len(v.rings[name].RingUuid) > 0 || len(ring.RingUuid) == 0 && ring.Error != ""
-	}
-	now, err := s.mirror.wait(waiting, isDecided)
+	now, err := s.mirror.wait(waiting, func(v *view) bool { return v.areRingsDecided(name) })
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}
@@ -150,12 +179,37 @@ func (s *Server) waitRing(ctx context.Context, name string) (*view, *api.RingSta
 		_, reason := conditionOf(now.status(name), len(now.liveTargets))
 		return nil, nil, status.Errorf(codes.Unavailable, "stream %q has no ring: %s", name, reason)
 	}
-	ring := reconcile.SeenRing(now.targets, now.rings[name])
-	if !reconcile.IsBoundRing(now.rings[name], ring) {
+	specs, _ := reconcile.RingSpecs(now.rings, now.streams[name])
+	var rings []*api.RingState
+	ready := 0
+	for _, spec := range specs {
+		ring := reconcile.SeenRing(now.targets, spec)
+		if reconcile.IsBoundRing(spec, ring) {
+			ready++
+		}
+		rings = append(rings, ring)
+	}
+	if ready < reconcile.Quorum(now.streams[name]) {
 		_, reason := conditionOf(now.status(name), len(now.liveTargets))
 		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, reason)
 	}
-	return now, ring, nil
+	return now, rings, nil
+}
+
+// areRingsDecided tells whether each of a stream's rings was seen, and is bound or cannot be made. A ring is granted only after the stream was bound to it:
+// one that a writer has used must never be made anew.
+func (v *view) areRingsDecided(name string) bool {
+	if v.streams[name] == nil {
+		return false
+	}
+	specs, isWhole := reconcile.RingSpecs(v.rings, v.streams[name])
+	for _, spec := range specs {
+		ring := reconcile.SeenRing(v.targets, spec)
+		if spec == nil || ring == nil || len(spec.RingUuid) == 0 && (len(ring.RingUuid) > 0 || ring.Error == "") {
+			return false
+		}
+	}
+	return isWhole
 }
 
 // checkStream asks etcd itself, so that a stream made through another instance a moment ago is known.

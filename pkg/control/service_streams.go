@@ -56,7 +56,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if have := now.streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: kNeeded}, IsNew: true}, nil
+	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
 }
 
 func isSameSpec(have, asked *api.StreamSpec) error {
@@ -157,7 +157,7 @@ func (v *view) streamsNamed(caller access.Caller, method, named string) ([]strin
 func isListed(one *api.StreamStatus, request *api.ListStreamsRequest) bool {
 	return (len(request.Conditions) == 0 || slices.Contains(request.Conditions, one.Condition)) &&
 		(request.Drain == "" || one.Assignment.GetDrain() == request.Drain) &&
-		(request.Target == "" || len(one.RingSpecs) > 0 && one.RingSpecs[0].Target == request.Target)
+		(request.Target == "" || slices.ContainsFunc(one.RingSpecs, func(ring *api.RingSpec) bool { return ring.Target == request.Target }))
 }
 
 // GetStream implements farlog.v1.ControlService.

@@ -2,11 +2,13 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // Defaults of a stream. Limits are rules in farlog.proto; docs/format.md §2 and §3 say where they come from.
@@ -45,6 +47,9 @@ func withDefaults(asked *api.StreamSpec) *api.StreamSpec {
 	setDefault(&spec.Align, alignDefault)
 	setDefault(&spec.Level, api.Level_LEVEL_PERSISTENT)
 	setDefault(&spec.Policy, api.Policy_POLICY_BLOCK)
+	setDefault(&spec.Members, 1)
+	setDefault(&spec.Needed, spec.Members/2+1) // more than half: then any two groups that acknowledge have one in common
+	setDefault(&spec.FailureDomain, reconcile.DomainHost)
 	if spec.RingSizeBytes > ringHeaderBytes {
 		capacity := spec.RingSizeBytes - ringHeaderBytes
 		setDefault(&spec.RecordLenMax, uint32(min(capacity/ringRecordsLeast, recordLenMaxDefault))&^(spec.Align-1))
@@ -83,13 +88,33 @@ var specFields = []specField{
 	{"deadline", "deadline", func(s *api.StreamSpec) string { return s.Deadline.AsDuration().String() }, true},
 	{"target_host", "target_host", func(s *api.StreamSpec) string { return s.TargetHost }, false},
 	{"drain_host", "drain_host", func(s *api.StreamSpec) string { return s.DrainHost }, true},
+	{"members", "members", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.Members), "0", "1") }, false},
+	{"needed", "needed", func(s *api.StreamSpec) string {
+		return unlessDefault(fmt.Sprint(s.Needed), "0", fmt.Sprint(s.Members/2+1))
+	}, false},
+	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string { return unlessDefault(s.FailureDomain, reconcile.DomainHost) }, false},
+}
+
+// unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say nothing of them.
+func unlessDefault(text string, defaults ...string) string {
+	if slices.Contains(defaults, text) {
+		return ""
+	}
+	return text
+}
+
+func orDefault(text string) string {
+	if text == "" {
+		return "the default"
+	}
+	return text
 }
 
 // specDifference names the first field in which two complete specs differ; "" when they are the same.
 func specDifference(have, asked *api.StreamSpec) string {
 	for _, field := range specFields {
 		if before, after := field.text(have), field.text(asked); before != after {
-			return fmt.Sprintf("%s is %s, asked for %s", field.name, before, after)
+			return fmt.Sprintf("%s is %s, asked for %s", field.name, orDefault(before), orDefault(after))
 		}
 	}
 	return ""
@@ -104,7 +129,7 @@ func specChanges(have, asked *api.StreamSpec, prefix string) (changes []*api.Fie
 		}
 		if !field.isChangeable {
 			problems = append(problems, &api.Problem{Field: prefix + field.path, Value: after,
-				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", before)})
+				Rule: fmt.Sprintf("expected %s as it is: it cannot be changed, make another stream", orDefault(before))})
 			continue
 		}
 		changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})

@@ -15,10 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
-
-// kNeeded is the number of members an acknowledgement waits for; a stream has one member in this form.
-const kNeeded = 1
 
 // specStore changes the wanted state. Every change is one etcd transaction that holds only if what it was decided on
 // is still so; a lost race reads again. Nothing is answered before etcd has committed it.
@@ -62,8 +60,10 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 
 // nextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
-// makes of the stream's admission with that epoch. It can be seen at the revision.
-func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32, admit func(*api.Admission, uint32) error) (granted *api.Grant, revision int64, err error) {
+// makes of the admissions of so many rings with that epoch. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be
+// seen at the revision.
+func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
+) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
 		got, err := s.client.Get(ctx, key)
@@ -85,13 +85,18 @@ func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32
 			return nil, 0, err
 		}
 		guards := []clientv3.Cmp{guard}
-		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10)), clientv3.OpPut(keyGrants+grant.Stream, value)}
-		unchanged, write, err := s.admission(ctx, grant.Stream, func(admission *api.Admission) error { return admit(admission, granted.Epoch) })
-		if err != nil {
-			return nil, 0, err
+		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
+		if grant.Holder != nil {
+			writes = append(writes, clientv3.OpPut(keyGrants+grant.Stream, value))
 		}
-		if write != nil {
-			guards, writes = append(guards, unchanged), append(writes, *write)
+		for i := range members {
+			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(grant.Stream, i), func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })
+			if err != nil {
+				return nil, 0, err
+			}
+			if write != nil {
+				guards, writes = append(guards, unchanged), append(writes, *write)
+			}
 		}
 		put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
 		if err != nil {
@@ -108,7 +113,7 @@ func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: kNeeded, Created: timestamppb.New(time.Now())}
+	stream := &api.Stream{Spec: spec, StreamId: id, Salt: salt, K: spec.Needed, Created: timestamppb.New(time.Now())}
 	value, err := encode(stream)
 	return stream, value, err
 }

@@ -18,7 +18,7 @@ import (
 
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
-	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{}))
+	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{}, &api.TakeOverStreamRequest{}))
 })
 
 // labels are the words for fields in a text for people, where these are others than the name.
@@ -110,6 +110,8 @@ func checkRequest(request any) error {
 	case *api.ListStreamsRequest:
 		return checkMessage(request)
 	case *api.WatchStreamsRequest:
+		return checkMessage(request)
+	case *api.TakeOverStreamRequest:
 		return checkMessage(request)
 	}
 	return nil

@@ -182,7 +182,7 @@ func (t *Target) observe() {
 	for _, spec := range wanted {
 		at, err := t.ensure(spec)
 		known[at.path] = true
-		ring := t.lookAt(spec.Stream.Spec.Name, at, err, before)
+		ring := t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before))
 		if len(ring.State.RingUuid) > 0 {
 			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
 		}

@@ -206,6 +206,7 @@ const (
 	Condition_CONDITION_TARGET_GONE Condition = 6 // its target does not report
 	Condition_CONDITION_ALARM       Condition = 7 // ring at or above 85 %
 	Condition_CONDITION_ERROR       Condition = 8 // target or drain reports an error
+	Condition_CONDITION_MEMBER_GONE Condition = 9 // appends go on without a member whose target does not report, or has no ring
 )
 
 // Enum value maps for Condition.
@@ -220,6 +221,7 @@ var (
 		6: "CONDITION_TARGET_GONE",
 		7: "CONDITION_ALARM",
 		8: "CONDITION_ERROR",
+		9: "CONDITION_MEMBER_GONE",
 	}
 	Condition_value = map[string]int32{
 		"CONDITION_UNSPECIFIED": 0,
@@ -231,6 +233,7 @@ var (
 		"CONDITION_TARGET_GONE": 6,
 		"CONDITION_ALARM":       7,
 		"CONDITION_ERROR":       8,
+		"CONDITION_MEMBER_GONE": 9,
 	}
 )
 
@@ -272,9 +275,14 @@ type StreamSpec struct {
 	Level         Level                  `protobuf:"varint,5,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"` // of acknowledgements
 	Policy        Policy                 `protobuf:"varint,6,opt,name=policy,proto3,enum=farlog.v1.Policy" json:"policy,omitempty"`
 	// Of an append; absent: the region's own default.
-	Deadline      *durationpb.Duration `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	TargetHost    string               `protobuf:"bytes,8,opt,name=target_host,json=targetHost,proto3" json:"target_host,omitempty"` // the host whose target shall have the ring; empty: any
-	DrainHost     string               `protobuf:"bytes,9,opt,name=drain_host,json=drainHost,proto3" json:"drain_host,omitempty"`    // the host whose drain shall have the stream; empty: any
+	Deadline   *durationpb.Duration `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	TargetHost string               `protobuf:"bytes,8,opt,name=target_host,json=targetHost,proto3" json:"target_host,omitempty"` // the host whose target shall have the ring; empty: any
+	DrainHost  string               `protobuf:"bytes,9,opt,name=drain_host,json=drainHost,proto3" json:"drain_host,omitempty"`    // the host whose drain shall have the stream; empty: any
+	Members    uint32               `protobuf:"varint,10,opt,name=members,proto3" json:"members,omitempty"`                       // rings, each on a target in another failure domain; 0: 1
+	// Members that an acknowledgement waits for. 0: more than half of them. The stream outlives the loss of members - needed without a stall, and of needed - 1
+	// without losing what was acknowledged.
+	Needed        uint32 `protobuf:"varint,11,opt,name=needed,proto3" json:"needed,omitempty"`
+	FailureDomain string `protobuf:"bytes,12,opt,name=failure_domain,json=failureDomain,proto3" json:"failure_domain,omitempty"` // no two members share one; empty: host. Racks and sites are those of TargetSpec
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,12 +380,35 @@ func (x *StreamSpec) GetDrainHost() string {
 	return ""
 }
 
+func (x *StreamSpec) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *StreamSpec) GetNeeded() uint32 {
+	if x != nil {
+		return x.Needed
+	}
+	return 0
+}
+
+func (x *StreamSpec) GetFailureDomain() string {
+	if x != nil {
+		return x.FailureDomain
+	}
+	return ""
+}
+
 // TargetSpec is what the operator says of a host's targets. One of which nothing is said takes any ring.
 type TargetSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	CapacityBytes uint64                 `protobuf:"varint,2,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"` // of all rings on it; 0: any
 	IsClosed      bool                   `protobuf:"varint,3,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`                // takes no further ring; those that it has stay
+	Rack          string                 `protobuf:"bytes,4,opt,name=rack,proto3" json:"rack,omitempty"`                                         // where the host stands: failure domains of streams with members
+	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -431,6 +462,20 @@ func (x *TargetSpec) GetIsClosed() bool {
 		return x.IsClosed
 	}
 	return false
+}
+
+func (x *TargetSpec) GetRack() string {
+	if x != nil {
+		return x.Rack
+	}
+	return ""
+}
+
+func (x *TargetSpec) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
 }
 
 // Fabric is all that an operator declares.
@@ -699,6 +744,7 @@ type RingSpec struct {
 	RingUuid []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	// Who is let in from other hosts. Whatever a target had granted before and is not here, it need not know any more.
 	Admission     *Admission `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
+	Member        uint32     `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"` // which of the stream's members, from 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,6 +805,13 @@ func (x *RingSpec) GetAdmission() *Admission {
 		return x.Admission
 	}
 	return nil
+}
+
+func (x *RingSpec) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
 }
 
 // FarGrant lets one client on another host into a ring. The token is a secret: it goes to the target and to the holder, and into
@@ -1681,9 +1734,11 @@ type Assignment struct {
 	RingUuid   []byte                 `protobuf:"bytes,5,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	Generation uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"` // +1 each time the stream changes hands
 	// The store of the drain. Once the stream has had a writer only drains of this store are given it.
-	StoreUuid     []byte `protobuf:"bytes,7,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
-	StoreDir      string `protobuf:"bytes,8,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // where that was when the stream was given; for people
-	Token         []byte `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`                       // of a far ring, and only in what the drain itself is told
+	StoreUuid []byte `protobuf:"bytes,7,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	StoreDir  string `protobuf:"bytes,8,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // where that was when the stream was given; for people
+	Token     []byte `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`                       // of a far ring, and only in what the drain itself is told
+	// Of a stream with several rings, in their order; uri then names all of them, ring_uuid and target are the first one's.
+	Members       []*Member `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1777,6 +1832,13 @@ func (x *Assignment) GetStoreDir() string {
 func (x *Assignment) GetToken() []byte {
 	if x != nil {
 		return x.Token
+	}
+	return nil
+}
+
+func (x *Assignment) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
 	}
 	return nil
 }
@@ -2048,8 +2110,8 @@ type StreamStatus struct {
 	Stream         *Stream                `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
 	EpochGranted   uint32                 `protobuf:"varint,2,opt,name=epoch_granted,json=epochGranted,proto3" json:"epoch_granted,omitempty"` // the last epoch handed out; 0 = none
 	LastGrant      *Grant                 `protobuf:"bytes,3,opt,name=last_grant,json=lastGrant,proto3" json:"last_grant,omitempty"`
-	RingSpecs      []*RingSpec            `protobuf:"bytes,4,rep,name=ring_specs,json=ringSpecs,proto3" json:"ring_specs,omitempty"`
-	Rings          []*RingState           `protobuf:"bytes,5,rep,name=rings,proto3" json:"rings,omitempty"`
+	RingSpecs      []*RingSpec            `protobuf:"bytes,4,rep,name=ring_specs,json=ringSpecs,proto3" json:"ring_specs,omitempty"` // one a member, in order
+	Rings          []*RingState           `protobuf:"bytes,5,rep,name=rings,proto3" json:"rings,omitempty"`                          // of those that a target has reported
 	Assignment     *Assignment            `protobuf:"bytes,6,opt,name=assignment,proto3" json:"assignment,omitempty"`
 	Drain          *DrainProgress         `protobuf:"bytes,7,opt,name=drain,proto3" json:"drain,omitempty"`
 	IsDrainAlive   bool                   `protobuf:"varint,8,opt,name=is_drain_alive,json=isDrainAlive,proto3" json:"is_drain_alive,omitempty"`
@@ -2057,6 +2119,7 @@ type StreamStatus struct {
 	Condition      Condition              `protobuf:"varint,10,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"`
 	Reason         string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	IsDrainRefused bool                   `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"` // the drain lives, but has not the role drain on this stream
+	TargetsAlive   []string               `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"`          // those of its targets that report
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2173,6 +2236,13 @@ func (x *StreamStatus) GetIsDrainRefused() bool {
 		return x.IsDrainRefused
 	}
 	return false
+}
+
+func (x *StreamStatus) GetTargetsAlive() []string {
+	if x != nil {
+		return x.TargetsAlive
+	}
+	return nil
 }
 
 // Problem is one thing that is wrong with a request.
@@ -3424,6 +3494,134 @@ func (x *AcquireWriterResponse) GetGrant() *Grant {
 	return nil
 }
 
+type TakeOverStreamRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit stream
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverStreamRequest) Reset() {
+	*x = TakeOverStreamRequest{}
+	mi := &file_farlog_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverStreamRequest) ProtoMessage() {}
+
+func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
+func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *TakeOverStreamRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *TakeOverStreamRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type TakeOverStreamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`        // writers below it are fenced; the next grant is above it
+	Confirmed     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // since then nothing of theirs is acknowledged
+	Fenced        []string               `protobuf:"bytes,3,rep,name=fenced,proto3" json:"fenced,omitempty"`       // targets that have confirmed it
+	Unreached     []string               `protobuf:"bytes,4,rep,name=unreached,proto3" json:"unreached,omitempty"` // targets that have not: too few for an acknowledgement
+	Former        *Holder                `protobuf:"bytes,5,opt,name=former,proto3" json:"former,omitempty"`       // of the last grant; absent: there was none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeOverStreamResponse) Reset() {
+	*x = TakeOverStreamResponse{}
+	mi := &file_farlog_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeOverStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeOverStreamResponse) ProtoMessage() {}
+
+func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
+func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *TakeOverStreamResponse) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *TakeOverStreamResponse) GetConfirmed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Confirmed
+	}
+	return nil
+}
+
+func (x *TakeOverStreamResponse) GetFenced() []string {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
+}
+
+func (x *TakeOverStreamResponse) GetUnreached() []string {
+	if x != nil {
+		return x.Unreached
+	}
+	return nil
+}
+
+func (x *TakeOverStreamResponse) GetFormer() *Holder {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
 type ListAgentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3432,7 +3630,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3642,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3655,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 type ListAgentsResponse struct {
@@ -3472,7 +3670,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3682,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3695,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -3537,7 +3735,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3747,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3760,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -3581,7 +3779,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3791,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3804,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -3625,7 +3823,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3835,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3848,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -3669,7 +3867,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3879,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3892,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -3714,7 +3912,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3924,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3937,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -3765,7 +3963,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3975,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3988,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -3809,7 +4007,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4019,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4032,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -3853,7 +4051,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4063,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4076,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -3892,7 +4090,7 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\f\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x0f\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -3911,14 +4109,24 @@ const file_farlog_proto_rawDesc = "" +
 	"\vtarget_host\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\n" +
 	"targetHost\x12'\n" +
 	"\n" +
-	"drain_host\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tdrainHost:\xd2\x03\xbaH\xce\x03\x1a\xcb\x03\n" +
-	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\"\xe0\x01\n" +
+	"drain_host\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tdrainHost\x12T\n" +
+	"\amembers\x18\n" +
+	" \x01(\rB:\xbaH7\xba\x014\n" +
+	"\amembers\x12\x0fexpected 1 to 9\x1a\x18this >= 1u && this <= 9uR\amembers\x12\x16\n" +
+	"\x06needed\x18\v \x01(\rR\x06needed\x12|\n" +
+	"\x0efailure_domain\x18\f \x01(\tBU\xbaHR\xba\x01O\n" +
+	"\x0efailure_domain\x12\x1bexpected host, rack or site\x1a this in ['host', 'rack', 'site']R\rfailureDomain:\xc9\x05\xbaH\xc5\x05\x1a\xcb\x03\n" +
+	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
+	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
+	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\"\x9c\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
 	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12%\n" +
 	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x1b\n" +
-	"\tis_closed\x18\x03 \x01(\bR\bisClosed\"j\n" +
+	"\tis_closed\x18\x03 \x01(\bR\bisClosed\x12\x1c\n" +
+	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
+	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\"j\n" +
 	"\x06Fabric\x12/\n" +
 	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
 	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\"\xc4\x01\n" +
@@ -3942,12 +4150,13 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
 	"\vattestation\x18\n" +
-	" \x01(\tR\vattestation\"\x9e\x01\n" +
+	" \x01(\tR\vattestation\"\xb6\x01\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x122\n" +
-	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\"\xb6\x01\n" +
+	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\rR\x06member\"\xb6\x01\n" +
 	"\bFarGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -4049,7 +4258,7 @@ const file_farlog_proto_rawDesc = "" +
 	"duplicates\x18\b \x01(\x04R\n" +
 	"duplicates\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\t \x01(\tR\tlastError\"\xf3\x01\n" +
+	"last_error\x18\t \x01(\tR\tlastError\"\xa0\x02\n" +
 	"\n" +
 	"Assignment\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
@@ -4063,7 +4272,9 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"store_uuid\x18\a \x01(\fR\tstoreUuid\x12\x1b\n" +
 	"\tstore_dir\x18\b \x01(\tR\bstoreDir\x12\x14\n" +
-	"\x05token\x18\t \x01(\fR\x05token\"^\n" +
+	"\x05token\x18\t \x01(\fR\x05token\x12+\n" +
+	"\amembers\x18\n" +
+	" \x03(\v2\x11.farlog.v1.MemberR\amembers\"^\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
@@ -4086,7 +4297,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12)\n" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\x9a\x04\n" +
+	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\xbf\x04\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -4104,7 +4315,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\tcondition\x18\n" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
-	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\"I\n" +
+	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\x12#\n" +
+	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -4188,7 +4400,17 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x13\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"S\n" +
+	"\x15TakeOverStreamRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
+	"\x06reason\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\"\xc9\x01\n" +
+	"\x16TakeOverStreamResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x128\n" +
+	"\tconfirmed\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tconfirmed\x12\x16\n" +
+	"\x06fenced\x18\x03 \x03(\tR\x06fenced\x12\x1c\n" +
+	"\tunreached\x18\x04 \x03(\tR\tunreached\x12)\n" +
+	"\x06former\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06former\"\x13\n" +
 	"\x11ListAgentsRequest\"\xbd\x01\n" +
 	"\x12ListAgentsResponse\x120\n" +
 	"\atargets\x18\x01 \x03(\v2\x16.farlog.v1.TargetStateR\atargets\x12-\n" +
@@ -4226,7 +4448,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\tGrantRole\x12\x1a\n" +
 	"\x16GRANT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_ROLE_WRITER\x10\x01\x12\x14\n" +
-	"\x10GRANT_ROLE_DRAIN\x10\x02*\xdd\x01\n" +
+	"\x10GRANT_ROLE_DRAIN\x10\x02*\xf8\x01\n" +
 	"\tCondition\x12\x19\n" +
 	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCONDITION_OK\x10\x01\x12\x12\n" +
@@ -4236,14 +4458,16 @@ const file_farlog_proto_rawDesc = "" +
 	"\x14CONDITION_DRAIN_GONE\x10\x05\x12\x19\n" +
 	"\x15CONDITION_TARGET_GONE\x10\x06\x12\x13\n" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
-	"\x0fCONDITION_ERROR\x10\b2\xa5\b\n" +
+	"\x0fCONDITION_ERROR\x10\b\x12\x19\n" +
+	"\x15CONDITION_MEMBER_GONE\x10\t2\x96\t\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12a\n" +
 	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/streams\x12e\n" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
-	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12]\n" +
+	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12o\n" +
+	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12]\n" +
 	"\n" +
 	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/agents\x12c\n" +
@@ -4274,7 +4498,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -4322,125 +4546,132 @@ var file_farlog_proto_goTypes = []any{
 	(*GetStreamResponse)(nil),        // 43: farlog.v1.GetStreamResponse
 	(*AcquireWriterRequest)(nil),     // 44: farlog.v1.AcquireWriterRequest
 	(*AcquireWriterResponse)(nil),    // 45: farlog.v1.AcquireWriterResponse
-	(*ListAgentsRequest)(nil),        // 46: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 47: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 48: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 49: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 50: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 51: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 52: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 53: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 54: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 55: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 57: google.protobuf.Timestamp
+	(*TakeOverStreamRequest)(nil),    // 46: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 47: farlog.v1.TakeOverStreamResponse
+	(*ListAgentsRequest)(nil),        // 48: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 49: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 50: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 51: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 52: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 53: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 54: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 55: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 56: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 57: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 58: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	56, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	58, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	5,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	4,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	4,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	57, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	59, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,  // 7: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	56, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	58, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	7,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	11, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	2,  // 11: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	57, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	59, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	10, // 13: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	8,  // 14: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	57, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	57, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	56, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	56, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	59, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	59, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	58, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	58, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	13, // 19: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	0,  // 20: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	56, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	56, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	56, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	56, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	58, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	58, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	58, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	58, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	14, // 25: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	12, // 26: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	57, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	59, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	14, // 28: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	17, // 29: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	57, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	20, // 31: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,  // 32: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,  // 33: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	56, // 34: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	19, // 35: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	57, // 36: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	7,  // 37: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	21, // 38: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	9,  // 39: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	12, // 40: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	18, // 41: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	17, // 42: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	3,  // 43: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	23, // 44: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	4,  // 45: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	7,  // 46: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	4,  // 47: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	7,  // 48: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	33, // 49: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	3,  // 50: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	22, // 51: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	7,  // 52: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	33, // 53: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	6,  // 54: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	34, // 55: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	6,  // 56: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	22, // 57: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	19, // 58: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	21, // 59: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	15, // 60: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	16, // 61: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	14, // 62: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	9,  // 63: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	15, // 64: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	56, // 65: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	14, // 66: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	18, // 67: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	16, // 68: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	56, // 69: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	25, // 70: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	27, // 71: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	29, // 72: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	42, // 73: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	31, // 74: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	44, // 75: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	46, // 76: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	35, // 77: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	37, // 78: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	38, // 79: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	40, // 80: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	48, // 81: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	50, // 82: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	52, // 83: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	54, // 84: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	26, // 85: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	28, // 86: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	30, // 87: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	43, // 88: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	32, // 89: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	45, // 90: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	47, // 91: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	36, // 92: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	38, // 93: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	39, // 94: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	41, // 95: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	49, // 96: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	51, // 97: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	53, // 98: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	55, // 99: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	85, // [85:100] is the sub-list for method output_type
-	70, // [70:85] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	59, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	20, // 31: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	20, // 32: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,  // 33: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,  // 34: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	58, // 35: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	19, // 36: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	59, // 37: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	7,  // 38: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	21, // 39: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	9,  // 40: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	12, // 41: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	18, // 42: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	17, // 43: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	3,  // 44: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	23, // 45: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	4,  // 46: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	7,  // 47: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	4,  // 48: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	7,  // 49: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	33, // 50: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	3,  // 51: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	22, // 52: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	7,  // 53: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	33, // 54: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	6,  // 55: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	34, // 56: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	6,  // 57: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	22, // 58: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	19, // 59: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	21, // 60: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	59, // 61: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	19, // 62: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	15, // 63: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	16, // 64: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	14, // 65: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	9,  // 66: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	15, // 67: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	58, // 68: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	14, // 69: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	18, // 70: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	16, // 71: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	58, // 72: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	25, // 73: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	27, // 74: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	29, // 75: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	42, // 76: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	31, // 77: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	44, // 78: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	46, // 79: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	48, // 80: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	35, // 81: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	37, // 82: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	38, // 83: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	40, // 84: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	50, // 85: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	52, // 86: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	54, // 87: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	56, // 88: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	26, // 89: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	28, // 90: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	30, // 91: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	43, // 92: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	32, // 93: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	45, // 94: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	47, // 95: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	49, // 96: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	36, // 97: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	38, // 98: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	39, // 99: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	41, // 100: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	51, // 101: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	53, // 102: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	55, // 103: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	57, // 104: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	89, // [89:105] is the sub-list for method output_type
+	73, // [73:89] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -4454,7 +4685,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

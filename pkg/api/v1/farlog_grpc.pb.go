@@ -28,17 +28,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ControlService_CreateStream_FullMethodName  = "/farlog.v1.ControlService/CreateStream"
-	ControlService_UpdateStream_FullMethodName  = "/farlog.v1.ControlService/UpdateStream"
-	ControlService_ListStreams_FullMethodName   = "/farlog.v1.ControlService/ListStreams"
-	ControlService_GetStream_FullMethodName     = "/farlog.v1.ControlService/GetStream"
-	ControlService_WatchStreams_FullMethodName  = "/farlog.v1.ControlService/WatchStreams"
-	ControlService_AcquireWriter_FullMethodName = "/farlog.v1.ControlService/AcquireWriter"
-	ControlService_ListAgents_FullMethodName    = "/farlog.v1.ControlService/ListAgents"
-	ControlService_ApplyFabric_FullMethodName   = "/farlog.v1.ControlService/ApplyFabric"
-	ControlService_Backup_FullMethodName        = "/farlog.v1.ControlService/Backup"
-	ControlService_Restore_FullMethodName       = "/farlog.v1.ControlService/Restore"
-	ControlService_GetFabric_FullMethodName     = "/farlog.v1.ControlService/GetFabric"
+	ControlService_CreateStream_FullMethodName   = "/farlog.v1.ControlService/CreateStream"
+	ControlService_UpdateStream_FullMethodName   = "/farlog.v1.ControlService/UpdateStream"
+	ControlService_ListStreams_FullMethodName    = "/farlog.v1.ControlService/ListStreams"
+	ControlService_GetStream_FullMethodName      = "/farlog.v1.ControlService/GetStream"
+	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
+	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
+	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
+	ControlService_ListAgents_FullMethodName     = "/farlog.v1.ControlService/ListAgents"
+	ControlService_ApplyFabric_FullMethodName    = "/farlog.v1.ControlService/ApplyFabric"
+	ControlService_Backup_FullMethodName         = "/farlog.v1.ControlService/Backup"
+	ControlService_Restore_FullMethodName        = "/farlog.v1.ControlService/Restore"
+	ControlService_GetFabric_FullMethodName      = "/farlog.v1.ControlService/GetFabric"
 )
 
 // ControlServiceClient is the client API for ControlService service.
@@ -65,6 +66,9 @@ type ControlServiceClient interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
+	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
+	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
+	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// removes nothing. ABORTED: the fabric has changed since that revision.
@@ -149,6 +153,16 @@ func (c *controlServiceClient) AcquireWriter(ctx context.Context, in *AcquireWri
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireWriterResponse)
 	err := c.cc.Invoke(ctx, ControlService_AcquireWriter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeOverStreamResponse)
+	err := c.cc.Invoke(ctx, ControlService_TakeOverStream_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +255,9 @@ type ControlServiceServer interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
+	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
+	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
+	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// removes nothing. ABORTED: the fabric has changed since that revision.
@@ -279,6 +296,9 @@ func (UnimplementedControlServiceServer) WatchStreams(*WatchStreamsRequest, grpc
 }
 func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireWriter not implemented")
+}
+func (UnimplementedControlServiceServer) TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeOverStream not implemented")
 }
 func (UnimplementedControlServiceServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
@@ -417,6 +437,24 @@ func _ControlService_AcquireWriter_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_TakeOverStream_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeOverStreamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).TakeOverStream(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_TakeOverStream_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).TakeOverStream(ctx, req.(*TakeOverStreamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_ListAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAgentsRequest)
 	if err := dec(in); err != nil {
@@ -515,6 +553,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcquireWriter",
 			Handler:    _ControlService_AcquireWriter_Handler,
+		},
+		{
+			MethodName: "TakeOverStream",
+			Handler:    _ControlService_TakeOverStream_Handler,
 		},
 		{
 			MethodName: "ListAgents",

@@ -51,6 +51,7 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/ListStreams":    anyRole,
 	"/farlog.v1.ControlService/GetStream":      anyRole,
 	"/farlog.v1.ControlService/AcquireWriter":  {RoleAppend},
+	"/farlog.v1.ControlService/TakeOverStream": {RoleAdmin},
 	"/farlog.v1.ControlService/ListAgents":     {RoleAdmin, RoleAudit},
 	"/farlog.v1.TargetService/WatchRings":      {RoleTarget},
 	"/farlog.v1.TargetService/ReportTarget":    {RoleTarget},

@@ -7,25 +7,17 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// place chooses the living target with the fewest rings, of those that the stream asks for and that have room.
-func place(world World, name string, placed map[string]int, room map[string]uint64) (Action, bool) {
-	fitting, _ := fittingTargets(world, world.Streams[name].GetSpec(), room)
-	target, ok := leastLoaded(fitting, placed)
-	if !ok {
-		return Action{}, false
-	}
-	placed[target]++
-	take(room, world.LiveTargets[target].Host, world.Streams[name].GetSpec().GetRingSizeBytes())
-	return Action{Place: &api.RingSpec{Target: target, Stream: world.Streams[name]}}, true
-}
-
 // WhyNotPlaced says why no target takes a stream, given the Room of the world; "" when one does.
 func WhyNotPlaced(world World, name string, room map[string]uint64) string {
-	fitting, reason := fittingTargets(world, world.Streams[name].GetSpec(), room)
-	if len(fitting) > 0 {
+	stream := world.Streams[name]
+	fitting, reason := fittingTargets(world, stream.GetSpec(), room)
+	if len(fitting) == 0 {
+		return reason
+	}
+	if MemberCount(stream) == 1 {
 		return ""
 	}
-	return reason
+	return tooFewDomains(world, stream, fitting)
 }
 
 // fittingTargets lists the living targets that may take a stream; where there is none, the reason is the last one's.

@@ -11,13 +11,13 @@ import (
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
-// World is what is wanted and what is seen, keyed by stream name or agent id.
+// World is what is wanted and what is seen, keyed by stream name, MemberKey or agent id.
 type World struct {
 	Streams     map[string]*api.Stream
 	Epochs      map[string]uint32           // the last one granted of each stream
-	Rings       map[string]*api.RingSpec    // where each stream's ring is wanted
+	Rings       map[string]*api.RingSpec    // where each stream's rings are wanted, by MemberKey
 	Assignments map[string]*api.Assignment  // who is to drain it
-	Admissions  map[string]*api.Admission   // who is let in from other hosts
+	Admissions  map[string]*api.Admission   // who is let in from other hosts, by MemberKey
 	LiveTargets map[string]*api.Agent       // under a lease
 	LiveDrains  map[string]*api.Agent       // under a lease
 	Targets     map[string]*api.TargetState // as last reported, living or not
@@ -32,9 +32,10 @@ type Action struct {
 	Keep   *Writer         // this writer is in: its grant no longer expires
 }
 
-// Writer is one generation of a stream's writers.
+// Writer is one generation of a stream's writers, at one of its rings.
 type Writer struct {
 	Stream string
+	Member int
 	Epoch  uint32
 }
 
@@ -48,22 +49,21 @@ func Plan(world World) []Action {
 	room := Room(world, world.TargetSpecs)
 	loads := countAssigned(world)
 	for _, name := range sortedNames(world.Streams) {
-		ring, ok := world.Rings[name]
-		if !ok {
-			if action, ok := place(world, name, placed, room); ok {
+		actions = append(actions, placeMissing(world, name, placed, room)...)
+		rings, isWhole := RingSpecs(world.Rings, world.Streams[name])
+		for i, ring := range rings {
+			if action, ok := bind(world, ring, name); ok {
+				actions = append(actions, action)
+				rings[i] = action.Bind
+			}
+		}
+		if action, ok := assign(world, rings, name, loads); isWhole && ok {
+			actions = append(actions, action)
+		}
+		for i, ring := range rings {
+			if action, ok := keep(world, ring, name, i); ok {
 				actions = append(actions, action)
 			}
-			continue
-		}
-		if action, ok := bind(world, ring, name); ok {
-			actions = append(actions, action)
-			ring = action.Bind
-		}
-		if action, ok := assign(world, ring, name, loads); ok {
-			actions = append(actions, action)
-		}
-		if action, ok := keep(world, ring, name); ok {
-			actions = append(actions, action)
 		}
 	}
 	return actions
@@ -79,19 +79,30 @@ func SeenRing(targets map[string]*api.TargetState, ring *api.RingSpec) *api.Ring
 	return nil
 }
 
-// bind takes the first ring that is reported of a stream for good.
+// bind takes the first ring that is reported of a stream's member for good.
 func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
-	if len(ring.RingUuid) > 0 {
+	if ring == nil || len(ring.RingUuid) > 0 {
 		return Action{}, false
 	}
-	uuid := world.Assignments[name].GetRingUuid()
+	uuid := assignedMember(world.Assignments[name], int(ring.Member)).GetRingUuid()
 	if len(uuid) == 0 {
 		uuid = SeenRing(world.Targets, ring).GetRingUuid()
 	}
 	if len(uuid) == 0 {
 		return Action{}, false
 	}
-	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid}}, true
+	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member}}, true
+}
+
+// assignedMember is what an assignment says of one of the rings; nil when it says nothing of it.
+func assignedMember(assignment *api.Assignment, member int) *api.Member {
+	switch {
+	case member < len(assignment.GetMembers()):
+		return assignment.Members[member]
+	case assignment == nil || member > 0:
+		return nil
+	}
+	return &api.Member{Uri: assignment.Uri, RingUuid: assignment.RingUuid, Target: assignment.Target}
 }
 
 // IsBoundRing tells whether what a target reports is the ring that the stream is bound to.
@@ -116,24 +127,27 @@ func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
 	return epochGranted > 0 || seen.GetWriterEpoch() > 0 || seen.GetHeadLsn() > 0
 }
 
-// assign gives a stream with a ready ring to a living drain that reaches it. A ring that is missing, or is another than
-// the stream's, changes nothing: the drain keeps the one that it has open.
-func assign(world World, ring *api.RingSpec, name string, loads map[string]int) (Action, bool) {
-	seen := SeenRing(world.Targets, ring)
-	if !IsBoundRing(ring, seen) {
-		return Action{}, false
-	}
-	wanted := &api.Assignment{Stream: name, Target: ring.Target, RingUuid: seen.RingUuid, Generation: 1}
+// assign gives a stream with ready rings to a living drain that reaches them. A ring that is missing, or is another than
+// the stream's, changes nothing: the drain keeps the one that it has open. Of a stream with members it is the same of each.
+func assign(world World, rings []*api.RingSpec, name string, loads map[string]int) (Action, bool) {
 	current := world.Assignments[name]
+	isBound := false
+	for i, ring := range rings {
+		seen := SeenRing(world.Targets, ring)
+		if !IsBoundRing(ring, seen) && (len(rings) == 1 || assignedMember(current, i) == nil) {
+			return Action{}, false
+		}
+		isBound = isBound || current != nil && IsStoreBound(world.Epochs[name], seen)
+	}
 	if current != nil {
-		wanted.Drain, wanted.Generation = current.Drain, current.Generation+1
-		if drain := world.LiveDrains[current.Drain]; WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
+		drain := world.LiveDrains[current.Drain]
+		if WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
+			wanted, ok := assignmentOf(world, rings, name, current.Drain, current)
 			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
-			wanted.Uri = way(world, ring.Target, seen, drain)
-			return Action{Assign: wanted}, wanted.Uri != "" && !isSameRing(current, wanted)
+			return Action{Assign: wanted}, ok && !isSameRing(current, wanted)
 		}
 	}
-	drain, ok := leastLoaded(candidates(world, ring, seen, current), loads)
+	drain, ok := leastLoaded(candidates(world, rings, name, current, isBound), loads)
 	if !ok {
 		return Action{}, false
 	}
@@ -141,45 +155,84 @@ func assign(world World, ring *api.RingSpec, name string, loads map[string]int) 
 		loads[current.Drain]--
 	}
 	loads[drain]++
-	wanted.Drain, wanted.StoreUuid, wanted.StoreDir = drain, world.LiveDrains[drain].StoreUuid, world.LiveDrains[drain].StoreDir
-	wanted.Uri = way(world, ring.Target, seen, world.LiveDrains[drain])
+	wanted, _ := assignmentOf(world, rings, name, drain, current)
+	wanted.StoreUuid, wanted.StoreDir = world.LiveDrains[drain].StoreUuid, world.LiveDrains[drain].StoreDir
 	return Action{Assign: wanted}, true
 }
 
+// assignmentOf is what a drain would be told of the rings. False: it does not reach one of them.
+func assignmentOf(world World, rings []*api.RingSpec, name, drain string, current *api.Assignment) (*api.Assignment, bool) {
+	wanted := &api.Assignment{Stream: name, Drain: drain, Generation: 1}
+	if current != nil {
+		wanted.Generation = current.Generation + 1
+	}
+	isReached := true
+	for i, ring := range rings {
+		seen := SeenRing(world.Targets, ring)
+		member := &api.Member{Target: ring.Target, RingUuid: ring.RingUuid}
+		if IsBoundRing(ring, seen) {
+			member.Uri = way(world, ring.Target, seen, world.LiveDrains[drain])
+		}
+		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain {
+			member.Uri = before.GetUri() // of one that is gone for a while: where it was
+		}
+		isReached = isReached && member.Uri != ""
+		wanted.Members = append(wanted.Members, member)
+	}
+	wanted.Target, wanted.RingUuid = wanted.Members[0].Target, wanted.Members[0].RingUuid
+	wanted.Uri = MembersURI(Needed(world.Streams[name]), wanted.Members)
+	if len(rings) == 1 {
+		wanted.Members = nil
+	}
+	return wanted, isReached
+}
+
 // keep finds the writer that came in with a grant which ends for who has not come in.
-func keep(world World, ring *api.RingSpec, name string) (Action, bool) {
+func keep(world World, ring *api.RingSpec, name string, member int) (Action, bool) {
+	if ring == nil {
+		return Action{}, false
+	}
 	seen := SeenRing(world.Targets, ring)
-	for _, grant := range world.Admissions[name].GetGrants() {
+	for _, grant := range world.Admissions[MemberKey(name, member)].GetGrants() {
 		if grant.Role == api.GrantRole_GRANT_ROLE_WRITER && grant.Expires != nil && seen.GetWriterEpoch() == grant.Epoch {
-			return Action{Keep: &Writer{Stream: name, Epoch: grant.Epoch}}, true
+			return Action{Keep: &Writer{Stream: name, Member: member, Epoch: grant.Epoch}}, true
 		}
 	}
 	return Action{}, false
 }
 
-// candidates lists the living drains that may take a stream over: those beside the ring if there are any, else those that reach it
+// candidates lists the living drains that may take a stream over: those beside a ring of it if there are any, else those that reach them
 // from other hosts.
-func candidates(world World, ring *api.RingSpec, seen *api.RingState, current *api.Assignment) []string {
-	isBound := current != nil && IsStoreBound(world.Epochs[ring.Stream.Spec.Name], seen)
+func candidates(world World, rings []*api.RingSpec, name string, current *api.Assignment, isBound bool) []string {
 	var near, far []string
-	for _, name := range sortedNames(world.LiveDrains) {
-		drain := world.LiveDrains[name]
-		if isBound && !WritesStore(drain, current) || !MayDrain(drain, ring.Stream.Spec.Name) ||
-			!isOnHost(drain, world.Streams[ring.Stream.Spec.Name].GetSpec().GetDrainHost()) {
+	for _, id := range sortedNames(world.LiveDrains) {
+		drain := world.LiveDrains[id]
+		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) || !isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
 			continue
 		}
-		switch uri := way(world, ring.Target, seen, drain); {
-		case uri == "":
-		case IsFar(uri):
-			far = append(far, name)
+		wanted, isReached := assignmentOf(world, rings, name, id, current)
+		switch {
+		case !isReached:
+		case isNear(wanted):
+			near = append(near, id)
 		default:
-			near = append(near, name)
+			far = append(far, id)
 		}
 	}
 	if len(near) > 0 {
 		return near
 	}
 	return far
+}
+
+// isNear tells whether one of the rings is on the drain's own host.
+func isNear(assignment *api.Assignment) bool {
+	for _, member := range assignment.Members {
+		if !IsFar(member.Uri) {
+			return true
+		}
+	}
+	return len(assignment.Members) == 0 && !IsFar(assignment.Uri)
 }
 
 func isSameRing(a, b *api.Assignment) bool {

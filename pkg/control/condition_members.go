@@ -1,0 +1,57 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// conditionOfMembers is the worst that can be said about a stream with several rings: that too few of them are whole to append, then what is wrong with the stream as
+// with one of one ring, then that some are gone.
+func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
+	count := reconcile.MemberCount(status.Stream)
+	if len(status.RingSpecs) < count {
+		return api.Condition_CONDITION_PENDING, fmt.Sprintf("%d of %d members are placed", len(status.RingSpecs), count)
+	}
+	var missing []string
+	var fullest *api.StreamStatus
+	worst := api.Condition_CONDITION_OK
+	for _, spec := range status.RingSpecs {
+		one := ofMember(status, spec)
+		condition, reason := conditionOf(one, 1)
+		switch condition {
+		case api.Condition_CONDITION_PENDING, api.Condition_CONDITION_TARGET_GONE, api.Condition_CONDITION_ERROR:
+			missing, worst = append(missing, reason), max(worst, condition)
+			continue
+		}
+		if fullest == nil || one.Rings[0].LagBytes > fullest.Rings[0].LagBytes {
+			fullest = one
+		}
+	}
+	if count-len(missing) < reconcile.Quorum(status.Stream) {
+		return worst, fmt.Sprintf("%d of %d members: %s", count-len(missing), count, strings.Join(missing, "; "))
+	}
+	fullest.Drain = status.Drain
+	if condition, reason := conditionOf(fullest, 1); condition != api.Condition_CONDITION_OK && condition != api.Condition_CONDITION_WRITER_GONE || len(missing) == 0 {
+		return condition, reason
+	}
+	return api.Condition_CONDITION_MEMBER_GONE, fmt.Sprintf("%d of %d members, %d are needed: %s", count-len(missing), count, status.Stream.K, strings.Join(missing, "; "))
+}
+
+// ofMember is the status of one ring, as of a stream that has no other.
+func ofMember(status *api.StreamStatus, spec *api.RingSpec) *api.StreamStatus {
+	one := &api.StreamStatus{
+		Stream:       &api.Stream{Spec: &api.StreamSpec{Name: status.Stream.Spec.Name, Level: status.Stream.Spec.Level}, K: 1},
+		EpochGranted: status.EpochGranted, RingSpecs: []*api.RingSpec{spec}, Assignment: status.Assignment, IsDrainAlive: status.IsDrainAlive,
+		IsDrainRefused: status.IsDrainRefused, IsTargetAlive: slices.Contains(status.TargetsAlive, spec.Target),
+	}
+	for _, ring := range status.Rings {
+		if ring.Target == spec.Target {
+			one.Rings = []*api.RingState{ring}
+		}
+	}
+	return one
+}

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// confirmation is what is waited for at the targets of a stream: that nobody below an epoch can write any more and, where the holder comes from another host,
+// that it is let in.
+type confirmation struct {
+	stream   string
+	epoch    uint32
+	isAsked  []bool // of each ring: its target has to say so; otherwise the ring's lock is enough
+	isLetIn  []bool // of each ring: the holder is to be let in
+	isLocal  bool   // the fence word of a ring that nobody reaches from other hosts counts as well
+	required int    // so many rings
+}
+
+// isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as its holder will find.
+func (c *confirmation) isConfirmed(v *view, i int) bool {
+	if !c.isAsked[i] {
+		return true
+	}
+	ring := reconcile.SeenRing(v.targets, v.rings[reconcile.MemberKey(c.stream, i)])
+	fenced := ring.GetEpochFenced()
+	if c.isLocal && len(ring.GetFarUris()) == 0 {
+		fenced = max(fenced, ring.GetEpochMin())
+	}
+	return fenced > c.epoch || fenced == c.epoch && (!c.isLetIn[i] || ring.GetEpochAdmitted() >= c.epoch)
+}
+
+// count gives how many rings have confirmed it, and whether all have whose targets live.
+func (c *confirmation) count(v *view) (count int, isAll bool) {
+	isAll = true
+	for i := range c.isAsked {
+		if c.isConfirmed(v, i) {
+			count++
+		} else if v.liveTargets[v.rings[reconcile.MemberKey(c.stream, i)].GetTarget()] != nil {
+			isAll = false
+		}
+	}
+	return count, isAll
+}
+
+// wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
+func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
+	limit := confirmWaitMax
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)-answerReserve)
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	now, err := m.wait(waiting, func(v *view) bool {
+		count, _ := c.count(v)
+		return count >= c.required
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, c.refusal(now, limit)
+	}
+	if c.required == len(c.isAsked) {
+		return now, nil
+	}
+	rest, stop := context.WithTimeout(waiting, confirmGrace)
+	defer stop()
+	now, _ = m.wait(rest, func(v *view) bool { // those that have not by then are left out
+		_, isAll := c.count(v)
+		return isAll
+	})
+	return now, ctx.Err()
+}
+
+// refusal names those that have not confirmed, and why.
+func (c *confirmation) refusal(now *view, limit time.Duration) error {
+	var why []string
+	for i := range c.isAsked {
+		if c.isConfirmed(now, i) {
+			continue
+		}
+		spec := now.rings[reconcile.MemberKey(c.stream, i)]
+		reason := reconcile.SeenRing(now.targets, spec).GetError()
+		if now.liveTargets[spec.GetTarget()] == nil {
+			reason = "it does not report"
+		}
+		if reason == "" {
+			reason = "it is still at it"
+		}
+		why = append(why, fmt.Sprintf("target %s: %s", spec.GetTarget(), reason))
+	}
+	if len(c.isAsked) == 1 {
+		target, reason, _ := strings.Cut(strings.TrimPrefix(why[0], "target "), ": ")
+		return status.Errorf(codes.Unavailable, "stream %q: target %s has not confirmed within %s that writers below epoch %d are fenced: %s",
+			c.stream, target, limit.Round(time.Millisecond), c.epoch, reason)
+	}
+	return status.Errorf(codes.Unavailable, "stream %q: %d of its %d members have confirmed within %s that writers below epoch %d are fenced, expected %d; %s",
+		c.stream, len(c.isAsked)-len(why), len(c.isAsked), limit.Round(time.Millisecond), c.epoch, c.required, strings.Join(why, "; "))
+}
+
+// fencedTargets tells who has confirmed and who has not.
+func (c *confirmation) fencedTargets(v *view) (fenced, unreached []string) {
+	for i := range c.isAsked {
+		target := v.rings[reconcile.MemberKey(c.stream, i)].GetTarget()
+		if c.isConfirmed(v, i) {
+			fenced = append(fenced, target)
+		} else {
+			unreached = append(unreached, target)
+		}
+	}
+	return fenced, unreached
+}
+
+// knownEpoch is the highest that any of a stream's rings has seen.
+func knownEpoch(rings []*api.RingState) (known uint32) {
+	for _, ring := range rings {
+		known = max(known, ring.GetWriterEpoch(), ring.GetEpochMin())
+	}
+	return known
+}
