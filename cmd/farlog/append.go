@@ -161,7 +161,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	}
 	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	err = f.run(ctx)
-	return finishAppend(f, place.options.RingUUID, err)
+	return finishAppend(f, place.countedBy(), err)
 }
 
 // finishAppend prints what was acknowledged also when the feed failed.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -62,13 +63,10 @@ func acquireWriter(ctx context.Context, env *environment, options appendOptions)
 }
 
 func placeOf(grant *apiv1.Grant) (writerPlace, error) {
-	if len(grant.GetMembers()) != 1 {
-		return writerPlace{}, fmt.Errorf("stream %q has %d members; this build writes to exactly 1", grant.GetStream(),
-			len(grant.GetMembers()))
+	if len(grant.GetMembers()) == 0 {
+		return writerPlace{}, fmt.Errorf("grant for stream %q names no ring", grant.GetStream())
 	}
-	member := grant.GetMembers()[0]
 	place := writerPlace{
-		uri: member.GetUri(),
 		options: farlog.WriterOptions{
 			Level:    farlog.Level(grant.GetLevel()),
 			Epoch:    grant.GetEpoch(),
@@ -79,15 +77,37 @@ func placeOf(grant *apiv1.Grant) (writerPlace, error) {
 	if grant.GetPolicy() == apiv1.Policy_POLICY_REJECT {
 		place.options.Policy = farlog.PolicyReject
 	}
-	uuid, err := ringUUIDOf(member.GetRingUuid())
-	if err != nil {
-		return writerPlace{}, fmt.Errorf("grant for stream %q: %w", grant.GetStream(), err)
+	var uris []string
+	var members []farlog.Member
+	for _, member := range grant.GetMembers() {
+		uuid, err := ringUUIDOf(member.GetRingUuid())
+		if err != nil {
+			return writerPlace{}, fmt.Errorf("grant for stream %q: %w", grant.GetStream(), err)
+		}
+		one := farlog.Member{RingUUID: uuid}
+		copy(one.Token[:], member.GetToken())
+		uris, members = append(uris, member.GetUri()), append(members, one)
 	}
-	place.options.RingUUID, place.recordLenMax = &uuid, grant.GetRecordLenMax()
-	if token := member.GetToken(); len(token) == farlog.TokenLen {
-		place.options.Token = (*[farlog.TokenLen]byte)(token)
-	}
+	place.uri, place.recordLenMax = farlog.MembersURI(int(grant.GetK()), uris...), grant.GetRecordLenMax()
+	place.setMembers(members)
 	return place, nil
+}
+
+// setMembers takes what is said of the rings; a zero token is none.
+func (p *writerPlace) setMembers(members []farlog.Member) {
+	if len(members) > 1 {
+		p.options.Members = members
+		return
+	}
+	p.options.RingUUID = &members[0].RingUUID
+	if members[0].Token != [farlog.TokenLen]byte{} {
+		p.options.Token = &members[0].Token
+	}
+}
+
+// hasToken tells whether a ring of it is on another host.
+func (p *writerPlace) hasToken() bool {
+	return p.options.Token != nil || slices.ContainsFunc(p.options.Members, func(member farlog.Member) bool { return member.Token != [farlog.TokenLen]byte{} })
 }
 
 func ringUUIDOf(raw []byte) (uuid [16]byte, err error) {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,23 +22,38 @@ type writerPlace struct {
 	recordLenMax uint32
 }
 
-// isFarURI tells a ring on another host.
+// countedBy is the ring under which the writer's counters are; nil: it is not known.
+func (p *writerPlace) countedBy() *[16]byte {
+	if len(p.options.Members) > 0 {
+		return &p.options.Members[0].RingUUID
+	}
+	return p.options.RingUUID
+}
+
+// isFarURI tells a ring on another host, or several of which one is.
 func isFarURI(uri string) bool {
-	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
+	_, uris := farlog.MemberURIs(uri)
+	return slices.ContainsFunc(uris, func(uri string) bool { return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:") })
+}
+
+// hasMembers tells several rings.
+func hasMembers(uri string) bool {
+	_, uris := farlog.MemberURIs(uri)
+	return len(uris) > 1
 }
 
 // isAgentURI tells a stream of which the host agent says where its ring is.
 func isAgentURI(uri string) bool { return strings.HasPrefix(uri, "farlog://") }
 
 // isOutOfSight tells a ring that cannot be looked at before it is opened.
-func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) }
+func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) || hasMembers(uri) }
 
 func (o *appendOptions) validateWay() error {
 	switch {
 	case o.transport != "" && o.stream == "":
 		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream", o.transport)
 	case o.tokenFile != "" && !isFarURI(o.ring):
-		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:", o.tokenFile)
+		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:, or has members that do", o.tokenFile)
 	case isFarURI(o.ring) && o.tokenFile == "":
 		return usageErrorf("--ring %q is on another host, which lets in nobody without a grant: give --token-file (farlog stream grant writes one), or --stream", o.ring)
 	}
@@ -69,7 +85,7 @@ func (p *writerPlace) look() error {
 func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
 	for until := time.Now().Add(options.acquireTimeout); ; {
 		writer, err := openWhenThereIsSpace(ctx, place, talk)
-		isFar := isFarURI(place.uri)
+		isFar := isOutOfSight(place.uri)
 		isFull := isFar && errors.Is(err, farlog.ErrFull) && place.options.Policy != farlog.PolicyReject
 		if isFull {
 			sayFull(talk)

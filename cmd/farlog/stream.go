@@ -23,7 +23,7 @@ const (
 
 func newStreamCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "stream", Short: "Create and list streams", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env))
+	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env))
 	return group
 }
 
@@ -33,6 +33,8 @@ type createOptions struct {
 	align              uint32
 	level, policy      string
 	deadline, wait     time.Duration
+	members, needed    uint32
+	failureDomain      string
 }
 
 func newStreamCreateCommand(env *environment) *cobra.Command {
@@ -52,6 +54,9 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	flags.StringVar(&options.level, "level", "persistent", "durability `level` of acknowledgements: posted, visible or persistent")
 	flags.StringVar(&options.policy, "policy", "block", "when the ring is full: block until the deadline, or reject")
 	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "deadline of an append (default: the region's own)")
+	flags.Uint32Var(&options.members, "members", 0, "`rings` of the stream, each on a target in another failure domain (default 1)")
+	flags.Uint32Var(&options.needed, "needed", 0, "`members` that an acknowledgement waits for (default: more than half of them)")
+	flags.StringVar(&options.failureDomain, "failure-domain", "", "what no two members share: host, rack or site (default host)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
 	return cmd
 }
@@ -60,7 +65,7 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 	if o.size != 0 && (o.size%4096 != 0 || o.size < ringSizeLeast) {
 		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
 	}
-	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align}
+	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
 	}
@@ -123,10 +128,12 @@ func waitRing(ctx context.Context, client *controlClient, name string, wait time
 		}
 		cancel()
 		status := response.Stream
-		if len(status.Rings) > 0 && status.Rings[0].Error != "" {
-			return nil, fmt.Errorf("stream %q is created, but has no ring: %s", name, status.Rings[0].Error)
+		for _, ring := range status.Rings {
+			if ring.Error != "" {
+				return nil, fmt.Errorf("stream %q is created, but has no ring: %s", name, ring.Error)
+			}
 		}
-		if len(status.Rings) > 0 || time.Since(began) >= wait {
+		if len(status.Rings) >= memberCount(status) || time.Since(began) >= wait {
 			return status, nil
 		}
 		select {
@@ -138,10 +145,27 @@ func waitRing(ctx context.Context, client *controlClient, name string, wait time
 }
 
 func ringText(status *api.StreamStatus) string {
-	if len(status.Rings) == 0 {
+	if len(status.Rings) < memberCount(status) {
 		return "pending (" + status.Reason + ")"
 	}
-	return status.Rings[0].Uri
+	uris := make([]string, len(status.Rings))
+	for i, ring := range status.Rings {
+		uris[i] = ring.Uri
+	}
+	return strings.Join(uris, ", ")
+}
+
+// atTarget names the target of one of several rings.
+func atTarget(status *api.StreamStatus, ring *api.RingState) string {
+	if memberCount(status) == 1 {
+		return ""
+	}
+	return "at target " + ring.Target
+}
+
+// memberCount is how many rings the stream is to have.
+func memberCount(status *api.StreamStatus) int {
+	return max(1, int(status.Stream.GetSpec().GetMembers()))
 }
 
 func newStreamListCommand(env *environment) *cobra.Command {
@@ -166,7 +190,7 @@ func listStreams(ctx context.Context, env *environment) error {
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	head := "NAME\tID\tSIZE\tLEVEL\tPOLICY\tSTATE"
 	if env.isWide() {
-		head += "\tEPOCH\tRECORD MAX\tALIGN\tTARGET\tRING"
+		head += "\tEPOCH\tRECORD MAX\tALIGN\tMEMBERS\tTARGET\tRING"
 	}
 	fmt.Fprintln(table, head)
 	for _, status := range streams {
@@ -174,8 +198,8 @@ func listStreams(ctx context.Context, env *environment) error {
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId, config.FormatSize(spec.RingSizeBytes),
 			shortName(spec.Level.String()), shortName(spec.Policy.String()), shortName(status.Condition.String()))
 		if env.isWide() {
-			fmt.Fprintf(table, "\t%d\t%s\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
-				targetOf(status), ringText(status))
+			fmt.Fprintf(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
+				memberCount(status), targetOf(status), ringText(status))
 		}
 		fmt.Fprintln(table)
 	}
@@ -207,7 +231,11 @@ func targetOf(status *api.StreamStatus) string {
 	if len(status.RingSpecs) == 0 {
 		return "-"
 	}
-	return status.RingSpecs[0].Target
+	targets := make([]string, len(status.RingSpecs))
+	for i, ring := range status.RingSpecs {
+		targets[i] = ring.Target
+	}
+	return strings.Join(targets, ", ")
 }
 
 func newStreamShowCommand(env *environment) *cobra.Command {
@@ -242,6 +270,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("align", "%d", stream.Spec.Align)
 	line("level", "%s, k %d", shortName(stream.Spec.Level.String()), stream.K)
 	line("policy", "%s", shortName(stream.Spec.Policy.String()))
+	if count := memberCount(status); count > 1 {
+		line("members", "%d, of which an acknowledgement needs %d, each on another %s", count, stream.K, stream.Spec.FailureDomain)
+	}
 	line("epoch granted", "%d", status.EpochGranted)
 	if holder := status.LastGrant.GetHolder(); holder != nil {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
@@ -249,7 +280,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("target", "%s", targetOf(status))
 	line("drain", "%s", drainText(status))
 	for _, ring := range status.Rings {
-		line("ring", "%s", ring.Uri)
+		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))
 		for _, uri := range ring.FarUris {
 			line("far ring", "%s", uri)
 		}

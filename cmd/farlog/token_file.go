@@ -19,12 +19,24 @@ type tokenFile struct {
 	Epoch        uint32 `json:"epoch"`
 	Token        string `json:"token"`
 	RecordLenMax uint32 `json:"record_len_max,omitempty"`
+
+	Members []tokenFileMember `json:"members,omitempty"` // of several rings, in their order: in place of ring_uuid and token
+}
+
+type tokenFileMember struct {
+	RingUUID string `json:"ring_uuid"`
+	Token    string `json:"token"`
 }
 
 // writeTokenFile makes a file that only its owner can read.
 func writeTokenFile(path string, place writerPlace) error {
-	content := tokenFile{Ring: place.uri, RingUUID: hex.EncodeToString(place.options.RingUUID[:]), Epoch: place.options.Epoch,
-		Token: hex.EncodeToString(place.options.Token[:]), RecordLenMax: place.recordLenMax}
+	content := tokenFile{Ring: place.uri, Epoch: place.options.Epoch, RecordLenMax: place.recordLenMax}
+	for _, member := range place.options.Members {
+		content.Members = append(content.Members, tokenFileMember{RingUUID: hex.EncodeToString(member.RingUUID[:]), Token: hex.EncodeToString(member.Token[:])})
+	}
+	if len(content.Members) == 0 {
+		content.RingUUID, content.Token = hex.EncodeToString(place.options.RingUUID[:]), hex.EncodeToString(place.options.Token[:])
+	}
 	raw, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return err
@@ -57,15 +69,25 @@ func (p *writerPlace) takeToken(path string) error {
 	if json.Unmarshal(raw, &content) != nil {
 		return fmt.Errorf("token file %q: expected what farlog stream grant writes: JSON with ring, epoch and token", path)
 	}
-	token, err := hex.DecodeString(content.Token)
-	if err != nil || len(token) != farlog.TokenLen || content.Epoch == 0 {
-		return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path, 2*farlog.TokenLen)
+	if len(content.Members) == 0 {
+		content.Members = []tokenFileMember{{RingUUID: content.RingUUID, Token: content.Token}}
 	}
-	uuid, err := hex.DecodeString(content.RingUUID)
-	if err != nil || len(uuid) != 16 {
-		return fmt.Errorf("token file %q: expected a ring_uuid of 32 hexadecimal digits: by it the writer knows that it is at its ring", path)
+	var members []farlog.Member
+	for _, one := range content.Members {
+		token, err := hex.DecodeString(one.Token)
+		if err != nil || len(token) != farlog.TokenLen || content.Epoch == 0 {
+			return fmt.Errorf("token file %q: expected an epoch from 1 and a token of %d hexadecimal digits", path, 2*farlog.TokenLen)
+		}
+		uuid, err := hex.DecodeString(one.RingUUID)
+		if err != nil || len(uuid) != 16 {
+			return fmt.Errorf("token file %q: expected a ring_uuid of 32 hexadecimal digits: by it the writer knows that it is at its ring", path)
+		}
+		members = append(members, farlog.Member{RingUUID: [16]byte(uuid), Token: [farlog.TokenLen]byte(token)})
 	}
-	p.options.RingUUID = (*[16]byte)(uuid)
-	p.options.Token, p.options.Epoch, p.recordLenMax = (*[farlog.TokenLen]byte)(token), content.Epoch, content.RecordLenMax
+	if _, uris := farlog.MemberURIs(p.uri); len(uris) != len(members) {
+		return fmt.Errorf("token file %q is for %d rings, --ring names %d: expected the URI that farlog stream grant printed", path, len(members), len(uris))
+	}
+	p.setMembers(members)
+	p.options.Epoch, p.recordLenMax = content.Epoch, content.RecordLenMax
 	return nil
 }

@@ -227,6 +227,12 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 	if token := worker.assignment.Token; len(token) == farlog.TokenLen {
 		config.Token = (*[farlog.TokenLen]byte)(token)
 	}
+	for _, member := range worker.assignment.Members {
+		one := farlog.Member{}
+		copy(one.RingUUID[:], member.RingUuid)
+		copy(one.Token[:], member.Token)
+		config.Members = append(config.Members, one)
+	}
 	return config
 }
 
@@ -345,7 +351,11 @@ func (w *drainWorker) standsBeforeGap() bool {
 }
 
 func ringKey(a *api.Assignment) string {
-	return a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid) + "\x00" + string(a.Token)
+	key := a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid) + "\x00" + string(a.Token)
+	for _, member := range a.Members {
+		key += "\x00" + string(member.Token)
+	}
+	return key
 }
 
 func compareStreams(a, b *api.Assignment) int {

@@ -112,13 +112,20 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		return hostagent.Grant{}, refusalOf(err)
 	}
 	granted := response.Grant
-	if len(granted.GetMembers()) != 1 || len(granted.Members[0].RingUuid) != 16 {
-		return hostagent.Grant{}, fmt.Errorf("grant for stream %q of %d members; this build writes to exactly 1", request.Stream, len(granted.GetMembers()))
+	if len(granted.GetMembers()) == 0 {
+		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", request.Stream)
 	}
-	member := granted.Members[0]
-	if n := len(member.Token); n != 0 && n != farlog.TokenLen {
-		return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a token of %d bytes, expected %d", request.Stream, n, farlog.TokenLen)
+	var uris []string
+	grant := hostagent.Grant{Epoch: granted.Epoch, Level: uint32(granted.Level), Deadline: granted.Deadline.AsDuration()}
+	for _, member := range granted.Members {
+		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
+			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of %d, expected 16 and %d", request.Stream,
+				len(member.RingUuid), n, farlog.TokenLen)
+		}
+		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri), append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)
 	}
+	grant.URI = farlog.MembersURI(int(granted.K), uris...)
+	member := granted.Members[0] // whose counters the writer keeps
 	policy := farlog.PolicyBlock
 	if granted.Policy == api.Policy_POLICY_REJECT {
 		policy = farlog.PolicyReject
@@ -126,10 +133,8 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 	r.remember(request.Stream, hostWriter{
 		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target, Level: farlog.Level(granted.Level).String(),
 	})
-	return hostagent.Grant{
-		URI: member.Uri, Epoch: granted.Epoch, RingUUID: [16]byte(member.RingUuid), Token: member.Token, Level: uint32(granted.Level), Policy: uint32(policy),
-		Deadline: granted.Deadline.AsDuration(),
-	}, nil
+	grant.Policy = uint32(policy)
+	return grant, nil
 }
 
 // refusalOf tells what a program asked for in vain from what the control plane could not do.

@@ -53,7 +53,7 @@ func granting(_ context.Context, request Request) (Grant, error) {
 	if request.Stream == "broken" {
 		return Grant{}, errors.New("two\nlines " + strings.Repeat("long ", 200))
 	}
-	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUID: [16]byte{0xab}, Token: []byte{1, 2}, Level: 3, Deadline: time.Second}, nil
+	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}}, Level: 3, Deadline: time.Second}, nil
 }
 
 func ask(t *testing.T, socket, packet string) string {
@@ -80,7 +80,7 @@ func TestServer_Answers(t *testing.T) {
 	const head = "farlog-agent 1 writer\n"
 	for _, test := range []struct{ packet, want string }{
 		{head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
-			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken 0102\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n"},
+			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n"},
 		{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
 		{head + "stream broken\n", "error IO\ntext two; lines long "},
 		{head, "error INVALID\ntext line \"\" of a request"},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,11 +34,11 @@ type Request struct {
 
 // Grant is what it gets.
 type Grant struct {
-	URI           string
+	URI           string // of a stream with several rings: all of them
 	Epoch         uint32
-	RingUUID      [16]byte
-	Token         []byte // empty: a ring on this host
-	Level, Policy uint32 // as the C library numbers them
+	RingUUIDs     [][16]byte // one a ring
+	Tokens        [][]byte   // one a ring; empty: it is on this host
+	Level, Policy uint32     // as the C library numbers them
 	Deadline      time.Duration
 }
 
@@ -255,17 +256,28 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("granted", "stream", stream, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", len(grant.Token) > 0)
+	s.config.Logger.Info("granted", "stream", stream, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", grant.isFar())
 	return replyOf(grant), nil
+}
+
+// isFar tells whether one of the rings is on another host.
+func (g Grant) isFar() bool {
+	return slices.ContainsFunc(g.Tokens, func(token []byte) bool { return len(token) > 0 })
 }
 
 func replyOf(grant Grant) *reply {
 	made := newReply()
 	made.add("uri", grant.URI)
 	made.add("epoch", grant.Epoch)
-	made.add("uuid", hex.EncodeToString(grant.RingUUID[:]))
-	if len(grant.Token) > 0 {
-		made.add("token", hex.EncodeToString(grant.Token))
+	uuids, tokens := "", ""
+	for i, uuid := range grant.RingUUIDs {
+		token := [16]byte{} // none
+		copy(token[:], grant.Tokens[i])
+		uuids, tokens = uuids+hex.EncodeToString(uuid[:]), tokens+hex.EncodeToString(token[:])
+	}
+	made.add("uuid", uuids)
+	if grant.isFar() {
+		made.add("token", tokens)
 	}
 	made.add("level", grant.Level)
 	made.add("policy", grant.Policy)

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "err.h"
+#include "member_uri.h"
 #include "writer.h"
 
 #define SCHEME "farlog://"
@@ -26,8 +27,8 @@ struct place {
 /* What the agent grants. */
 struct grant {
 	char uri[AGENT_VALUE_LEN_MAX];
-	uint8_t uuid[16];
-	uint8_t token[FARLOG_TOKEN_LEN];
+	uint8_t uuid[16 * MEMBER_COUNT_MAX]; /* one a ring, in the order of the URI */
+	uint8_t token[FARLOG_TOKEN_LEN * MEMBER_COUNT_MAX];
 	struct farlog_writer_config config;
 };
 
@@ -109,17 +110,34 @@ static bool take_number(const struct agent_reply *reply, const char *word, uint6
 	return errno == 0 && *end == '\0';
 }
 
+/* ring_count -- of a URI; 0: it is none. */
+static unsigned ring_count(const char *uri)
+{
+	struct member_uri *parsed;
+	unsigned count = 1;
+
+	if (agent_is_stream(uri))
+		return 0;
+	if (!member_uri_is(uri))
+		return count;
+	parsed = malloc(sizeof(*parsed));
+	count = parsed != NULL && member_uri_parse(uri, parsed, NULL) == FARLOG_OK ? parsed->count : 0;
+	free(parsed);
+	return count;
+}
+
 /* take_grant -- what was asked for goes before what the stream would have. False: this is no grant. */
 static bool take_grant(const struct agent_reply *reply, const struct farlog_writer_config *asked, struct grant *grant)
 {
-	char text[2 * FARLOG_TOKEN_LEN + 1];
+	char text[2 * FARLOG_TOKEN_LEN * MEMBER_COUNT_MAX + 1];
 	uint64_t epoch, level, policy, deadline_ns;
+	unsigned count;
 
 	memset(grant, 0, sizeof(*grant));
 	grant->config = *asked;
-	if (!agent_value(reply, "uri", grant->uri, sizeof(grant->uri)) || agent_is_stream(grant->uri) || !take_number(reply, "epoch", &epoch) ||
+	if (!agent_value(reply, "uri", grant->uri, sizeof(grant->uri)) || (count = ring_count(grant->uri)) == 0 || !take_number(reply, "epoch", &epoch) ||
 		!take_number(reply, "level", &level) || !take_number(reply, "policy", &policy) || !take_number(reply, "deadline-ns", &deadline_ns) ||
-		epoch == 0 || epoch > UINT32_MAX || !agent_value(reply, "uuid", text, sizeof(text)) || !parse_hex(text, grant->uuid, sizeof(grant->uuid)))
+		epoch == 0 || epoch > UINT32_MAX || !agent_value(reply, "uuid", text, sizeof(text)) || !parse_hex(text, grant->uuid, 16 * count))
 		return false;
 	grant->config.epoch = (uint32_t)epoch;
 	grant->config.ring_uuid = grant->uuid;
@@ -127,7 +145,7 @@ static bool take_grant(const struct agent_reply *reply, const struct farlog_writ
 	grant->config.policy = asked->policy != 0 ? asked->policy : (uint32_t)policy;
 	grant->config.deadline_ns = asked->deadline_ns != 0 ? asked->deadline_ns : deadline_ns;
 	if (agent_value(reply, "token", text, sizeof(text))) {
-		if (!parse_hex(text, grant->token, sizeof(grant->token)))
+		if (!parse_hex(text, grant->token, FARLOG_TOKEN_LEN * count))
 			return false;
 		grant->config.grant_token = grant->token;
 	}

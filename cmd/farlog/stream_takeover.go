@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+const takeoverTimeoutDefault = 10 * time.Second
+
+func newStreamTakeoverCommand(env *environment) *cobra.Command {
+	reason, timeout := "", takeoverTimeoutDefault
+	cmd := &cobra.Command{
+		Use:   "takeover NAME --reason TEXT",
+		Short: "Fence a stream's writer, whatever it does, so that another one may come",
+		Long: `Fences every writer of a stream at so many of its members that none of them can have another record acknowledged, and says by when. It needs the role
+admin and is recorded with its reason. No writer is let in by it: the next one asks for a grant (farlog append --stream NAME), and one that
+stands by (--standby) does so by itself. A writer that lives finds out at its next append.`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return takeOverStream(cmd.Context(), env, args[0], reason, timeout)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit stream; required")
+	cmd.Flags().Var((*config.DurationValue)(&timeout), "timeout", "longest wait for the targets to confirm")
+	return cmd
+}
+
+func takeOverStream(ctx context.Context, env *environment, name, reason string, timeout time.Duration) error {
+	if strings.TrimSpace(reason) == "" {
+		return usageErrorf("stream takeover: expected --reason TEXT: it is recorded")
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	call, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	done, err := client.TakeOverStream(call, &api.TakeOverStreamRequest{Stream: name, Reason: reason})
+	if err != nil {
+		return client.explain(call, name, err)
+	}
+	if env.isJSON() {
+		return env.writeProto(done)
+	}
+	former := "there was no grant before"
+	if holder := done.Former; holder != nil {
+		former = strings.TrimSpace(fmt.Sprintf("the last grant was that of host %s pid %d %s", holder.Host, holder.Pid, holder.Name))
+	}
+	fmt.Fprintf(env.stdout, "stream %s: writers below epoch %d are fenced since %s (%s) at target %s; %s\n", name, done.Epoch,
+		done.Confirmed.AsTime().Format("2006-01-02T15:04:05.000Z"), time.Since(began).Round(time.Millisecond), strings.Join(done.Fenced, ", "), former)
+	if len(done.Unreached) > 0 {
+		fmt.Fprintf(env.stdout, "not at target %s, which has not confirmed it: it finds the fence when it is back\n", strings.Join(done.Unreached, ", "))
+	}
+	return nil
+}
