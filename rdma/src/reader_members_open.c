@@ -179,11 +179,12 @@ static int refuse(const struct reader_members *members, unsigned open_count, str
 		worst->trouble.text[0] != '\0' ? worst->trouble.text : "it does not answer");
 }
 
-/* start -- where the stream is read from: the highest head. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads
+/* start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its epoch. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads
  * over what all later writers find, and no further. */
 static int start(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	unsigned open_count = 0;
+	struct head_slot head;
 
 	for (unsigned i = 0; i < members->count; i++) {
 		const struct reader_member *member = &members->member[i];
@@ -193,9 +194,11 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 				return refuse(members, open_count, error);
 			continue;
 		}
+		head = member->reader->released;
+		head_start(&member->reader->superblock, &head);
 		open_count++;
-		if (open_count == 1 || member->reader->released.head_lsn > members->released.head_lsn)
-			members->released = member->reader->released;
+		if (open_count == 1 || head.head_lsn > members->released.head_lsn)
+			members->released = head;
 		if (member->reader->superblock.writer_epoch == members->epoch)
 			members->current = i;
 	}
