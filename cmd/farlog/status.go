@@ -26,7 +26,7 @@ func newStatusCommand(env *environment) *cobra.Command {
 		Use:   "status [STREAM]",
 		Short: "Show how the streams are: writer, epoch, cursors, lag, latency",
 		Long: "Show how the streams are: writer, epoch, cursors, lag, latency.\n\n" +
-			"Exit code 0: every stream is ok, warn, pending, or has no writer. 1: one is in alarm or error, its drain or target is\n" +
+			"Exit code 0: every stream is ok, warn, pending, has no writer, or goes on without a member. 1: one is in alarm or error, its drain or target is\n" +
 			"gone, or the control plane does not answer. --output json prints numbers in bytes, records and seconds.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -101,7 +101,8 @@ func printStatus(ctx context.Context, env *environment, writer io.Writer, args [
 // isFailing says which conditions a probe has to hear of.
 func isFailing(condition api.Condition) bool {
 	switch condition {
-	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING, api.Condition_CONDITION_WRITER_GONE:
+	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING, api.Condition_CONDITION_WRITER_GONE,
+		api.Condition_CONDITION_MEMBER_GONE:
 		return false
 	}
 	return true

@@ -64,13 +64,30 @@ func (n *Network) Under(name string) []string { return []string{"ip", "netns", "
 // Lose lets so many of a hundred packets get lost, each way; 100 cuts the cable in silence.
 func (n *Network) Lose(percent int) {
 	n.tb.Helper()
-	rule := "" // nothing is lost
-	if percent >= 100 {
-		rule = `iifname "cable0" drop`
-	} else if percent > 0 {
-		rule = fmt.Sprintf(`iifname "cable0" numgen random mod 100 < %d drop`, percent)
+	n.lose(percent, "")
+}
+
+// LosePort is Lose for what goes to and from one port of the storage host, also on that host itself.
+func (n *Network) LosePort(percent, port int) {
+	n.tb.Helper()
+	n.lose(percent, fmt.Sprintf("tcp dport %d ", port), fmt.Sprintf("tcp sport %d ", port))
+}
+
+// lose drops what comes in and matches; of several rules, each.
+func (n *Network) lose(percent int, matches ...string) {
+	n.tb.Helper()
+	rules := ""
+	for _, match := range matches {
+		if match == "" {
+			match = `iifname "cable0" `
+		}
+		if percent >= 100 {
+			rules += match + "drop\n"
+		} else if percent > 0 {
+			rules += fmt.Sprintf("%snumgen random mod 100 < %d drop\n", match, percent)
+		}
 	}
-	rules := "table inet farlog\nflush table inet farlog\ntable inet farlog {\nchain in {\ntype filter hook input priority 0\n" + rule + "\n}\n}\n"
+	rules = "table inet farlog\nflush table inet farlog\ntable inet farlog {\nchain in {\ntype filter hook input priority 0\n" + rules + "}\n}\n"
 	for _, name := range []string{n.Storage(), n.Trading()} {
 		cmd := exec.Command("ip", "netns", "exec", name, "nft", "-f", "-")
 		cmd.Stdin = strings.NewReader(rules)

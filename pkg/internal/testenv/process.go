@@ -207,10 +207,11 @@ func StartDaemonUnder(tb testing.TB, under []string, dir, role string, args ...s
 // Run runs a program to its end and gives its output and exit code.
 func Run(tb testing.TB, program string, args ...string) (stdout, stderr string, code int) {
 	tb.Helper()
-	return runUnder(tb, nil, program, args...)
+	return RunUnder(tb, nil, program, args...)
 }
 
-func runUnder(tb testing.TB, under []string, program string, args ...string) (stdout, stderr string, code int) {
+// RunUnder is Run by way of a command that becomes the program.
+func RunUnder(tb testing.TB, under []string, program string, args ...string) (stdout, stderr string, code int) {
 	tb.Helper()
 	var out, talk bytes.Buffer
 	line := append(append(slices.Clone(under), Program(tb, program)), args...)
@@ -234,7 +235,7 @@ func MustRun(tb testing.TB, program string, args ...string) string {
 // MustRunUnder is MustRun by way of a command that becomes the program.
 func MustRunUnder(tb testing.TB, under []string, program string, args ...string) string {
 	tb.Helper()
-	stdout, stderr, code := runUnder(tb, under, program, args...)
+	stdout, stderr, code := RunUnder(tb, under, program, args...)
 	if code != 0 {
 		tb.Fatalf("%s %v: exit code %d: %s", program, args, code, stderr)
 	}

@@ -53,6 +53,7 @@ var extraHeaders = []struct {
 		"flush instructions, chosen once by measuring over scratch memory"},
 	{"phc.c", []string{"dirent.h", "fcntl.h", "linux/ptp_clock.h", "sys/ioctl.h", "sys/timex.h", "unistd.h"},
 		"the sampler thread asks PTP devices"},
+	{"reader_members.h", []string{"pthread.h"}, "each member is opened by a thread of its own: one that does not answer holds up nobody"},
 	{"role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
 	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
