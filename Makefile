@@ -3,12 +3,13 @@ SHELL := /bin/bash
 CRASHES ?= 1000000
 SEED ?=
 
-.PHONY: help build demo test bench bench-java soak fuzz testbed testbed-shell generate clean
+.PHONY: help build demo test model bench bench-java soak fuzz testbed testbed-shell generate clean
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
 	@echo "make test      everything that needs no virtual machine (under 12 minutes on 2 cores)"
 	@echo "make testbed   virtual machines with SoftRoCE and persistent memory: make testbed [SCENARIO=name] [SEED=...] (under 25 minutes)"
+	@echo "make model     the protocol of members in a model checker, and its mutants (4 minutes of one core; make testbed begins with it)"
 	@echo "make testbed-shell  a shell in such a machine"
 	@echo "make build     bin/farlog and bin/farlogd"
 	@echo "make bench     measure against floors; writes build/bench.json"
@@ -26,6 +27,9 @@ demo: build
 test:
 	@scripts/test.sh
 
+model:
+	@model/run.sh
+
 bench:
 	@scripts/bench.sh
 
@@ -41,6 +45,7 @@ fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)
 
 testbed:
+	@$(if $(SCENARIO),,model/run.sh)
 	@testbed/run.sh $(if $(SEED),-seed "$(SEED)") $(SCENARIO)
 
 testbed-shell:

@@ -7,6 +7,7 @@
 #   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
 #   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus, no service is installed
+#   model   spin, which checks the protocol of members
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -166,8 +167,9 @@ for part in "$@"; do
 	net) check_net ;;
 	prometheus) check_prometheus ;;
 	vm) refresh_lists && check_vm ;;
+	model) need spin spin ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, vm or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, vm, model or proto" ;;
 	esac
 done
 install_missing

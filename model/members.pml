@@ -1,0 +1,459 @@
+/* members.pml -- one log on three members: fencing, recovery, takeover, coming back, draining. docs/members.md tells it in words.
+ *
+ * One process, one place, all state global: each option of the loop at the end is one step that somebody takes, a writer, a
+ * member's device, the drain or the power. Who dies takes no more steps; a message that is lost is a step that is not taken.
+ * A writer is one incarnation: started again, it is another one. A record is its lsn, its epoch and whether it is the first of
+ * that; a slot of a ring holds one. A record is on its way to a member as soon as there is room for it, and may land there
+ * until the member's device shuts its writer out.
+ *
+ * Members are alike, and so are writers: states that differ only in who is who are counted once (canon.h), unless -DPLAIN. */
+
+#ifndef K
+#define K 2        /* members that an acknowledgement needs */
+#endif
+#ifndef WRITERS
+#define WRITERS 3  /* incarnations, of any number of hosts */
+#endif
+#ifndef RECORDS
+#define RECORDS 4  /* of the log, EPOCH records among them */
+#endif
+#ifndef CAPACITY
+#define CAPACITY 2 /* of a ring, in records */
+#endif
+#ifndef CRASHES
+#define CRASHES 1  /* power cuts of one member each */
+#endif
+#ifndef JOINS
+#define JOINS 1    /* members that come back */
+#endif
+#define N 3
+#define WINDOW 2   /* records that are not acknowledged, at most */
+
+#define MAX(a, b) ((a) > (b) -> (a) : (b))
+#define MIN(a, b) ((a) < (b) -> (a) : (b))
+#if K == 1
+#define KTH(a, b, c) MAX(MAX(a, b), c)
+#elif K == 2
+#define KTH(a, b, c) MAX(MIN(a, b), MIN(MAX(a, b), c))
+#else
+#define KTH(a, b, c) MIN(MIN(a, b), c)
+#endif
+
+/* How many are fenced and read before an epoch begins. Any K and any N-K+1 have one in common; and K are needed to go on. */
+#ifdef MUTANT_FENCE_FEWER
+#define FENCED_MIN (N - K)
+#elif K > N - K + 1
+#define FENCED_MIN K
+#else
+#define FENCED_MIN (N - K + 1)
+#endif
+
+#define RECORD(lsn, epoch, first) (1 + ((lsn) << 3) + ((epoch) << 1) + (first))
+#define LSN(r) (((r) - 1) >> 3)
+#define EPOCH(r) ((((r) - 1) >> 1) & 3)
+#define IS_FIRST(r) (((r) - 1) & 1)
+#define SLOT(m, lsn) ((m) * CAPACITY + (lsn) % CAPACITY)
+
+/* Members. All but `seen` survives the power. */
+byte seen[N * CAPACITY]; /* what a load sees in each slot; 0 = no valid record */
+byte kept[N * CAPACITY]; /* what a power cut leaves at the least */
+byte sealed[N];          /* the superblock's epoch */
+byte begun[N];           /* and where it began */
+byte fence[N];           /* writers of lower epochs are kept out by the device */
+byte head[N];            /* all below is in the store */
+byte hint[N];            /* the writer's word to who reads here: so far the log is acknowledged, and this member has it */
+
+/* Writers. */
+#define IDLE 0
+#define FENCING 1
+#define COPYING 2
+#define OPEN 3
+#define GONE 4
+byte phase[WRITERS];
+byte epoch[WRITERS];
+byte start[WRITERS];     /* where the epoch begins: the end of the log that was chosen */
+byte from[WRITERS];      /* the head that recovery began at */
+byte source[WRITERS];    /* the member whose log was chosen */
+byte acked[WRITERS];
+
+#define OUT 0            /* not in this epoch */
+#define FENCED 1
+#define COPIED 2
+#define IN 3
+#define LANDED 4         /* in, and its next record is visible there */
+byte link[WRITERS * N];
+byte sent[WRITERS * N];  /* the next record for that member: all below is durable there, and the writer knows */
+
+/* The drain's store, which is durable. The drain itself remembers nothing. */
+byte stored[RECORDS];    /* the epoch of the record that readers get at that lsn; 0 = none */
+
+byte crashes, joins;
+#ifdef MUTANT_REUSE_EARLY
+byte ghost[N];           /* a record on its way by a connection that its writer has given up */
+#endif
+
+/* What the world has been told: the specification, not the system. */
+byte told[RECORDS];      /* the epoch of the record that was acknowledged at that lsn, or recovered and built upon */
+bool used[4];
+
+hidden byte i, j, k, r, best, low, high, prev, top, top_begun;
+
+#define AT(w, m) ((w) * N + (m))
+#define IS_IN(w, m) (link[AT(w, m)] >= IN)
+#define DURABLE(w, m) (IS_IN(w, m) -> sent[AT(w, m)] : 0)
+#define NOW_DURABLE(w) KTH(DURABLE(w, 0), DURABLE(w, 1), DURABLE(w, 2))
+#ifdef MUTANT_HIGHEST_HEAD
+#define CREDIT MAX(MAX(head[0], head[1]), head[2])
+#else
+#define CREDIT KTH(head[0], head[1], head[2])
+#endif
+#define APPENDED(w) MIN(MIN(acked[w] + (acked[w] == start[w] -> 1 : WINDOW), RECORDS), CREDIT + CAPACITY)
+/* What the writer sends next: a record of its own, or for who comes back one of the log that it recovered. */
+#define IS_FIRST_AT(w, lsn) ((lsn) == start[w] || ((lsn) < start[w] && ((lsn) == 0 || told[(lsn) - 1] != told[lsn])))
+#define NEXT(w, m) RECORD(sent[AT(w, m)], (sent[AT(w, m)] >= start[w] -> epoch[w] : told[sent[AT(w, m)]]), (IS_FIRST_AT(w, sent[AT(w, m)]) -> 1 : 0))
+
+/* The record at that lsn follows one of epoch `before`, in a log whose latest superblock is of epoch `latest` that began at `at`: what lies
+ * there of older ones is no longer of the log, also before the EPOCH record has come. */
+#if defined(MUTANT_LAST_RECORD) || defined(MUTANT_LONGEST)
+#define IS_CUT(lsn, r, latest, at) false
+#else
+#define IS_CUT(lsn, r, latest, at) ((lsn) >= (at) && EPOCH(r) != (latest))
+#endif
+#define IS_VALID_RECORD(lsn, before, r, latest, at) ((r) != 0 && LSN(r) == (lsn) && EPOCH(r) <= (latest) && EPOCH(r) >= (before) && \
+	(EPOCH(r) == (before) || IS_FIRST(r)) && !IS_CUT(lsn, r, latest, at))
+/* To the drain the member's own superblock is the latest. */
+#define IS_VALID(m, lsn, before) IS_VALID_RECORD(lsn, before, seen[SLOT(m, lsn)], sealed[m], begun[m])
+
+/* scan -- j = the end of member m's log, read from lsn `low`; prev = the epoch of its last record. */
+inline scan(m)
+{
+	j = low;
+	prev = (low > 0 -> stored[low - 1] : 0);
+	do
+	:: j < RECORDS && j < low + CAPACITY && IS_VALID_RECORD(j, prev, seen[SLOT(m, j)], top, top_begun) -> prev = EPOCH(seen[SLOT(m, j)]); j++
+	:: else -> break
+	od
+}
+
+inline flush(m)
+{
+	for (i : 0 .. CAPACITY - 1) { kept[(m) * CAPACITY + i] = seen[(m) * CAPACITY + i] }
+}
+
+/* tell -- the record of that epoch at that lsn has been acknowledged: no two at one lsn. */
+inline tell(lsn, its_epoch)
+{
+	assert(told[lsn] == 0 || told[lsn] == its_epoch);
+	told[lsn] = its_epoch
+}
+
+/* find_last -- prev = the epoch of the last record that is stored. */
+inline find_last()
+{
+	prev = 0;
+	for (i : 0 .. RECORDS - 1) { prev = (stored[i] != 0 -> stored[i] : prev) }
+}
+
+/* check_store -- whatever the drain has stored, it can go on to what is acknowledged now: where the two part, the log has the
+ * first record of a later epoch. */
+#ifdef MUTANT_LONGEST /* is to be seen losing records, not to be seen here first */
+inline check_store() { skip }
+#else
+inline check_store()
+{
+	find_last();
+	for (i : 0 .. RECORDS - 1) {
+		if
+		:: prev != 255 && stored[i] != 0 && told[i] != 0 && stored[i] != told[i] ->
+			assert(told[i] > prev && (i == 0 || told[i - 1] != told[i]));
+			prev = 255
+		:: else
+		fi
+	}
+}
+#endif
+
+/* ---- what writers do ---- */
+
+/* fence -- the target shuts all others out, makes durable what they left, persists the fence, and then confirms. The number comes from a
+ * counter, or is one more than members have seen. */
+#define FENCE_AT(w, m, n) fence[m] = n; flush(m); link[AT(w, m)] = FENCED; DROP_GHOST(m)
+#define START(w, m, n) \
+:: d_step { phase[w] == IDLE && (w == 0 || phase[w - (w > 0 -> 1 : 0)] != IDLE) && \
+	n <= 1 + MAX(MAX(fence[0], fence[1]), fence[2]) && fence[m] < n -> \
+	phase[w] = FENCING; epoch[w] = n; FENCE_AT(w, m, n); CANON }
+#define FENCE(w, m) \
+:: d_step { phase[w] == FENCING && fence[m] < epoch[w] -> FENCE_AT(w, m, epoch[w]); CANON }
+
+#define IS_FENCED(w, m) (link[AT(w, m)] == FENCED && fence[m] == epoch[w])
+#define HEAD_IF_FENCED(w, m) (IS_FENCED(w, m) -> head[m] : 0)
+#define ONE_IF(condition) ((condition) -> 1 : 0)
+
+/* choose -- of those that are fenced, from the largest head on, and cut where the latest superblock says: the log with the latest last
+ * record, of several the longest. */
+#ifdef MUTANT_LONGEST
+#define RANK(m) (j << 4)
+#else
+#define RANK(m) ((prev << 4) + j)
+#endif
+#define FIND_TOP(w, m) \
+	if \
+	:: IS_FENCED(w, m) && sealed[m] >= top -> top = sealed[m]; top_begun = begun[m] \
+	:: else \
+	fi
+#define CONSIDER(w, m) \
+	if \
+	:: IS_FENCED(w, m) -> scan(m); \
+		if \
+		:: RANK(m) + 1 > best -> best = RANK(m) + 1; source[w] = m; high = j \
+		:: else \
+		fi \
+	:: else -> link[AT(w, m)] = OUT \
+	fi
+#define CHOOSE(w) \
+:: d_step { phase[w] == FENCING && ONE_IF(IS_FENCED(w, 0)) + ONE_IF(IS_FENCED(w, 1)) + ONE_IF(IS_FENCED(w, 2)) >= FENCED_MIN -> \
+	low = MAX(MAX(HEAD_IF_FENCED(w, 0), HEAD_IF_FENCED(w, 1)), HEAD_IF_FENCED(w, 2)); \
+	best = 0; top = 0; top_begun = 0; \
+	FIND_TOP(w, 0); FIND_TOP(w, 1); FIND_TOP(w, 2); \
+	CONSIDER(w, 0); CONSIDER(w, 1); CONSIDER(w, 2); \
+	from[w] = low; start[w] = high; phase[w] = COPYING; link[AT(w, source[w])] = COPIED; \
+	for (i : 0 .. RECORDS - 1) { /* no acknowledged record is lost or changed */ \
+		assert(told[i] == 0 || i >= low || stored[i] == told[i]); \
+		assert(told[i] == 0 || i < low || (i < high && EPOCH(seen[SLOT(source[w], i)]) == told[i])) \
+	} \
+	TAKE_UNFENCED(w); CANON }
+#ifdef MUTANT_FENCE_FEWER
+#define TAKE_UNFENCED(w) for (i : 0 .. N - 1) { \
+	if \
+	:: link[AT(w, i)] == OUT && fence[i] <= epoch[w] -> link[AT(w, i)] = FENCED \
+	:: else \
+	fi }
+#define MAY_WRITE(w, m) (fence[m] <= epoch[w])
+#else
+#define TAKE_UNFENCED(w) skip
+#define MAY_WRITE(w, m) (fence[m] == epoch[w])
+#endif
+
+/* copy -- what the chosen log has, and durable. */
+#define COPY(w, m) \
+:: d_step { phase[w] == COPYING && link[AT(w, m)] == FENCED && MAY_WRITE(w, m) && MAY_WRITE(w, source[w]) -> \
+	for (i : 0 .. RECORDS - 1) { \
+		if \
+		:: i >= from[w] && i < start[w] -> seen[SLOT(m, i)] = seen[SLOT(source[w], i)]; kept[SLOT(m, i)] = seen[SLOT(m, i)] \
+		:: else \
+		fi \
+	} \
+	link[AT(w, m)] = COPIED; CANON }
+
+/* seal -- the superblock: epoch, where it begins, and the head that recovery began at. */
+#ifdef MUTANT_HEADS_APART
+#define RAISE_HEAD(m, lsn) skip
+#else
+#define RAISE_HEAD(m, lsn) head[m] = MAX(head[m], lsn)
+#endif
+#define SEAL(w, m) \
+:: d_step { phase[w] == COPYING && link[AT(w, m)] == COPIED && MAY_WRITE(w, m) -> \
+	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, from[w]); link[AT(w, m)] = IN; sent[AT(w, m)] = start[w]; CANON }
+
+/* grant -- K superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as acknowledged from here on. */
+#ifdef MUTANT_GRANT_EARLY
+#define IS_READY(w, m) (link[AT(w, m)] >= COPIED)
+#else
+#define IS_READY(w, m) IS_IN(w, m)
+#endif
+#define TAKE_IN(w, m) \
+	if \
+	:: IS_READY(w, m) -> link[AT(w, m)] = IN; sent[AT(w, m)] = start[w] \
+	:: else -> link[AT(w, m)] = OUT \
+	fi
+#define GRANT(w) \
+:: d_step { phase[w] == COPYING && start[w] < RECORDS && start[w] < CREDIT + CAPACITY && \
+	ONE_IF(IS_READY(w, 0)) + ONE_IF(IS_READY(w, 1)) + ONE_IF(IS_READY(w, 2)) >= K -> \
+	assert(!used[epoch[w]]); /* epochs are never shared */ \
+	used[epoch[w]] = true; \
+	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); \
+	for (j : 0 .. RECORDS - 1) { \
+		if \
+		:: j >= from[w] && j >= CREDIT && j < start[w] -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
+		:: else \
+		fi \
+	} \
+	check_store(); \
+	phase[w] = OPEN; acked[w] = start[w]; GIVE_HINTS(w); from[w] = 0; source[w] = 0; CANON }
+
+/* What lies below the credit nobody will ask for. */
+#define LAND(w, m) \
+:: d_step { phase[w] == OPEN && link[AT(w, m)] == IN && fence[m] <= epoch[w] && MAX(sent[AT(w, m)], CREDIT) < APPENDED(w) -> \
+	sent[AT(w, m)] = MAX(sent[AT(w, m)], CREDIT); \
+	seen[SLOT(m, sent[AT(w, m)])] = NEXT(w, m); link[AT(w, m)] = LANDED; CANON }
+
+#define GIVE_HINT(w, m) hint[m] = (IS_IN(w, m) && fence[m] <= epoch[w] -> MIN(acked[w], sent[AT(w, m)]) : hint[m])
+#define GIVE_HINTS(w) GIVE_HINT(w, 0); GIVE_HINT(w, 1); GIVE_HINT(w, 2)
+
+/* acknowledge -- what lies durable on K members that count. The writer may learn it, and say it, long after others have taken over;
+ * what it could say is held against the others from now on. */
+inline acknowledge(w)
+{
+	k = NOW_DURABLE(w);
+	if
+	:: k > acked[w] ->
+		for (j : 0 .. RECORDS - 1) {
+			if
+			:: j >= acked[w] && j >= CREDIT && j < k -> tell(j, epoch[w])
+			:: else
+			fi
+		}
+		check_store();
+		acked[w] = k
+	:: else
+	fi;
+	GIVE_HINTS(w)
+}
+
+#define FLUSH(w, m) \
+:: d_step { phase[w] == OPEN && link[AT(w, m)] == LANDED && fence[m] <= epoch[w] -> \
+	kept[SLOT(m, sent[AT(w, m)])] = seen[SLOT(m, sent[AT(w, m)])]; link[AT(w, m)] = IN; sent[AT(w, m)]++; acknowledge(w); CANON }
+
+/* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; it is told the epoch; and is
+ * sent what it lacks, from the credit on, by the same way as all that is appended. What it has confirmed without a hole counts, and nothing else. */
+#ifdef MUTANT_REUSE_EARLY
+#define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT && sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
+#define DROP_GHOST(m) ghost[m] = 0
+#else
+#define TEAR_DOWN(w, m) skip
+#define DROP_GHOST(m) skip
+#endif
+#ifdef MUTANT_COUNT_JOINER
+#define LACKS_FROM(w) acked[w]
+#else
+#define LACKS_FROM(w) CREDIT
+#endif
+#define JOIN(w, m) \
+:: d_step { phase[w] == OPEN && fence[m] <= epoch[w] && joins < JOINS -> \
+	joins++; TEAR_DOWN(w, m); fence[m] = epoch[w]; flush(m); \
+	sent[AT(w, m)] = (IS_IN(w, m) -> sent[AT(w, m)] : LACKS_FROM(w)); link[AT(w, m)] = IN; \
+	sealed[m] = epoch[w]; begun[m] = start[w]; acknowledge(w); CANON }
+
+#ifdef MUTANT_REUSE_EARLY
+#define HAUNT(m) \
+:: d_step { ghost[m] != 0 -> seen[SLOT(m, LSN(ghost[m]))] = ghost[m]; kept[SLOT(m, LSN(ghost[m]))] = ghost[m]; ghost[m] = 0; CANON }
+#else
+#define HAUNT(m)
+#endif
+
+/* ---- what the power does ---- */
+
+#define KEEP 0 /* a slot that was not flushed is there all the same */
+#define LOSE 1 /* it is as it was */
+#define TEAR 2 /* it is neither */
+#define CUT(s, how) \
+	if \
+	:: how == LOSE -> seen[s] = kept[s] \
+	:: how == TEAR -> seen[s] = 0; kept[s] = 0 \
+	:: else -> kept[s] = seen[s] \
+	fi
+#define IS_DIRTY(s) (seen[s] != kept[s])
+#define MAY_CUT(s, how) (how == KEEP || IS_DIRTY(s))
+#define CUT_LINK(w, m) \
+	if \
+	:: link[AT(w, m)] == LANDED -> link[AT(w, m)] = IN /* and it is sent again */ \
+	:: else \
+	fi
+#if WRITERS == 3
+#define CUT_LINKS(m) CUT_LINK(0, m); CUT_LINK(1, m); CUT_LINK(2, m)
+#else
+#define CUT_LINKS(m) CUT_LINK(0, m); CUT_LINK(1, m)
+#endif
+#define FIRST_SLOT(m) ((m) * CAPACITY)
+#define CRASH(m, a, b) \
+:: d_step { crashes < CRASHES && (IS_DIRTY(FIRST_SLOT(m)) || IS_DIRTY(FIRST_SLOT(m) + 1)) && MAY_CUT(FIRST_SLOT(m), a) && MAY_CUT(FIRST_SLOT(m) + 1, b) -> \
+	crashes++; CUT(FIRST_SLOT(m), a); CUT(FIRST_SLOT(m) + 1, b); CUT_LINKS(m); CANON }
+
+/* ---- what the drain does ---- */
+
+/* store -- whatever is visible on a member. Where the store has another record, only the first one of a later epoch takes its place. */
+#define STORE(m) \
+:: d_step { seen[FIRST_SLOT(m)] != 0 || seen[FIRST_SLOT(m) + 1] != 0 -> \
+	low = MAX(head[m], CREDIT); \
+	k = (low > 0 -> stored[low - 1] : 0); \
+	find_last(); \
+	j = low; \
+	do \
+	:: j < RECORDS && j < low + CAPACITY && IS_VALID(m, j, k) && (stored[j] == 0 || stored[j] == EPOCH(seen[SLOT(m, j)]) || \
+		(IS_FIRST(seen[SLOT(m, j)]) && EPOCH(seen[SLOT(m, j)]) > prev)) -> \
+		k = EPOCH(seen[SLOT(m, j)]); \
+		if \
+		:: stored[j] == k \
+		:: else -> \
+			for (i : 0 .. RECORDS - 1) { stored[i] = (i >= j -> 0 : stored[i]) } \
+			stored[j] = k; prev = k \
+		fi; \
+		j++ \
+	:: else -> break \
+	od; CANON }
+
+/* release -- on member t, what the log of member m and the store have in common, as far as the writer of that log knew it to lie on K members. */
+#ifdef MUTANT_RELEASE_SEEN
+#define MAY_RELEASE(m) j
+#define HAS_HINT(m, t) (sealed[m] > 0)
+#else
+#define MAY_RELEASE(m) MIN(j, hint[m])
+#define HAS_HINT(m, t) (hint[m] > head[t])
+#endif
+#ifdef MUTANT_RELEASE_UNCOMPARED
+#define IS_SAME(m) (stored[j] != 0)
+#else
+#define IS_SAME(m) (IS_VALID(m, j, k) && stored[j] == EPOCH(seen[SLOT(m, j)]))
+#endif
+#define RELEASE(m, t) \
+:: d_step { HAS_HINT(m, t) -> \
+	low = MAX(head[m], CREDIT); \
+	k = (low > 0 -> stored[low - 1] : 0); \
+	j = low; \
+	do \
+	:: j < RECORDS && j < low + CAPACITY && IS_SAME(m) -> k = stored[j]; j++ \
+	:: else -> break \
+	od; \
+	k = MAY_RELEASE(m); \
+	head[t] = MAX(head[t], k); CANON }
+
+#ifdef PLAIN
+#define CANON skip
+#else
+c_code {
+	enum { CANON_K = K, CANON_WRITERS = WRITERS, CANON_RECORDS = RECORDS, CANON_CAPACITY = CAPACITY, CANON_CRASHES = CRASHES,
+		CANON_FENCED_MIN = FENCED_MIN };
+#ifdef MUTANT_REUSE_EARLY
+\#define CANON_GHOST(m) now.ghost[m]
+\#define CANON_SET_GHOST(m, value) now.ghost[m] = (value)
+#else
+\#define CANON_GHOST(m) 0
+\#define CANON_SET_GHOST(m, value)
+#endif
+\#include "canon.h"
+}
+#define CANON c_code { canon(); }
+#endif
+
+#define EACH(X, w) X(w, 0) X(w, 1) X(w, 2)
+#define EACH_CRASH(m) CRASH(m, KEEP, LOSE) CRASH(m, KEEP, TEAR) CRASH(m, LOSE, KEEP) CRASH(m, LOSE, LOSE) \
+	CRASH(m, LOSE, TEAR) CRASH(m, TEAR, KEEP) CRASH(m, TEAR, LOSE) CRASH(m, TEAR, TEAR) CRASH(m, KEEP, KEEP)
+#define WRITER(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) \
+	START(w, 0, 3) START(w, 1, 3) START(w, 2, 3) EACH(FENCE, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
+	EACH(FLUSH, w) EACH(JOIN, w)
+
+active proctype world()
+{
+end:
+	do
+	WRITER(0)
+	WRITER(1)
+#if WRITERS == 3
+	WRITER(2)
+#endif
+	HAUNT(0) HAUNT(1) HAUNT(2)
+	EACH_CRASH(0) EACH_CRASH(1) EACH_CRASH(2)
+	STORE(0) STORE(1) STORE(2)
+	EACH(RELEASE, 0) EACH(RELEASE, 1) EACH(RELEASE, 2)
+	od
+}
