@@ -1,5 +1,5 @@
 /* region_fault.c -- adversarial memory. See region_fault.h. */
-#include "region_fault.h"
+#include "region_fault_memory.h"
 
 #ifdef FARLOG_FAULT
 
@@ -9,68 +9,19 @@
 #include <string.h>
 
 #include "err.h"
+#include "layout.h"
 #include "mutant.h"
 
-#define SPAN_COUNT_MAX 2
-#define LOCK_COUNT_MAX 32
+#define REMOTE_PATIENCE_NS 200000u
 
 int farlog_mutant;
 
-/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. */
-struct pending_store {
-	uint64_t word;
-	uint64_t value;
-	uint64_t order;
-};
-
-struct region_fault;
-
-/* A role of the ring that begins at `off`. */
-struct fault_lock {
-	const struct region_fault *holder; /* NULL = free */
-	uint64_t off;
-	enum region_role role;
-};
-
-struct fault_memory {
-	struct fault_memory *next;
-	char name[64];
-	uint64_t size_bytes;
-	uint64_t *visible;
-	uint64_t *durable;
-	uint8_t *is_stopped; /* scratch of a crash: a later store to this word is lost too */
-	struct pending_store *pending;
-	uint64_t pending_count;
-	uint64_t pending_room;
-	uint64_t order;
-	uint64_t generation; /* handles of older ones are dead */
-	uint64_t armed;
-	uint64_t call_in; /* operations until `call`; UINT64_MAX = none */
-	void (*call)(void *context);
-	void *call_context;
-	uint64_t random;
-	bool is_dead;
-	bool is_exposed; /* a device stores into `visible` */
-	struct fault_lock locks[LOCK_COUNT_MAX];
-};
-
-struct region_fault {
-	struct region region;
-	struct fault_memory *memory;
-	uint64_t off; /* of what is shown of the memory */
-	uint64_t generation;
-	uint64_t tag_asked;
-	uint64_t order_asked;
-	unsigned span_count;
-	struct region_span spans[SPAN_COUNT_MAX];
-};
-
 /* Readers, writers and the crash come from several threads in the tests of the drain. */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fault_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct fault_memory *memories;
 
 /* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016. */
-static uint64_t draw(struct fault_memory *memory)
+uint64_t fault_draw(struct fault_memory *memory)
 {
 	memory->random ^= memory->random >> 12;
 	memory->random ^= memory->random << 25;
@@ -78,7 +29,7 @@ static uint64_t draw(struct fault_memory *memory)
 	return memory->random * 0x2545F4914F6CDD1Dull;
 }
 
-static struct fault_memory *find(const char *name)
+struct fault_memory *fault_find(const char *name)
 {
 	struct fault_memory *memory = memories;
 
@@ -94,7 +45,7 @@ static struct region_fault *fault_of(struct region *region)
 
 static bool is_gone(const struct region_fault *fault)
 {
-	return fault->memory->is_dead || fault->generation != fault->memory->generation;
+	return fault->memory->is_dead || fault->memory->is_away || fault->generation != fault->memory->generation;
 }
 
 /* strike -- count down to the armed death. True: it happens in this operation. */
@@ -114,12 +65,13 @@ static void finish(struct fault_memory *memory)
 
 	if (is_due)
 		memory->call_in = UINT64_MAX;
-	pthread_mutex_unlock(&mutex);
+	fault_haunt(memory);
+	pthread_mutex_unlock(&fault_mutex);
 	if (is_due)
 		memory->call(memory->call_context);
 }
 
-static void put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count)
+void fault_put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count)
 {
 	if (memory->pending_count + word_count > memory->pending_room) {
 		memory->pending_room = (memory->pending_count + word_count) * 2;
@@ -142,11 +94,14 @@ static void store(struct region *region, uint64_t off, const void *src, uint64_t
 	struct region_fault *fault = fault_of(region);
 	uint64_t word_count = len / 8;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault)) {
 		if (strike(fault->memory))
-			word_count = draw(fault->memory) % (word_count + 1);
-		put_words(fault->memory, fault->off + off, src, word_count);
+			word_count = fault_draw(fault->memory) % (word_count + 1);
+		if (fault->memory->is_remote && off >= LAYOUT_DATA_OFF)
+			fault_queue(fault, fault->off + off, src, 8 * word_count);
+		else
+			fault_put_words(fault->memory, fault->off + off, src, word_count);
 	}
 	finish(fault->memory);
 }
@@ -201,7 +156,7 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 	struct region_fault *fault = fault_of(region);
 	int result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
 		for (unsigned i = 0; i < span_count; i++)
 			fault->spans[i] = (struct region_span){fault->off + spans[i].off, spans[i].len};
@@ -214,15 +169,19 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 	return result;
 }
 
-/* A flush takes a while: every second poll, by lot, finds it done. */
+/* A flush takes a while: every second poll, by lot, finds it done, unless the memory is made slower. */
 static int fault_poll(struct region *region)
 {
 	struct region_fault *fault = fault_of(region);
 	int result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
-		if (!region_is_done(region, fault->tag_asked) && draw(fault->memory) % 2 == 0) {
+		if (!region_is_done(region, fault->tag_asked) && fault_draw(fault->memory) % 256 >= fault->memory->slowness) {
+			if (fault->queue != NULL) {
+				fault_land(fault);
+				fault->order_asked = fault->memory->order;
+			}
 			make_durable(fault->memory, fault->spans, fault->span_count, fault->order_asked);
 			atomic_store_relaxed(&region->tag_done, fault->tag_asked);
 		}
@@ -238,7 +197,7 @@ static int fault_flush(struct region *region, uint64_t off, uint64_t len)
 	struct region_span span = {fault->off + off, len};
 	int result = FARLOG_IO;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
 		make_durable(fault->memory, &span, 1, UINT64_MAX);
 		if (fault->memory->is_exposed)
@@ -285,7 +244,7 @@ static int fault_narrow(struct region *region, uint64_t off, uint64_t len)
 /* find_lock -- the lock of this ring and role, or NULL when nobody holds it. */
 static struct fault_lock *find_lock(const struct region_fault *fault, enum region_role role)
 {
-	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++) {
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT_MAX; i++) {
 		struct fault_lock *lock = &fault->memory->locks[i];
 
 		if (lock->holder != NULL && lock->off == fault->off && lock->role == role)
@@ -298,7 +257,7 @@ static int take_lock(struct region_fault *fault, enum region_role role)
 {
 	if (find_lock(fault, role) != NULL)
 		return FARLOG_HELD;
-	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++)
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT_MAX; i++)
 		if (fault->memory->locks[i].holder == NULL) {
 			fault->memory->locks[i] = (struct fault_lock){fault, fault->off, role};
 			return FARLOG_OK;
@@ -311,9 +270,9 @@ static int fault_lock(struct region *region, enum region_role role)
 	struct region_fault *fault = fault_of(region);
 	int result;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	result = is_gone(fault) ? FARLOG_IO : take_lock(fault, role);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 	return result;
 }
 
@@ -322,20 +281,20 @@ static void fault_unlock(struct region *region, enum region_role role)
 	struct region_fault *fault = fault_of(region);
 	struct fault_lock *lock;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	lock = find_lock(fault, role);
 	if (lock != NULL && lock->holder == fault)
 		lock->holder = NULL;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 static int fault_is_locked(struct region *region, enum region_role role)
 {
 	int is_locked;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	is_locked = find_lock(fault_of(region), role) != NULL;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 	return is_locked;
 }
 
@@ -343,18 +302,19 @@ static void fault_close(struct region *region)
 {
 	struct region_fault *fault = fault_of(region);
 
-	pthread_mutex_lock(&mutex);
-	for (unsigned i = 0; i < LOCK_COUNT_MAX; i++)
+	pthread_mutex_lock(&fault_mutex);
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT_MAX; i++)
 		if (fault->memory->locks[i].holder == fault)
 			fault->memory->locks[i].holder = NULL;
-	pthread_mutex_unlock(&mutex);
+	fault_leave_behind(fault);
+	pthread_mutex_unlock(&fault_mutex);
 	free(fault);
 }
 
 static const struct region_ops fault_ops = {
 	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
 	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .narrow = fault_narrow, .lock = fault_lock,
-	.unlock = fault_unlock, .is_locked = fault_is_locked, .close = fault_close,
+	.unlock = fault_unlock, .is_locked = fault_is_locked, .cut = fault_cut, .close = fault_close,
 };
 
 static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_bytes)
@@ -373,6 +333,7 @@ static struct fault_memory *make_memory(const struct uri *uri, uint64_t size_byt
 	memset(memory->visible, 0, size_bytes);
 	memory->armed = UINT64_MAX;
 	memory->call_in = UINT64_MAX;
+	memory->slowness = 128;
 	memory->random = uri->seed != 0 ? uri->seed : 1;
 	memory->next = memories;
 	memories = memory;
@@ -385,12 +346,12 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	struct region_fault *fault = calloc(1, sizeof(*fault));
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(uri->path);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(uri->path);
 	if (memory == NULL && ask->access == REGION_CREATE && ask->size_bytes > 0 && ask->size_bytes % 4096 == 0)
 		memory = make_memory(uri, ask->size_bytes);
-	pthread_mutex_unlock(&mutex);
-	if (memory == NULL || fault == NULL) {
+	pthread_mutex_unlock(&fault_mutex);
+	if (memory == NULL || fault == NULL || memory->is_away) {
 		free(fault);
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial memory", text);
 	}
@@ -398,6 +359,7 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	fault->generation = memory->generation;
 	fault->region.ops = &fault_ops;
 	fault->region.base = (const uint8_t *)memory->visible;
+	fault->region.patience_ns = memory->is_remote ? REMOTE_PATIENCE_NS : 0;
 	fault->region.contract = (struct farlog_contract){
 		.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FAULT, .level = FARLOG_LEVEL_PERSISTENT, .granularity = 64,
 		.atomic_unit = 8, .size_bytes = memory->size_bytes, .deadline_default_ns = 1000000000u,
@@ -410,18 +372,18 @@ void farlog_fault_reseed(const char *name, uint64_t seed)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL)
 		memory->random = seed != 0 ? seed : 1;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_drop(const char *name)
 {
 	struct fault_memory **link = &memories;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&fault_mutex);
 	while (*link != NULL && strcmp((*link)->name, name) != 0)
 		link = &(*link)->next;
 	if (*link != NULL) {
@@ -432,36 +394,37 @@ void farlog_fault_drop(const char *name)
 		free(memory->durable);
 		free(memory->is_stopped);
 		free(memory->pending);
+		fault_forget_ghosts(memory);
 		free(memory);
 	}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_arm(const char *name, uint64_t operation_count)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL && operation_count == 0)
 		memory->is_dead = true;
 	if (memory != NULL)
 		memory->armed = operation_count == 0 ? UINT64_MAX : operation_count;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL) {
 		memory->call_in = operation_count;
 		memory->call = call;
 		memory->call_context = context;
 	}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 int farlog_fault_is_dead(const char *name)
@@ -469,16 +432,17 @@ int farlog_fault_is_dead(const char *name)
 	struct fault_memory *memory;
 	int is_dead;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	is_dead = memory != NULL && memory->is_dead;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 	return is_dead;
 }
 
 static void revive(struct fault_memory *memory)
 {
 	memory->generation++;
+	memory->torn_generation = memory->generation;
 	memory->is_dead = false;
 	memory->armed = UINT64_MAX;
 	memset(memory->locks, 0, sizeof(memory->locks));
@@ -488,12 +452,12 @@ static void revive(struct fault_memory *memory)
  * nearly nothing to nearly everything. */
 static void lose(struct fault_memory *memory)
 {
-	uint64_t keep_of_256 = draw(memory) % 257;
+	uint64_t keep_of_256 = fault_draw(memory) % 257;
 
 	for (uint64_t i = 0; i < memory->pending_count; i++) {
 		struct pending_store *store = &memory->pending[i];
 
-		if (!memory->is_stopped[store->word] && draw(memory) % 256 < keep_of_256)
+		if (!memory->is_stopped[store->word] && fault_draw(memory) % 256 < keep_of_256)
 			memory->durable[store->word] = store->value;
 		else
 			memory->is_stopped[store->word] = 1;
@@ -502,7 +466,7 @@ static void lose(struct fault_memory *memory)
 		memory->is_stopped[memory->pending[i].word] = 0;
 	/* A word that a device has stored since, or instead: its last value, or none. */
 	for (uint64_t word = 0; memory->is_exposed && word < memory->size_bytes / 8; word++)
-		if (memory->visible[word] != memory->durable[word] && draw(memory) % 256 < keep_of_256)
+		if (memory->visible[word] != memory->durable[word] && fault_draw(memory) % 256 < keep_of_256)
 			memory->durable[word] = memory->visible[word];
 	memory->pending_count = 0;
 	memcpy(memory->visible, memory->durable, memory->size_bytes);
@@ -512,35 +476,35 @@ void farlog_fault_crash(const char *name)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL) {
 		lose(memory);
 		revive(memory);
 	}
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_kill(const char *name)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL)
 		revive(memory);
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_expose(const char *name)
 {
 	struct fault_memory *memory;
 
-	pthread_mutex_lock(&mutex);
-	memory = find(name);
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
 	if (memory != NULL)
 		memory->is_exposed = true;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&fault_mutex);
 }
 
 void farlog_fault_set_mutant(int mutant)

@@ -36,6 +36,23 @@ FARLOG_API void farlog_fault_kill(const char *name);
  * flush and crash looks at all of it, so that it is for small memories. */
 FARLOG_API void farlog_fault_expose(const char *name);
 
+/* farlog_fault_set_remote -- records are sent to this memory across a network: they land when their persist is complete; those of a handle that has died land
+ * later, or never. farlog_fault_exorcise -- they have landed or never will: what a target knows when it has torn a connection down. */
+FARLOG_API void farlog_fault_set_remote(const char *name, int is_remote);
+FARLOG_API void farlog_fault_exorcise(const char *name);
+
+/* farlog_fault_set_away -- nobody reaches it, and all handles die; or it is back, as it was. */
+FARLOG_API void farlog_fault_set_away(const char *name, int is_away);
+
+/* farlog_fault_set_slowness -- of 256 polls so many find a persist not complete. 128 unless set, 256: it never is, which only who asks remote memory bears. */
+FARLOG_API void farlog_fault_set_slowness(const char *name, unsigned of_256);
+
+/* farlog_fault_media -- what a power cut now could not take. */
+FARLOG_API void farlog_fault_media(const char *name, uint64_t off, void *dst, uint64_t len);
+
+/* farlog_fault_set_clock -- from now on the time for deadlines begins here, and goes on by a microsecond at each look; 0: it is the system's again. */
+FARLOG_API void farlog_fault_set_clock(uint64_t now_ns);
+
 /* farlog_fault_set_mutant -- break the protocol in one way (mutant.h); 0 mends it. */
 FARLOG_API void farlog_fault_set_mutant(int mutant);
 

@@ -130,7 +130,7 @@ static void sleep_a_while(struct region_members *whole, uint64_t limit_ns)
 	nap_ns = is_blind || count == 0 ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > limit_ns)
 		nap_ns = limit_ns;
-	if (is_spinning)
+	if (is_spinning || MEMBERS_ARE_TENDED)
 		cpu_relax();
 	else
 		(void)ppoll(fds, count, &(struct timespec){0, (long)nap_ns}, NULL);

@@ -143,6 +143,9 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 /* members_check_ring -- is what is there a member of this stream? OK or NOT_A_RING. */
 int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
 
+/* members_settle_one -- read its superblock and head, and make them durable: what earlier processes stored there may lie in caches, and is going to be built upon. */
+int members_settle_one(struct member *member, struct farlog_error *error);
+
 /* members_show_header -- what the writer sees: the newest superblock, the highest head, the fence and the credit that hold for the whole. */
 void members_show_header(struct region_members *whole);
 

@@ -118,11 +118,7 @@ static int take_roles(struct member *member)
 		return error_set(&member->error, result, 0, "it has another living writer");
 	if (region->is_block)
 		result = region_claim(region, &claim, &member->error);
-	if (result == FARLOG_OK && region_fetch(region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
-		result = error_set(&member->error, FARLOG_IO, 0, "read its header");
-	if (result == FARLOG_OK)
-		result = superblock_load(region, member->uri, &member->superblock, &member->error);
-	return result;
+	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;
 }
 
 /* join -- after the epoch was opened. A member that had it before goes on where it stood: nobody else has written to it since. */
@@ -136,8 +132,6 @@ static int join(struct member *member)
 		result = take_roles(member);
 	if (result != FARLOG_OK)
 		return result;
-	if (region_load_word(member->region, LAYOUT_FENCE_OFF) > member->fence)
-		member->fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
 	if (member->superblock.writer_epoch > whole->epoch || member->fence > whole->epoch || (member->superblock.writer_epoch == whole->epoch && !has_epoch))
 		return error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence);
 	if (member->superblock.writer_epoch == whole->epoch)

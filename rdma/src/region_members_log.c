@@ -82,8 +82,7 @@ void members_show_header(struct region_members *whole)
 
 /* ---------------------------------------------------------------- the logs */
 
-/* settle_member -- what earlier processes stored there may lie in caches, and is going to be built upon. */
-static int settle_member(struct member *member, struct farlog_error *error)
+int members_settle_one(struct member *member, struct farlog_error *error)
 {
 	struct region *region = member->region;
 	int result = region->ops->flush(region, 0, LAYOUT_DATA_OFF);
@@ -232,13 +231,14 @@ static int mend(struct region_members *whole, struct member *member, const struc
 	return FARLOG_OK;
 }
 
-/* each -- a step for every member that is open; one that cannot take it is open no more. */
+/* Each step is for every member that is open; one that cannot take it is open no more. */
+
 static void settle_all(struct region_members *whole)
 {
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct farlog_error why = {0};
 
-		if (member_state(&whole->members[i]) == MEMBER_READY && settle_member(&whole->members[i], &why) != FARLOG_OK)
+		if (member_state(&whole->members[i]) == MEMBER_READY && members_settle_one(&whole->members[i], &why) != FARLOG_OK)
 			members_drop(whole, &whole->members[i], &why);
 	}
 }

@@ -115,6 +115,8 @@ static void send(struct region_members *whole, struct member *member)
 		member->done_lsn = drained_lsn; /* no recovery asks for what lies below */
 	if (member->done_lsn >= whole->asked_lsn)
 		return;
+	if (whole->asked_lsn - member->done_lsn > whole->capacity)
+		member->done_lsn = whole->asked_lsn - whole->capacity; /* the copy has no more */
 	member->going_from_lsn = member->done_lsn;
 	member->going_lsn = whole->asked_lsn;
 	if (member->going_lsn - member->done_lsn > piece_len)
