@@ -39,7 +39,7 @@ FARLOG_API void farlog_block_kill(const char *name);
 /* farlog_block_restart -- power cut and start of the target, to which the hosts connect again by themselves: what was under way fails, and reservations are forgotten. */
 FARLOG_API void farlog_block_restart(const char *name);
 
-/* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read does. failure: every command fails with this errno; 0 = none does. */
+/* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read does; 3, reads are done, and nobody takes their answers. failure: every command fails with this errno; 0 = none does. */
 FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);
 
 #endif

@@ -33,6 +33,7 @@ enum farlog_mutant {
 	MUTANT_NOT_PREEMPTED = 30,      /* blocks: a takeover registers, and leaves the former writer's host registered as well */
 	MUTANT_RECOVERED_FIRST = 31,    /* blocks: a takeover finds the tail, and shuts the former writer out only then */
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */
+	MUTANT_OLD_LOOK = 34,           /* blocks: a look that was asked for long ago counts as one of now */
 	MUTANT_NOT_WARY = 33,           /* blocks: a writer that has rested does not look before it commits, though the target may have forgotten the fence */
 	MUTANT_RELEASED_UNSEEN = 40,    /* members: a drain moves heads over what it has read from one of them */
 	MUTANT_RECOVERED_ON_FEW = 41,   /* members: one fewer than n - k + 1 are enough to recover from */

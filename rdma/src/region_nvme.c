@@ -132,6 +132,7 @@ static void note_answer(struct region_nvme *nvme, const struct block_answer *ans
 		if (answer->failure == 0)
 			nvme_take_words(nvme, nvme->looked);
 		break;
+	case NVME_ID_FIRST: nvme_take_first(nvme, answer->failure); break;
 	case NVME_ID_FOLLOW: nvme_take_follow(nvme, answer->failure); break;
 	default:
 		nvme->flying_count--;
@@ -157,7 +158,7 @@ static void collect(struct region_nvme *nvme)
 	while ((count = device->ops->take(device, BLOCK_COMMITS, answers, 16)) > 0)
 		for (unsigned i = 0; i < count; i++)
 			note_answer(nvme, &answers[i]);
-	if (!is_all_out(nvme) && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
+	if (!is_all_out(nvme) && !nvme->is_held && nvme->failure == 0 && nvme->flying_count < PIECE_COUNT_MAX / 2) {
 		put_pieces(nvme);
 		if (device->ops->send(device, BLOCK_COMMITS) != FARLOG_OK)
 			nvme->failure = EIO;
@@ -200,12 +201,9 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 	int result = FARLOG_OK;
 
 	nvme_take(&nvme->is_busy);
-	if (nvme->role == REGION_ROLE_WRITER)
-		result = nvme_check_shut(nvme);
-	if (result != FARLOG_OK) {
+	if (region->is_shut) {
 		nvme->failure = EBADE; /* nothing goes out any more */
-		result = result == FARLOG_FENCED ? FARLOG_OK : result;
-	} else if (nvme->flying_count > 0 && !MUTANT(ACKED_OUT_OF_ORDER)) {
+	} else if ((nvme->flying_count > 0 || nvme->is_held) && !MUTANT(ACKED_OUT_OF_ORDER)) {
 		result = FARLOG_IO; /* one that was given up on: its bytes may still be on their way */
 	} else {
 		take_spans(nvme, spans, span_count);
@@ -215,7 +213,9 @@ static int nvme_persist(struct region *region, const struct region_span *spans, 
 			nvme->spans[0].off -= nvme->device->lba_len;
 			nvme->spans[0].len += nvme->device->lba_len;
 		}
-		put_pieces(nvme);
+		nvme_hold(nvme);
+		if (!nvme->is_held)
+			put_pieces(nvme);
 		put_aside(nvme);
 	}
 	nvme_give(&nvme->is_busy);
@@ -460,7 +460,7 @@ static void let_go(struct region_nvme *nvme)
 	collect(nvme);
 	if (nvme->role == REGION_ROLE_WRITER && nvme->are_hints_due && !nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
-	while (is_under_way(nvme) || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
+	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)

@@ -77,6 +77,8 @@ struct region_nvme {
 	/* Of a writer that a device may shut out: region_nvme_fence.c. */
 	uint32_t epoch;
 	bool is_wary;          /* after a rest a look goes before the commit: the reservation may have gone with the target, and another writer have come */
+	bool is_held;          /* the commit under way is, until such a look has come back */
+	uint64_t held_ns;      /* when that look was put */
 	bool is_follow_flying;
 	bool has_follow_failed;
 	uint64_t own_generation; /* of the superblock */
@@ -84,6 +86,7 @@ struct region_nvme {
 };
 
 #define NVME_ID_FOLLOW 4u /* of a command, beside those of region_nvme.c */
+#define NVME_ID_FIRST 5u
 
 static inline struct region_nvme *nvme_of(struct region *region)
 {
@@ -170,12 +173,13 @@ int nvme_write_credit(struct region_nvme *nvme);
 /* nvme_load -- the header, from the device into the copy. OK or IO. */
 int nvme_load(struct region_nvme *nvme);
 
-/* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. nvme_check_shut -- before a commit:
- * OK; FENCED; IO: that has to be found out first, and could not be. nvme_follow -- find out where our log ended: of this and the next the caller has taken the commits' queue. OK or IO.
- * nvme_take_follow -- an answer to that. */
+/* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. Of the rest the caller has taken the commits' queue.
+ * nvme_hold -- must the commit that is prepared wait for a look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log
+ * ended: OK or IO. nvme_take_follow -- an answer to that. */
 int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error);
 void nvme_begin_shut(struct region_nvme *nvme);
-int nvme_check_shut(struct region_nvme *nvme);
+void nvme_hold(struct region_nvme *nvme);
+void nvme_take_first(struct region_nvme *nvme, int failure);
 int nvme_follow(struct region_nvme *nvme);
 void nvme_take_follow(struct region_nvme *nvme, int failure);
 

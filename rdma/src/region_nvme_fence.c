@@ -9,6 +9,7 @@
 #include "region_nvme.h"
 #include "superblock.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define FOLLOW_INTERVAL_NS 1000000u
@@ -119,33 +120,48 @@ void nvme_take_follow(struct region_nvme *nvme, int failure)
 	atomic_store_release(&region->is_fence_open, 0);
 }
 
-/* look_first -- OK: it is known what the fence was a moment ago. */
-static int look_first(struct region_nvme *nvme)
+/* put_first -- into blocks that no commit of a writer uses: another look may be under way. */
+static void put_first(struct region_nvme *nvme)
 {
-	int result;
+	struct block_device *device = nvme->device;
+	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_FENCE_A), .bytes = nvme_block_of(nvme->controls, NVME_FENCE_A),
+		.len = (NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, .id = NVME_ID_FIRST};
 
-	nvme_take(&nvme->are_calls_busy);
-	result = nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
-		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, nvme->patience_ns);
-	if (result == FARLOG_OK)
-		nvme_take_words(nvme, nvme->called);
-	nvme_give(&nvme->are_calls_busy);
-	return result;
+	nvme->held_ns = clock_monotonic_ns();
+	device->ops->put(device, BLOCK_COMMITS, &command);
 }
 
-int nvme_check_shut(struct region_nvme *nvme)
+void nvme_hold(struct region_nvme *nvme)
 {
-	uint64_t now_ns;
+	if (!nvme->is_wary || MUTANT(NOT_WARY))
+		return;
+	if (!nvme->device->is_clockless && clock_monotonic_ns() - nvme->looked_ns < WARY_INTERVAL_NS)
+		return;
+	nvme->is_held = true;
+	put_first(nvme);
+}
 
-	if (nvme->region.is_shut || !nvme->is_wary || MUTANT(NOT_WARY))
-		return nvme->region.is_shut ? FARLOG_FENCED : FARLOG_OK;
-	now_ns = clock_monotonic_ns();
-	if (!nvme->device->is_clockless && now_ns - nvme->looked_ns < WARY_INTERVAL_NS)
-		return FARLOG_OK;
-	if (look_first(nvme) != FARLOG_OK)
-		return FARLOG_IO; /* then nothing may go out */
-	nvme->looked_ns = nvme->device->is_clockless ? 0 : now_ns;
-	if (*nvme_word_at(nvme, LAYOUT_FENCE_OFF) > nvme->epoch)
-		nvme_begin_shut(nvme);
-	return nvme->region.is_shut ? FARLOG_FENCED : FARLOG_OK;
+/* nvme_take_first -- what was asked long ago may have been answered long ago: it is asked again. */
+void nvme_take_first(struct region_nvme *nvme, int failure)
+{
+	bool is_old = !nvme->device->is_clockless && clock_monotonic_ns() - nvme->held_ns >= WARY_INTERVAL_NS && !MUTANT(OLD_LOOK);
+
+	if (failure == 0 && is_old && nvme->failure == 0) {
+		put_first(nvme);
+		if (nvme->device->ops->send(nvme->device, BLOCK_COMMITS) != FARLOG_OK)
+			nvme->failure = EIO;
+		return;
+	}
+	nvme->is_held = false;
+	if (failure != 0) {
+		nvme->failure = failure; /* then nothing may go out */
+		nvme_note_trouble(nvme, failure);
+		return;
+	}
+	nvme_take_words(nvme, nvme->controls);
+	nvme->looked_ns = nvme->device->is_clockless ? 0 : nvme->held_ns;
+	if (*nvme_word_at(nvme, LAYOUT_FENCE_OFF) <= nvme->epoch)
+		return;
+	nvme->failure = EBADE;
+	nvme_begin_shut(nvme);
 }

@@ -194,7 +194,8 @@ static void take_over(void)
 	if (former->open_count > 0 && below(2)) {
 		uint64_t durable_lsn;
 
-		farlog_poll(former->writer, &durable_lsn); /* it goes out */
+		for (uint64_t count = 1 + below(12); count > 0; count--)
+			farlog_poll(former->writer, &durable_lsn); /* the look before it comes back, and it goes out */
 	}
 	if (below(2))
 		farlog_block_call(NAME, below(60), go_on_inside, former);

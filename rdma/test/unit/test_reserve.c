@@ -5,7 +5,10 @@
 #include "block_fault.h"
 #include "block_reserve.h"
 #include "clock.h"
+#include "mutant.h"
+#include "region_nvme.h"
 #include "unit.h"
+#include "writer.h"
 
 #define NAME "reserve-blocks"
 #define URI "block-fault:" NAME
@@ -227,6 +230,100 @@ static void append__fenced_although_the_target_forgot(void **state)
 	farlog_writer_close(writer);
 }
 
+static int append_within(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position)
+{
+	struct farlog_entry entry = {.data = "x", .len = 1};
+
+	return farlog_append(writer, &entry, deadline_ns, position);
+}
+
+/* A writer that has rested looks at the fence before it commits. A device that does not answer costs it that append's outcome, and no more. */
+static void append__look_that_hangs(void **state)
+{
+	struct farlog_position position;
+	struct farlog_position resolved;
+	farlog_writer *writer;
+
+	(void)state;
+	make();
+	writer = open_on(1);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	farlog_block_trouble(NAME, 2, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t start_ns = clock_monotonic_ns();
+
+		assert_int_equal(append_within(writer, 3000000, &position), FARLOG_UNKNOWN);
+		assert_true(clock_monotonic_ns() - start_ns < 1000000000u);
+	}
+	farlog_block_trouble(NAME, 0, 0);
+	assert_int_equal(unit_append(writer, 100, 2, &resolved), FARLOG_OK);
+	assert_int_equal(farlog_resolve(writer, position.lsn, 0, &resolved), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* The same, and by the time that the device answers another host has the ring. */
+static void append__look_that_hangs_and_says_fenced(void **state)
+{
+	struct farlog_position position;
+	farlog_writer *former;
+	farlog_writer *writer;
+
+	(void)state;
+	make();
+	former = open_on(1);
+	assert_int_equal(unit_append(former, 100, 1, &position), FARLOG_OK);
+	farlog_block_trouble(NAME, 2, 0);
+	assert_int_equal(append_within(former, 3000000, &position), FARLOG_UNKNOWN);
+	farlog_block_trouble(NAME, 0, 0);
+	writer = open_on(2);
+	assert_int_equal(unit_append(writer, 100, 2, &position), FARLOG_OK);
+	assert_int_equal(unit_append(former, 100, 3, &position), FARLOG_FENCED);
+	farlog_writer_close(former);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* fall_behind -- a look was answered, its writer did not come by to take the answer; meanwhile another host has taken the ring over, and the target has forgotten that.
+ * Returns what its record comes to. */
+static int fall_behind(int mutant)
+{
+	struct farlog_position position;
+	struct region_nvme *nvme;
+	farlog_writer *former;
+	farlog_writer *writer;
+	int result;
+
+	make();
+	former = open_on(1);
+	assert_int_equal(unit_append(former, 100, 1, &position), FARLOG_OK);
+	nvme = nvme_of(former->region);
+	for (uint64_t i = 0, durable_lsn; i < 200; i++)
+		farlog_poll(former, &durable_lsn); /* what goes beside a commit comes back */
+	nvme->device->is_clockless = false;
+	nvme->looked_ns = 0;
+	farlog_block_trouble(NAME, 3, 0);
+	assert_int_equal(append_within(former, 3000000, &position), FARLOG_UNKNOWN);
+	farlog_block_trouble(NAME, 0, 0);
+	writer = open_on(2);
+	assert_int_equal(unit_append(writer, 100, 2, &position), FARLOG_OK);
+	for (uint64_t i = 0, durable_lsn; i < 200; i++)
+		farlog_poll(writer, &durable_lsn);
+	farlog_block_restart(NAME);
+	nvme->held_ns -= 2000000000u;
+	farlog_fault_set_mutant(mutant);
+	result = farlog_wait(former, former->ring.appended_lsn, 10000000000u);
+	farlog_fault_set_mutant(0);
+	farlog_writer_close(former);
+	farlog_writer_close(writer);
+	return result;
+}
+
+static void append__look_that_is_old(void **state)
+{
+	(void)state;
+	assert_int_equal(fall_behind(MUTANT_OLD_LOOK), FARLOG_OK); /* it has written over what came after it */
+	assert_int_equal(fall_behind(0), FARLOG_FENCED);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(key__by_its_formula),
 	cmocka_unit_test(append__fenced_by_the_device),
@@ -236,5 +333,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(format__reserved_by_another_host),
 	cmocka_unit_test(fence__from_another_host),
 	cmocka_unit_test(append__fenced_although_the_target_forgot),
+	cmocka_unit_test(append__look_that_hangs),
+	cmocka_unit_test(append__look_that_hangs_and_says_fenced),
+	cmocka_unit_test(append__look_that_is_old),
 };
 RUN_GROUP(reserve, tests)
