@@ -53,7 +53,7 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 			if !cmd.Flags().Changed("size") && hasOwnSize(args[0]) {
 				options.SizeBytes = 0
 			}
-			if err := farlog.Format(args[0], options); err != nil {
+			if err := formatRing(env, args[0], options); err != nil {
 				return asUsage(err)
 			}
 			return showRing(env, args[0])
@@ -67,6 +67,23 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
 	return command
+}
+
+// formatRing tells what is lost before it is.
+func formatRing(env *environment, uri string, options farlog.FormatOptions) error {
+	isForced := options.Force
+	options.Force = false
+	err := farlog.Format(uri, options)
+	if err == nil || !isForced || !errors.Is(err, farlog.ErrExists) && !errors.Is(err, farlog.ErrHeld) {
+		return err
+	}
+	found, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), "; formatting destroys", "; --force destroys"), "; add --force")
+	if status, err := farlog.Inspect(uri); err == nil && status.LagRecords > 0 {
+		found += fmt.Sprintf(", with %d records that are not drained", status.LagRecords)
+	}
+	fmt.Fprintln(env.stderr, found)
+	options.Force = true
+	return farlog.Format(uri, options)
 }
 
 func checkRingSizes(size, recordLenMax, align uint64) error {
