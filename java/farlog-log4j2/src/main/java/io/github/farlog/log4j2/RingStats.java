@@ -23,7 +23,6 @@ final class RingStats implements RingStatsMXBean {
     private static final ConcurrentMap<String, RingStats> ALL = new ConcurrentHashMap<>();
     private static final List<Consumer<RingStats>> LISTENERS = new CopyOnWriteArrayList<>();
 
-    final LongAdder appended = new LongAdder();
     final LongAdder bytes = new LongAdder();
     final LongAdder full = new LongAdder();
     final LongAdder unknown = new LongAdder();
@@ -59,10 +58,11 @@ final class RingStats implements RingStatsMXBean {
 
     /** Counts a recorded event. */
     void countAppended(final long byteCount, final long nanos, final Level level) {
-        appended.increment();
         bytes.add(byteCount);
         latency.record(nanos);
-        lastLevel.setRelease(level);
+        if (lastLevel.getPlain() != level) { // nearly never: threads read one line, and do not take it from one another
+            lastLevel.setRelease(level);
+        }
     }
 
     /** Makes the counters visible over JMX. */
@@ -106,7 +106,7 @@ final class RingStats implements RingStatsMXBean {
 
     @Override
     public long getAppended() {
-        return appended.sum();
+        return latency.count();
     }
 
     @Override
