@@ -323,6 +323,17 @@ static int sync_directory(const char *path)
 	return result;
 }
 
+/* refuse_missing -- the errno is told to programs alone: the text says it already. */
+static int refuse_missing(const char *text, const struct uri *uri, struct farlog_error *error)
+{
+	int result = error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no file %s; to make a ring there: farlog ring format '%s' --size 64MiB", text,
+		uri->path, text);
+
+	if (error != NULL)
+		error->os_errno = ENOENT;
+	return result;
+}
+
 /* open_file -- open, and for CREATE give the file its size: allocated, so that a full disk shows now and not as a
  * SIGBUS in the middle of an append. */
 static int open_file(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes, int *fd,
@@ -339,7 +350,7 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 		*fd = open(uri->path, flags | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
 	}
 	if (*fd < 0)
-		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
+		return errno == ENOENT ? refuse_missing(text, uri, error) : error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
 	if (access != REGION_CREATE || fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
 		return FARLOG_OK;
 	failure = posix_fallocate(*fd, 0, (off_t)size_bytes);
@@ -361,6 +372,9 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	int flags = MAP_SHARED;
 	uint64_t size = contract->size_bytes;
 
+	if ((size == 0 || size % LAYOUT_BLOCK_LEN != 0) && access != REGION_CREATE)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes, so that no ring is there; to make one%s: "
+			"farlog ring format '%s' --size 64MiB", text, size, LAYOUT_BLOCK_LEN, size == 0 ? "" : ", remove the file, then", text);
 	if (size == 0 || size % LAYOUT_BLOCK_LEN != 0)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes", text,
 			size, LAYOUT_BLOCK_LEN);

@@ -211,9 +211,11 @@ int region_mem_probe(const char *text, const struct uri *uri, struct farlog_cont
 		strcpy(directory, uri->path);
 		asked = dirname(directory);
 	}
+	if (statfs(asked, &fs) != 0 && errno == ENOENT)
+		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": there is no directory %s; to make it and a ring there: mkdir -p '%s' && farlog ring format '%s' "
+			"--size 64MiB", text, asked, asked, text);
 	if (statfs(asked, &fs) != 0)
-		return error_set(error, errno == ENOENT || errno == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, errno,
-			"region \"%s\": %s", text, asked);
+		return error_set(error, errno == ENOTDIR ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "region \"%s\": %s", text, asked);
 	result = probe_file(text, uri, &fs, contract, error);
 	return result != FARLOG_OK ? result : set_flush(text, uri, contract, error);
 }

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -115,6 +116,10 @@ static void inspect__missing_and_blank(void **state)
 
 	(void)state;
 	assert_int_equal(farlog_ring_inspect(uri, &status, &error), FARLOG_NOT_FOUND);
+	assert_int_equal(error.os_errno, ENOENT);
+	assert_non_null(strstr(error.text, "to make a ring there: farlog ring format 'mem:"));
+	assert_int_equal(farlog_ring_inspect("mem:/nowhere/at/all.ring", &status, &error), FARLOG_NOT_FOUND);
+	assert_non_null(strstr(error.text, "mkdir -p '/nowhere/at' && farlog ring format 'mem:/nowhere/at/all.ring' --size 64MiB"));
 	fd = open(unit_path(uri), O_RDWR | O_CREAT, 0600);
 	assert_int_equal(ftruncate(fd, SIZE), 0);
 	close(fd);

@@ -287,8 +287,9 @@ class OutcomeTest {
             assertEquals(Result.FENCED, assertThrows(FarlogException.class,
                 () -> Writer.open(ring.uri, ring.options().withEpoch(4))).result());
         }
-        assertEquals(Result.NOT_FOUND, assertThrows(FarlogException.class,
-            () -> Reader.open("mem:/dev/shm/none/at/all", ReaderOptions.defaults())).result());
+        final FarlogException missing = assertThrows(FarlogException.class, () -> Reader.open("mem:/dev/shm/none/at/all", ReaderOptions.defaults()));
+        assertEquals(Result.NOT_FOUND, missing.result());
+        assertTrue(missing.getMessage().endsWith("farlog ring format 'mem:/dev/shm/none/at/all' --size 64MiB"), missing.getMessage());
         assertEquals(Result.INVALID, assertThrows(FarlogException.class, () -> Ring.probe("nothing:here")).result());
     }
 

@@ -43,7 +43,7 @@ record OpenRing(SharedWriter writer, int payloadMax, RingFile file) {
         } catch (final FarlogException e) {
             final boolean isToBeMade = e.result() == Result.NOT_FOUND && RingFile.pathOf(settings.uri()) != null;
             throw new ConfigurationException("ring \"" + settings.uri() + "\" at level " + settings.level() + ": " + e.getMessage()
-                + (isToBeMade ? "; make it with farlog ring format " + settings.uri() + " --size 64MiB, or set createRing=\"64MiB\"" : ""), e);
+                + (isToBeMade ? "; or set createRing=\"64MiB\"" : ""), e);
         } catch (final IllegalArgumentException e) {
             throw new ConfigurationException("ring \"" + settings.uri() + "\": " + e.getMessage(), e);
         }

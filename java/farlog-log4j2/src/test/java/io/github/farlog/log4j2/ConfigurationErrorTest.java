@@ -29,7 +29,7 @@ class ConfigurationErrorTest {
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
         "name='farlog' uri='ftp:/tmp/x' level='visible' | ftp:/tmp/x",
-        "name='farlog' uri='mem:/no/such/ring' level='visible' | make it with farlog ring format mem:/no/such/ring --size 64MiB, or set createRing",
+        "name='farlog' uri='mem:/no/such/ring' level='visible' | a ring there: mkdir -p",
         "name='farlog' level='visible' | expected a uri",
         "uri='@' level='visible' | expected a name",
         "name='farlog' uri='@' level='eternal' | level=\"eternal\": expected posted, visible",

@@ -15,7 +15,6 @@ import ch.qos.logback.core.status.Status;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.RingFile;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.LastWords;
 import io.github.farlog.client.gap.Refusals;
@@ -296,11 +295,6 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
             .withDeadline(Duration.ofNanos(deadlineNanos));
         try {
             return Target.acquire(uri, options);
-        } catch (final FarlogException e) {
-            if (e.result() == Result.NOT_FOUND && RingFile.pathOf(uri) != null) {
-                throw new IllegalArgumentException(e.getMessage() + "; make the ring with farlog ring format " + uri + " --size 64MiB", e);
-            }
-            throw e;
         } catch (final LinkageError e) {
             throw new IllegalArgumentException("no native library: " + e.getMessage(), e);
         }

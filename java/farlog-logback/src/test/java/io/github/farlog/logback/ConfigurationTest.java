@@ -29,7 +29,7 @@ class ConfigurationTest {
         "<polcy>failStop</polcy>|unknown property [polcy]",
         "<level>durable</level>|level \"durable\": expected posted",
         "<level>stored</level>|visible",
-        "<uri>mem:/dev/shm/farlog-no-such.ring</uri>|make the ring with farlog ring format mem:/dev/shm/farlog-no-such.ring --size",
+        "<uri>mem:/dev/shm/farlog-no-such.ring</uri>|make a ring there: farlog ring format 'mem:/dev/shm/farlog-no-such.ring' --size",
         "<uri>orders.ring</uri>|orders.ring",
         "<classId>70000</classId>|classId \"70000\": expected a class from 0 to 65535",
         "<classOf>marker:A=x</classOf>|expected a class from 0 to 65535",
