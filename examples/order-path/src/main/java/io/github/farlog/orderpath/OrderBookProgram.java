@@ -71,7 +71,7 @@ public final class OrderBookProgram {
                 .option("patience", "5s", "how long after its end a step waits for answers before it is given up as overloaded")
                 .option("rounds", "1", "how often all steps are run")
                 .option("idle", "yield", "what a thread does with nothing to do: yield, or spin where each has a core")
-                .option("ring", "mem:/dev/shm/farlog-order-book.ring", "URI of the stream's ring; formatted if it is not there")
+                .ring("ring", "farlog-order-book.ring", "URI of the stream's ring")
                 .option("size", "256MiB", "size of a ring that is formatted")
                 .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
                 .option("streams", "each", "where several pairs record: each on a stream of its own, RING.0 and on, or on one, whose writer they share")
@@ -87,7 +87,7 @@ public final class OrderBookProgram {
         for (final String word : arguments.text("logging").split(",")) {
             ways.add(new Arguments("").option("logging", word, "").choice("logging", Logging.class));
         }
-        final FarlogStream stream = new FarlogStream(arguments.text("ring"), arguments.choice("level", Level.class));
+        final FarlogStream stream = new FarlogStream(arguments.uri("ring"), arguments.choice("level", Level.class));
         if (ways.contains(Logging.FARLOG)) {
             stream.formatted("order-path/orders", arguments.bytes("size"));
         }
@@ -172,7 +172,7 @@ public final class OrderBookProgram {
                 .map(line -> line.substring(line.indexOf(':') + 2)).orElse("unknown processor");
         final Duration measured = arguments.duration("measured");
         return String.format("%d x %s, Java %s, %s; farlog on %s, level %s; %d x %d s a step%n",
-                Runtime.getRuntime().availableProcessors(), processor, Runtime.version(), collectors, arguments.text("ring"),
+                Runtime.getRuntime().availableProcessors(), processor, Runtime.version(), collectors, arguments.uri("ring"),
                 arguments.text("level"), arguments.count("rounds"), measured.toSeconds());
     }
 

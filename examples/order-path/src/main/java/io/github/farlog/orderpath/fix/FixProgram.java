@@ -42,8 +42,8 @@ public final class FixProgram {
                 .option("orders", "5000", "orders and requests that the desk sends")
                 .option("window", "50", "orders without an answer before the desk waits")
                 .option("seed", "1", "seed of the flow")
-                .option("ring", "mem:/dev/shm/farlog-fix-desk.ring", "URI of the desk's ring; formatted if it is not there")
-                .option("venue-ring", "mem:/dev/shm/farlog-fix-venue.ring", "URI of the venue's ring; formatted if it is not there")
+                .ring("ring", "farlog-fix-desk.ring", "URI of the desk's ring")
+                .ring("venue-ring", "farlog-fix-venue.ring", "URI of the venue's ring")
                 .option("size", "256MiB", "size of a ring that is formatted")
                 .option("level", "visible", "durability level: visible on tmpfs, persistent on a file or persistent memory")
                 .option("drain", "none", "none, or daemon when a daemon drains the desk's ring; then give --history")
@@ -128,7 +128,8 @@ public final class FixProgram {
     }
 
     private FarlogStream formatted(final String option, final String name) throws Exception {
-        return new FarlogStream(arguments.text(option), arguments.choice("level", Level.class)).formatted(name, arguments.bytes("size"));
+        print("%s: message store and log in farlog, %s, level %s%n", name.substring(name.indexOf('/') + 1), arguments.uri(option), arguments.text("level"));
+        return new FarlogStream(arguments.uri(option), arguments.choice("level", Level.class)).formatted(name, arguments.bytes("size"));
     }
 
     private static int freePort() throws Exception {

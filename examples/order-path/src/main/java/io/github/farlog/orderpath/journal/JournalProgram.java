@@ -34,7 +34,7 @@ public final class JournalProgram {
     public static int run(final String[] words) throws Exception {
         final Arguments arguments = new Arguments("run journal [--NAME VALUE ...]")
                 .option("journal", "farlog", "farlog, file (RandomAccessFile) or forced (the same, forced at each batch)")
-                .option("ring", "mem:/dev/shm/farlog-journal.ring", "URI of the ring of --journal farlog; formatted if it is not there")
+                .ring("ring", "farlog-journal.ring", "URI of the ring of --journal farlog")
                 .option("size", "256MiB", "size of a ring that is formatted")
                 .option("level", "visible", "durability level of --journal farlog: visible on tmpfs, persistent on a file")
                 .option("file", "order-path.journal", "file of --journal file and forced")
@@ -44,6 +44,8 @@ public final class JournalProgram {
                 .option("acks", "", "file whose first 8 bytes are kept at the id that was acknowledged last").parse(words);
         final OrderBook book = newBook();
         try (Arena arena = Arena.ofShared(); Journal journal = open(arguments)) {
+            print("journal: %s%n", arguments.text("journal").equals("farlog") ? "farlog, " + arguments.uri("ring") + ", level " + arguments.text("level")
+                : arguments.text("journal") + ", " + arguments.text("file"));
             final long replayed = journal.replay(command -> book.apply(command, report -> { }));
             print("replayed %d commands, checksum %016x%n", replayed, book.checksum());
             trade(arguments, book, journal, replayed, acknowledgements(arguments.text("acks"), arena));
@@ -110,7 +112,7 @@ public final class JournalProgram {
         if (kind != Kind.FARLOG) {
             return new RandomAccessFileJournal(Path.of(arguments.text("file")), kind == Kind.FORCED);
         }
-        final FarlogStream stream = new FarlogStream(arguments.text("ring"), arguments.choice("level", Level.class));
+        final FarlogStream stream = new FarlogStream(arguments.uri("ring"), arguments.choice("level", Level.class));
         return new FarlogJournal(stream.formatted("order-path/journal", arguments.bytes("size")));
     }
 
