@@ -28,6 +28,8 @@ struct pass {
 	uint64_t record_count;
 	uint64_t last_ts_ns;
 	uint64_t need; /* bytes the next record takes when it did not fit */
+	uint64_t again_lsn; /* of a far ring: what the second look has loaded; none before it */
+	uint64_t again_len;
 	int result;    /* of reading from afar */
 };
 
@@ -230,21 +232,42 @@ static void begin_tentative(struct farlog_reader *reader, struct pass *pass)
 	pass->tentative_ts_ns = pass->last_ts_ns;
 }
 
-/* check_same -- OK: the ring holds these bytes still; NOT_YET: others; IO: what is far away did not come. */
-static int check_same(struct farlog_reader *reader, uint64_t off, const uint8_t *bytes, uint64_t len)
+/* load_again -- a far ring's bytes from lsn on, for the second look. On blocks in one READ for many commits, with what their PADs skip, which is less than an LBA. */
+static int load_again(struct farlog_reader *reader, struct pass *pass, uint64_t lsn, uint64_t run_len)
 {
-	if (!reader->region->is_far)
-		return memcmp(reader->region->base + off, bytes, len) == 0 ? FARLOG_OK : FARLOG_NOT_YET;
+	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
+	uint64_t len = reader->identity.block_len != 0 ? reader->cursor.lsn - lsn : run_len;
+
 	if (reader->again == NULL)
 		reader->again = malloc(AGAIN_LEN);
 	if (reader->again == NULL)
 		return FARLOG_NO_MEMORY;
-	for (uint64_t done = 0; done < len; done += AGAIN_LEN) {
-		uint64_t piece_len = len - done < AGAIN_LEN ? len - done : AGAIN_LEN;
-		int result = reader->region->ops->read(reader->region, off + done, reader->again, piece_len);
+	if (len > left_in_ring)
+		len = left_in_ring;
+	pass->again_lsn = lsn;
+	pass->again_len = len < AGAIN_LEN ? len : AGAIN_LEN;
+	return reader->region->ops->read(reader->region, data_off(reader, lsn), reader->again, pass->again_len);
+}
 
-		if (result != FARLOG_OK || memcmp(reader->again, bytes + done, piece_len) != 0)
-			return result != FARLOG_OK ? result : FARLOG_NOT_YET;
+/* check_same -- OK: the ring holds these bytes still; NOT_YET: others; IO: what is far away did not come. */
+static int check_same(struct farlog_reader *reader, struct pass *pass, uint64_t lsn, const uint8_t *bytes, uint64_t len)
+{
+	uint64_t piece_len;
+
+	if (!reader->region->is_far)
+		return memcmp(reader->region->base + data_off(reader, lsn), bytes, len) == 0 ? FARLOG_OK : FARLOG_NOT_YET;
+	for (uint64_t done = 0; done < len; done += piece_len) {
+		uint64_t at = lsn + done;
+		bool is_loaded = at >= pass->again_lsn && at < pass->again_lsn + pass->again_len;
+		int result = is_loaded ? FARLOG_OK : load_again(reader, pass, at, len - done);
+
+		if (result != FARLOG_OK)
+			return result;
+		piece_len = pass->again_lsn + pass->again_len - at;
+		if (piece_len > len - done)
+			piece_len = len - done;
+		if (memcmp(reader->again + (at - pass->again_lsn), bytes + done, piece_len) != 0)
+			return FARLOG_NOT_YET;
 	}
 	return FARLOG_OK;
 }
@@ -284,7 +307,7 @@ static void confirm_tip(struct farlog_reader *reader, struct pass *pass)
 	for (size_t at = pass->tentative_from; at < pass->used;) {
 		uint64_t ring_len;
 		size_t len = run_len(reader, pass, at, lsn, &ring_len);
-		int result = check_same(reader, data_off(reader, lsn), pass->buf + at, len);
+		int result = check_same(reader, pass, lsn, pass->buf + at, len);
 
 		if (result != FARLOG_OK) {
 			pass->result = result == FARLOG_NOT_YET ? FARLOG_OK : result;

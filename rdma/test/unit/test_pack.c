@@ -276,7 +276,33 @@ static void open__other_formats(void **state)
 	assert_non_null(strstr(error.text, "version 4; this build reads version 3 and the one before"));
 }
 
+/* The second look at the tip costs READs by its bytes, and not one for each commit: what follows a PAD is read along. */
+static void read__many_commits_beyond_the_hint(void **state)
+{
+	static uint8_t buffer[RING_LEN];
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_reader *reader;
+	farlog_writer *writer;
+	uint64_t count = 0;
+
+	(void)state;
+	make(512, 0);
+	writer = open_quietly();
+	writer->hint_interval_ticks = UINT64_MAX; /* it gives none */
+	reader = unit_read(URI, FARLOG_START_HEAD, false);
+	for (unsigned i = 0; i < 60; i++)
+		assert_int_equal(farlog_append(writer, &entry, 0, &position), FARLOG_OK);
+	while (farlog_reader_read(reader, buffer, sizeof(buffer), &batch) == FARLOG_OK)
+		count += batch.record_count;
+	assert_int_equal(count, 61); /* and the EPOCH record */
+	assert_in_range(farlog_reader_reads(reader), 1, 25);
+	farlog_reader_close(reader);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(read__many_commits_beyond_the_hint),
 	cmocka_unit_test(commit__packs_what_is_staged),
 	cmocka_unit_test(batch__is_one_commit),
 	cmocka_unit_test(shared__packs_who_waits),
