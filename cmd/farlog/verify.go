@@ -20,12 +20,13 @@ import (
 type verifyOptions struct {
 	stream    string
 	publicKey string
+	against   string
 }
 
 func newVerifyCommand(env *environment) *cobra.Command {
 	var options verifyOptions
 	command := &cobra.Command{
-		Use:   "verify PATH [--stream NAME]",
+		Use:   "verify PATH [--stream NAME] [--against STORE]",
 		Short: "Prove that nothing is missing, altered or out of order",
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record (CRC, lsn, seq,
 epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
@@ -33,9 +34,13 @@ missing, altered or out of order, or names the first place where that fails: seg
 daemon, and may run beside a drain. Where the store has a merged order (farlog merge), that is made again from the records and compared,
 byte for byte.
 
+--against compares the store with another one, such as that of another site (farlogd replica), record for record, and names the first difference; one that
+has fewer records of a stream is behind, not different.
+
 Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
+  farlog verify data/store --against /mnt/site-b/store
   farlog verify data/store --public-key /secure/place/signing.pub`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,6 +49,7 @@ Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the comman
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream to verify (default: all in the store)")
+	flags.StringVar(&options.against, "against", "", "`directory` of another store of the same streams to compare with, too")
 	flags.StringVar(&options.publicKey, "public-key", "", "`file` with the public key to trust instead of the store's own (PEM)")
 	return command
 }
@@ -56,6 +62,8 @@ type verifyResult struct {
 	Store   string               `json:"store_uuid,omitempty"`
 	Streams []store.StreamReport `json:"streams,omitempty"`
 	Merged  *merge.Report        `json:"merged,omitempty"`
+	Against string               `json:"against,omitempty"`
+	Compare []store.Comparison   `json:"compare,omitempty"`
 	Ring    *ringReport          `json:"ring,omitempty"`
 }
 
@@ -83,8 +91,8 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	if err != nil {
 		return err
 	}
-	if kind != kindStore && (options.stream != "" || options.publicKey != "") {
-		return usageErrorf("verify %s: a %s: --stream and --public-key are for a store", path, kind)
+	if kind != kindStore && (options.stream != "" || options.publicKey != "" || options.against != "") {
+		return usageErrorf("verify %s: a %s: --stream, --public-key and --against are for a store", path, kind)
 	}
 	result := verifyResult{Kind: kind, Path: path}
 	progress, clear := verifyProgress(env)
@@ -141,6 +149,9 @@ func verifyStore(ctx context.Context, result *verifyResult, options verifyOption
 	}
 	report, err := opened.Verify(ctx, wanted)
 	result.Store, result.Streams, result.OK = report.StoreUUID, report.Streams, report.OK()
+	if err == nil && result.OK && options.against != "" {
+		err = result.compare(ctx, opened, options)
+	}
 	if err != nil || options.stream != "" || !result.OK {
 		return err
 	}
@@ -204,6 +215,11 @@ func (v verifyResult) failure() error {
 			return fmt.Errorf("verify %s: stream %s: %s", v.Path, s.Stream, s.Failure)
 		}
 	}
+	for _, one := range v.Compare {
+		if one.Difference != "" {
+			return fmt.Errorf("verify %s against %s: stream %s: %s", v.Path, v.Against, one.Stream, one.Difference)
+		}
+	}
 	if v.Merged != nil {
 		return fmt.Errorf("verify %s: merged order: %s", v.Path, v.Merged.Failure)
 	}
@@ -235,6 +251,11 @@ func (v verifyResult) writeTable(w io.Writer) error {
 		if s.Tail != nil {
 			fmt.Fprintf(w, "%s: behind that, unsynced bytes that are no whole record: segment %s, offset %d: %s\n",
 				s.Stream, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
+		}
+	}
+	for _, one := range v.Compare {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", one.Stream, comparisonText(one, v.Against)); err != nil {
+			return err
 		}
 	}
 	if v.Merged != nil {

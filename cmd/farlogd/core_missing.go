@@ -28,3 +28,5 @@ func (a *auditWriter) close() error                           { return nil }
 func (d *daemon) openTarget(context.Context) error { return errCoreMissing }
 func (d *daemon) openDrain(context.Context) error  { return errCoreMissing }
 func (d *daemon) openHost(context.Context) error   { return errCoreMissing }
+
+func (d *daemon) openReplica(context.Context) error { return errCoreMissing }

@@ -43,6 +43,7 @@ type daemon struct {
 
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
+	serveAddress    string           // where replicas read the store; "" = nowhere
 	hostSocket      string           // where programs of this host ask for grants; "" without the role
 	metricsListener net.Listener     // nil when off
 	controlListener net.Listener     // nil without the role
@@ -97,7 +98,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	for _, role := range []struct {
 		name string
 		open func(context.Context) error
-	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}, {roleHost, d.openHost}} {
+	}{{roleControl, d.openControl}, {roleTarget, d.openNVMeT}, {roleTarget, d.openTarget}, {roleDrain, d.openDrain}, {roleHost, d.openHost}, {roleReplica, d.openReplica}} {
 		if !d.settings.has(role.name) {
 			continue
 		}
@@ -201,6 +202,7 @@ type ready struct {
 	DataDir string   `json:"data_dir"`
 	TLSDir  string   `json:"tls_dir,omitempty"`
 	Store   string   `json:"store_dir,omitempty"`
+	Serve   string   `json:"store_serve,omitempty"`
 	Host    string   `json:"host_socket,omitempty"`
 }
 
@@ -208,10 +210,10 @@ type ready struct {
 func (d *daemon) announce() error {
 	s := d.settings
 	message := ready{Ready: true, PID: os.Getpid(), Roles: s.roles, Control: d.controlAddress, Metrics: d.metricsAddress, DataDir: s.dataDir, TLSDir: d.choice.Dir}
-	if s.has(roleDrain) {
+	if s.has(roleDrain) || s.has(roleReplica) {
 		message.Store = s.storeDir
 	}
-	message.Host = d.hostSocket
+	message.Host, message.Serve = d.hostSocket, d.serveAddress
 	line, err := json.Marshal(message)
 	if err != nil {
 		return err

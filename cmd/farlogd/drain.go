@@ -93,7 +93,7 @@ func (d *daemon) openDrain(context.Context) error {
 	metrics.NewMerge(d.registry, role.merging.sample)
 	metrics.NewAgent(d.registry, roleDrain, role.isConnected.Load)
 	d.parts = append(d.parts, part{run: role.run, healthy: role.healthy, close: conn.Close})
-	return nil
+	return d.serveStore(opened)
 }
 
 func (r *drainRole) run(ctx context.Context, ready func()) error {

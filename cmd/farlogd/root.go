@@ -14,17 +14,17 @@ import (
 func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "farlogd",
-		Short:         "The daemon of farlog: control plane, target, drain and host agent",
+		Short:         "The daemon of farlog: control plane, target, drain, host agent and replica",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return &usageError{fmt.Sprintf("unknown role %q: expected dev, control, target, drain or host", args[0])}
+			return &usageError{fmt.Sprintf("unknown role %q: expected dev, control, target, drain, host or replica", args[0])}
 		},
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{"no role was given: expected dev, control, target, drain or host (--help says more)"}
+			return &usageError{"no role was given: expected dev, control, target, drain, host or replica (--help says more)"}
 		},
 	}
 	root.SetOut(stdout)
@@ -37,6 +37,7 @@ func newRootCommand(stdout, stderr io.Writer) *cobra.Command {
 		newRoleCommand("target", "Own the regions of this host and provide rings in them", targetMetricsDefault, stdout, stderr),
 		newRoleCommand("drain", "Move records from rings into the store", drainMetricsDefault, stdout, stderr),
 		newRoleCommand("host", "Get grants for the programs of a trading host", hostMetricsDefault, stdout, stderr),
+		newRoleCommand("replica", "Keep a second store of the same records at another site", replicaMetricsDefault, stdout, stderr),
 		newRoleCommand("dev", "All roles in one process, on files in one directory", controlMetricsDefault, stdout, stderr),
 		reference.NewCommand(stdout),
 	)

@@ -55,7 +55,7 @@ func get() {
 // TestScript runs testdata/*.txtar with both programs as real processes. Commands of its own:
 //
 //	exits CODE program args…          run, and check the exit code
-//	ready FILE PREFIX                 wait for a ready file; set PREFIX_CONTROL, PREFIX_METRICS and PREFIX_PID
+//	ready FILE PREFIX                 wait for a ready file; set PREFIX_CONTROL, PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID
 //	until REGEXP program args…        run again and again until stdout matches
 //	refused REGEXP program args…      run again and again until stderr matches
 //	get URL [DIR]                     print what it answers, to the administrator whose certificate is in DIR
@@ -109,6 +109,7 @@ func waitReady(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Setenv(args[1]+"_CONTROL", message.Control)
 			ts.Setenv(args[1]+"_METRICS", message.Metrics)
 			ts.Setenv(args[1]+"_PID", fmt.Sprint(message.PID))
+			ts.Setenv(args[1]+"_SERVE", message.Serve)
 			return
 		}
 		if time.Now().After(deadline) {

@@ -21,6 +21,7 @@ const (
 	roleTarget  = "target"
 	roleDrain   = "drain"
 	roleHost    = "host"
+	roleReplica = "replica"
 	roleDev     = "dev"
 
 	listenDefault = "127.0.0.1:7070"
@@ -29,6 +30,7 @@ const (
 	targetMetricsDefault  = "127.0.0.1:9465"
 	drainMetricsDefault   = "127.0.0.1:9466"
 	hostMetricsDefault    = "127.0.0.1:9467"
+	replicaMetricsDefault = "127.0.0.1:9468"
 
 	// hostSocketDefault is where the C library looks when it was told nothing.
 	hostSocketDefault = "/run/farlog/host.sock"
@@ -79,6 +81,9 @@ type settings struct {
 
 	verifyInterval time.Duration
 	mergeLate      time.Duration
+	storeServe     string
+	replicaFrom    string
+	replicaPoll    time.Duration
 
 	hostSocket  string
 	hostAllow   []string
@@ -133,10 +138,14 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 		set.String(&s.drainTransport, "drain.transport", "", "`transport` to rings on other hosts: verbs or ofi (default: the fastest that the target offers)",
 			config.OneOf("", "verbs", "ofi"))
 	}
+	if role == roleReplica {
+		declareReplica(s, set)
+	}
 	if has(roleDrain) {
 		set.String(&s.storeDir, "store.dir", "", "`directory` of the store (default: store in --data-dir)")
 		set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
 		set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+		set.String(&s.storeServe, "store.serve", "", "`address` at which a replica of another site reads the store (farlogd replica), host:port (default: none)", emptyOrAddress)
 		set.Duration(&s.mergeLate, "merge.late", 0, "put the store's streams into one order as well (farlog merge, farlog replay --merged), and wait at most so long for one that brings nothing; 0: do not", checkMergeLate)
 		set.Size(&s.batchBytes, "drain.batch", batchDefault, "bytes stored and synced at once", config.Range(4096, uint64(batchMost), config.FormatSize))
 		set.Duration(&s.pollInterval, "drain.poll", time.Millisecond, "longest pause between two looks at a ring that was just written to; up to 5 ms when it stays idle",
@@ -284,6 +293,23 @@ func checkVerify(interval time.Duration) error {
 		return nil
 	}
 	return config.Range(time.Second, 365*24*time.Hour, time.Duration.String)(interval)
+}
+
+// declareReplica makes the settings of a second site.
+func declareReplica(s *settings, set *config.Set) {
+	set.String(&s.replicaFrom, "replica.from", "", "the first store: `URL` of its drain (--store-serve), https://host:port, or its directory where this host sees that", config.NotEmpty)
+	set.Duration(&s.replicaPoll, "replica.poll", 200*time.Millisecond, "pause between two looks at a first store that had nothing new", config.Range(time.Millisecond, time.Hour, time.Duration.String))
+	set.String(&s.storeDir, "store.dir", "", "`directory` of the second store (default: store in --data-dir)")
+	set.Size(&s.segmentBytes, "store.segment", 64<<20, "size of a segment", config.Range(1<<20, uint64(1<<40), config.FormatSize))
+	set.Duration(&s.verifyInterval, "store.verify", 24*time.Hour, "pause between two verifications of the whole store, as farlog verify does it; 0: none", checkVerify)
+}
+
+// emptyOrAddress lets an address be left out.
+func emptyOrAddress(text string) error {
+	if text == "" {
+		return nil
+	}
+	return config.Address(text)
 }
 
 // checkMergeLate: a pause of a drain or of a connection should make nothing late.

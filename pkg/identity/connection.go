@@ -41,6 +41,11 @@ func (k *Keeper) serverConfig(protocols []string) (*tls.Config, error) {
 // ClientConfig is the other end: the server must be a control plane, or for certificates that are not of a farlog authority have the name of the host
 // that was dialled.
 func (k *Keeper) ClientConfig(host string) (*tls.Config, error) {
+	return k.ClientConfigTo(KindControl, host)
+}
+
+// ClientConfigTo is ClientConfig for a server of another kind.
+func (k *Keeper) ClientConfigTo(kind Kind, host string) (*tls.Config, error) {
 	now, err := k.load()
 	if err != nil {
 		return nil, err
@@ -53,22 +58,25 @@ func (k *Keeper) ClientConfig(host string) (*tls.Config, error) {
 			if err := now.check(state.PeerCertificates, x509.ExtKeyUsageServerAuth, k.now()); err != nil {
 				return err
 			}
-			return checkServer(state.PeerCertificates[0], host)
+			return checkServer(state.PeerCertificates[0], kind, host)
 		},
 	}, nil
 }
 
-func checkServer(cert *x509.Certificate, host string) error {
+func checkServer(cert *x509.Certificate, wanted Kind, host string) error {
 	id, err := IDOf(cert)
 	if err != nil {
 		return err
 	}
 	if kind, _, ok := id.Kind(); !ok {
 		return cert.VerifyHostname(host)
-	} else if kind != KindControl {
+	} else if kind == wanted {
+		return nil
+	} else if wanted == KindControl {
 		return fmt.Errorf("%s is no control plane: its certificate is that of a %s", id, kind)
+	} else {
+		return fmt.Errorf("%s is no %s: its certificate is that of a %s", id, wanted, kind)
 	}
-	return nil
 }
 
 // Check finds out whether somebody who has come in is still to be let in: its certificate's time may be over, and it may be revoked by now.

@@ -43,6 +43,9 @@ func fullRegistry() *prometheus.Registry {
 	NewMerge(registry, func() (MergeSample, bool) {
 		return MergeSample{Records: 12, Late: 2, Absent: 1, IsFailing: true}, true
 	})
+	NewReplica(registry, func() ([]ReplicaSample, bool) {
+		return []ReplicaSample{{Stream: "a", Records: 5, LagBytes: 256, LagAge: 3 * time.Second}}, true
+	})
 	return registry
 }
 
@@ -103,6 +106,7 @@ func TestServer_MetricsAreParsedAndLinted(t *testing.T) {
 		"farlog_stream_members": 1, "farlog_stream_members_ready": 1, "farlog_control_leading": 1, "farlog_writer_clock_known": 1,
 		"farlog_drain_gap": 0, "farlog_store_free_bytes": 1 << 30, "farlog_store_verify_timestamp_seconds": 1700000000.5, "farlog_store_verify_failed": 1,
 		"farlog_merge_records_total": 12, "farlog_merge_late_total": 2, "farlog_merge_absent_streams": 1, "farlog_merge_failing": 1,
+		"farlog_replica_records_total": 5, "farlog_replica_lag_bytes": 256, "farlog_replica_lag_seconds": 3, "farlog_replica_source_up": 1,
 	} {
 		if got := value(families[name]); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

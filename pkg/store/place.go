@@ -67,9 +67,13 @@ func (r *Reader) Generations() []Generation {
 	return list
 }
 
-// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: there is more than before.
-func (r *Reader) limit() (isMoved bool, err error) {
-	if !r.options.SyncedOnly {
+// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: look again.
+//
+// A segment that has begun and holds no record may get another header: the batch that it was begun for did not come into it, and then the stream got another
+// ring. A reader that waits at its start begins it anew.
+func (r *Reader) limit(stop error) (isMoved bool, err error) {
+	isStart, before := r.scan.off == segmentDataOffset, r.scan.end
+	if !r.options.SyncedOnly && !isStart {
 		return false, nil
 	}
 	r.scan.end = 0
@@ -78,14 +82,25 @@ func (r *Reader) limit() (isMoved bool, err error) {
 	}
 	s := r.segments[r.at]
 	front, err := readFront(r.file)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, wrap("read", s.name, err)
-	}
-	if front.headerErr != nil {
+	case front.headerErr != nil && stop != nil:
+		return false, nil // it is just being written
+	case front.headerErr != nil:
 		return false, &CorruptError{Path: s.name, Err: front.headerErr}
 	}
-	r.segments[r.at].front = front
+	if isStart && stop != nil && front.header != s.header {
+		r.segments[r.at].front, r.segments[r.at].lowLSN = front, front.header.FirstLSN
+		return true, r.open(r.at, segmentDataOffset, true)
+	}
+	if !r.options.SyncedOnly {
+		return false, nil
+	}
 	r.scan.end = max(front.mark.syncedOffset, segmentDataOffset)
+	if stop != nil && r.scan.end > r.scan.off && r.scan.end == before {
+		return false, r.damaged(fmt.Errorf("%w; everything below offset %d was synced", stop, before))
+	}
 	return r.scan.end > r.scan.off, nil
 }
 

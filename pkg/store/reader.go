@@ -249,7 +249,7 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	if isStart {
 		r.chain = s.header.start()
 	}
-	_, err = r.limit()
+	_, err = r.limit(nil)
 	return err
 }
 
@@ -388,7 +388,7 @@ func (r *Reader) atEnd(stop error) error {
 		if err != nil {
 			return err
 		}
-		isMoved, err := r.limit()
+		isMoved, err := r.limit(stop)
 		if err != nil || isMoved && !isBegun {
 			return err
 		}

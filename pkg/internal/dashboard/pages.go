@@ -140,6 +140,12 @@ func drain() Dashboard {
 				number("s", "It took", "max(farlog_store_verify_seconds"+ofInstance+")", 0, 0),
 				number("short", "Damaged streams", "sum(farlog_store_verify_failed"+ofInstance+")", 1, 1),
 			}},
+			{"Second site", []Panel{
+				lines("s", "How long the second store has been behind", Query{"topk(20, farlog_replica_lag_seconds)", "{{stream}}"}).marks(5, 60),
+				lines("bytes", "Bytes that only the first store has", Query{"topk(20, farlog_replica_lag_bytes)", "{{stream}}"}),
+				lines("binBps", "Bytes copied a second", Query{"sum by (stream) (rate(farlog_replica_copied_bytes_total[$__rate_interval]))", "{{stream}}"}),
+				lines("short", "Failing, and first store that does not answer", Query{"farlog_replica_failing", "failing {{stream}}"}, Query{"1 - farlog_replica_source_up", "no answer to {{instance}}"}).marks(1, 1),
+			}},
 			{"Merged order", []Panel{
 				lines("s", "How far it is behind the clock", Query{"farlog_merge_lag_seconds" + ofInstance, "{{instance}}"}),
 				lines("ops", "Records a second, and those that were late", Query{"rate(farlog_merge_records_total" + ofInstance + "[$__rate_interval])", "merged {{instance}}"},

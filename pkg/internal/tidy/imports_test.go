@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"audit":     {"record", "store"},
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "store"},
+	"replica":   {"record", "store"},
 	"target":    {"api", "farlog"},
 	"control":   {"api", "identity"},
 	"hostagent": {"control"},

@@ -1,0 +1,181 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/metrics"
+	"github.com/farlog/farlog/pkg/replica"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	replicaAnswerTimeout = 30 * time.Second
+	serveIdleTimeout     = time.Minute
+)
+
+// serveStore lets replicas of other sites read a drain's store: drains and admins by their certificates, or everybody on this host without TLS.
+func (d *daemon) serveStore(opened *store.Store) error {
+	if d.settings.storeServe == "" {
+		return nil
+	}
+	listener, err := listen("store.serve", d.settings.storeServe)
+	if err != nil {
+		return err
+	}
+	d.serveAddress = listener.Addr().String()
+	var allow func(*http.Request) error
+	if d.settings.isInsecure {
+		if err := identity.CheckInsecure(d.serveAddress); err != nil {
+			listener.Close()
+			return &usageError{fmt.Sprintf("--insecure: --store-serve %s", err)}
+		}
+	} else {
+		keeper, err := d.drainKeeper()
+		if err != nil {
+			listener.Close()
+			return fmt.Errorf("store.serve %q needs certificates: %w", d.settings.storeServe, err)
+		}
+		listener, allow = tls.NewListener(listener, keeper.ServerConfig("http/1.1")), func(r *http.Request) error { return mayReplicate(keeper, r) }
+	}
+	source := replica.NewStoreSource(opened)
+	server := &http.Server{Handler: replica.Handler(source, allow), ReadHeaderTimeout: replicaAnswerTimeout, IdleTimeout: serveIdleTimeout,
+		ErrorLog: slog.NewLogLogger(d.logger.Handler(), slog.LevelWarn)}
+	d.parts = append(d.parts, part{
+		run: func(ctx context.Context, ready func()) error {
+			ready()
+			stop := context.AfterFunc(ctx, func() { server.Close() })
+			defer stop()
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("store.serve: %w", err)
+			}
+			return nil
+		},
+		healthy: func() error { return nil },
+		close:   func() error { return errors.Join(ignoreClosed(listener.Close()), source.Close()) },
+	})
+	return nil
+}
+
+func (d *daemon) drainKeeper() (*identity.Keeper, error) {
+	files, err := d.agentChoice(identity.KindDrain).Files()
+	if err != nil {
+		return nil, err
+	}
+	return identity.NewKeeper(files, d.logger)
+}
+
+// mayReplicate: what is in a store is all that was ever written.
+func mayReplicate(keeper *identity.Keeper, r *http.Request) error {
+	if r.TLS == nil {
+		return errors.New("no certificate")
+	}
+	id, err := keeper.Check(*r.TLS)
+	if err != nil {
+		return err
+	}
+	if kind, _, ok := id.Kind(); !ok || kind != identity.KindDrain && kind != identity.KindAdmin {
+		return fmt.Errorf("%s may not read the store: expected the certificate of a drain or an admin", id)
+	}
+	return nil
+}
+
+// openReplica opens the role of a second site.
+func (d *daemon) openReplica(context.Context) error {
+	source, closeSource, err := d.firstStore(d.settings.replicaFrom)
+	if err != nil {
+		return err
+	}
+	opened, err := store.Open(d.settings.storeDir, store.Options{Create: true, SegmentBytes: int64(d.settings.segmentBytes)})
+	if err != nil {
+		return errors.Join(fmt.Errorf("open store: %w", err), closeSource())
+	}
+	logger := d.logger.With("role", roleReplica)
+	copying := replica.New(replica.Config{Source: source, Store: opened, PollInterval: d.settings.replicaPoll, Logger: logger})
+	scrubbing := &scrub{store: opened, interval: d.settings.verifyInterval, logger: logger}
+	metrics.NewStore(d.registry, scrubbing.sample)
+	metrics.NewReplica(d.registry, func() ([]metrics.ReplicaSample, bool) { return replicaSamples(copying) })
+	d.parts = append(d.parts, part{
+		run: func(ctx context.Context, ready func()) error {
+			ready()
+			go scrubbing.run(ctx)
+			copying.Run(ctx)
+			return nil
+		},
+		healthy: func() error { return replicaHealth(copying) },
+		close:   closeSource,
+	})
+	return nil
+}
+
+// firstStore is what a replica copies: by its directory, or from the drain that serves it.
+func (d *daemon) firstStore(from string) (replica.Source, func() error, error) {
+	if !strings.Contains(from, "://") {
+		first, err := store.Open(from, store.Options{})
+		if err != nil {
+			return nil, nil, fmt.Errorf("--replica-from: %w", err)
+		}
+		source := replica.NewStoreSource(first)
+		return source, source.Close, nil
+	}
+	parsed, err := url.Parse(from)
+	isSecure := !d.settings.isInsecure
+	if err != nil || parsed.Host == "" || parsed.Scheme != "https" && isSecure || parsed.Scheme != "http" && !isSecure {
+		return nil, nil, &usageError{fmt.Sprintf("--replica-from %q: expected https://host:port, with --insecure http://127.0.0.1:port, or a directory", from)}
+	}
+	client := &http.Client{Timeout: replicaAnswerTimeout}
+	if !isSecure {
+		if err := identity.CheckInsecure(parsed.Host); err != nil {
+			return nil, nil, &usageError{fmt.Sprintf("--insecure: --replica-from %s", err)}
+		}
+		return replica.NewHTTPSource(from, client), func() error { return nil }, nil
+	}
+	keeper, err := d.drainKeeper()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--replica-from %q needs certificates: %w", from, err)
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	transport := &http.Transport{DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		config, err := keeper.ClientConfigTo(identity.KindDrain, parsed.Hostname())
+		if err != nil {
+			return nil, err
+		}
+		return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	}}
+	client.Transport = transport
+	return replica.NewHTTPSource(from, client), func() error { transport.CloseIdleConnections(); return nil }, nil
+}
+
+func replicaSamples(copying *replica.Replica) ([]metrics.ReplicaSample, bool) {
+	list, failure := copying.Progress()
+	samples := make([]metrics.ReplicaSample, len(list))
+	for i, p := range list {
+		samples[i] = metrics.ReplicaSample{Stream: p.Stream, Records: p.Records, Bytes: p.Bytes, LagBytes: uint64(p.LagBytes), LagAge: p.LagAge, IsFailing: p.LastError != ""}
+	}
+	return samples, failure == ""
+}
+
+func replicaHealth(copying *replica.Replica) error {
+	list, failure := copying.Progress()
+	var errs []error
+	if failure != "" {
+		errs = append(errs, fmt.Errorf("first store: %s", failure))
+	}
+	for _, p := range list {
+		if p.LastError != "" {
+			errs = append(errs, fmt.Errorf("replica of stream %s: %s", p.Stream, p.LastError))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const (
+	pathStreams = "/v1/streams"
+	pathRecords = "/v1/records"
+
+	headerGeneration = "Farlog-Generation"
+	headerEnd        = "Farlog-End"
+
+	bodyBytesMax = 2<<30 - 1
+)
+
+// generationHeader is a generation on the wire.
+type generationHeader struct {
+	Number       uint64 `json:"number"`
+	Stream       string `json:"stream"`
+	StreamID     uint32 `json:"stream_id"`
+	RingUUID     string `json:"ring_uuid"`
+	Salt         uint64 `json:"salt,string"`
+	Align        uint32 `json:"align"`
+	RecordLenMax uint32 `json:"record_len_max"`
+}
+
+// Handler lets other sites read a source. allow says whether whoever asks may; nil = everybody: the listener says who comes.
+func Handler(source Source, allow func(*http.Request) error) http.Handler {
+	mux := http.NewServeMux()
+	serve := func(path string, answer func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if allow != nil {
+				if err := allow(r); err != nil {
+					http.Error(w, err.Error(), http.StatusForbidden)
+					return
+				}
+			}
+			if err := answer(w, r); errors.Is(err, store.ErrNotFound) {
+				http.Error(w, err.Error(), http.StatusNotFound)
+			} else if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		})
+	}
+	serve(pathStreams, func(w http.ResponseWriter, r *http.Request) error {
+		streams, err := source.Streams(r.Context())
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(streams) // whoever asked is gone
+		return nil
+	})
+	serve(pathRecords, func(w http.ResponseWriter, r *http.Request) error { return serveRecords(source, w, r) })
+	return mux
+}
+
+func serveRecords(source Source, w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	var from store.Place
+	var errs [3]error
+	from.Generation, errs[0] = strconv.ParseUint(query.Get("generation"), 10, 64)
+	epoch, err := strconv.ParseUint(query.Get("epoch"), 10, 32)
+	from.Epoch, errs[1] = uint32(epoch), err
+	from.LSN, errs[2] = strconv.ParseUint(query.Get("lsn"), 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return nil
+	}
+	batch, err := source.Read(r.Context(), query.Get("stream"), from)
+	if err != nil {
+		return err
+	}
+	if g := batch.Generation; g.Number != 0 {
+		raw, err := json.Marshal(generationHeader{g.Number, g.StreamName, g.StreamID, g.RingUUID.String(), g.Salt, g.Align, g.RecordLenMax})
+		if err != nil {
+			return err
+		}
+		w.Header().Set(headerGeneration, string(raw))
+	}
+	w.Header().Set(headerEnd, strconv.FormatBool(batch.IsEnd))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(len(batch.Records)))
+	_, _ = w.Write(batch.Records) // whoever asked is gone
+	return nil
+}
+
+// HTTPSource is a store that a drain at another site serves (farlogd drain --store-serve).
+type HTTPSource struct {
+	base   string
+	client *http.Client
+}
+
+// NewHTTPSource asks at base, such as https://drain.site-a:7471. The client knows how: certificates, time limits.
+func NewHTTPSource(base string, client *http.Client) *HTTPSource {
+	return &HTTPSource{strings.TrimSuffix(base, "/"), client}
+}
+
+// get asks, and gives the answer's body. A body that ends too early is an error.
+func (s *HTTPSource) get(ctx context.Context, path string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, bodyBytesMax))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("read from %s: %w", s.base, err)
+	case response.StatusCode == http.StatusNotFound:
+		return nil, nil, fmt.Errorf("%w: %s: %s", store.ErrNotFound, s.base, strings.TrimSpace(string(body)))
+	case response.StatusCode != http.StatusOK:
+		return nil, nil, fmt.Errorf("%s: %s: %s", s.base, response.Status, strings.TrimSpace(string(body)))
+	}
+	return response.Header, body, nil
+}
+
+// Streams implements Source.
+func (s *HTTPSource) Streams(ctx context.Context) (list []StreamInfo, err error) {
+	_, body, err := s.get(ctx, pathStreams)
+	if err == nil {
+		err = json.Unmarshal(body, &list)
+	}
+	return list, err
+}
+
+// Read implements Source.
+func (s *HTTPSource) Read(ctx context.Context, stream string, from store.Place) (batch Batch, err error) {
+	query := url.Values{"stream": {stream}, "generation": {strconv.FormatUint(from.Generation, 10)},
+		"epoch": {strconv.FormatUint(uint64(from.Epoch), 10)}, "lsn": {strconv.FormatUint(from.LSN, 10)}}
+	header, body, err := s.get(ctx, pathRecords+"?"+query.Encode())
+	if err != nil {
+		return batch, err
+	}
+	if batch.IsEnd, err = strconv.ParseBool(header.Get(headerEnd)); err != nil {
+		return batch, fmt.Errorf("%s: no farlog drain answers there: %w", s.base, err)
+	}
+	if len(body) == 0 {
+		return batch, nil
+	}
+	var g generationHeader
+	if err := json.Unmarshal([]byte(header.Get(headerGeneration)), &g); err != nil {
+		return batch, fmt.Errorf("%s: generation of the records: %w", s.base, err)
+	}
+	uuid, err := record.ParseUUID(g.RingUUID)
+	if err != nil || g.Stream != stream || g.Number == 0 {
+		return batch, fmt.Errorf("%s: asked for stream %q, got generation %d of %q, ring %q", s.base, stream, g.Number, g.Stream, g.RingUUID)
+	}
+	batch.Records, batch.Generation = body, store.Generation{Number: g.Number, Source: store.Source{StreamName: g.Stream, StreamID: g.StreamID,
+		RingUUID: uuid, Salt: g.Salt, Align: g.Align, RecordLenMax: g.RecordLenMax}}
+	return batch, nil
+}

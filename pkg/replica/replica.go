@@ -1,0 +1,338 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/farlog/farlog/pkg/record"
+	"github.com/farlog/farlog/pkg/store"
+)
+
+// Defaults of Config.
+const (
+	PollIntervalDefault = 200 * time.Millisecond
+
+	listInterval = 2 * time.Second // and for measuring the lag
+	pieceBytes   = 256 << 10
+	retryLeast   = 200 * time.Millisecond
+	retryMost    = 10 * time.Second
+)
+
+// Config of a replica.
+type Config struct {
+	Source       Source
+	Store        *store.Store
+	PollInterval time.Duration // between two looks at a first store that had nothing new; 0 = 200 ms
+	Logger       *slog.Logger  // nil = slog.Default()
+
+	pieceBytes int // what is appended at once; tests have small segments
+}
+
+// Progress is how far the replica of one stream is. Counts are since Run began.
+type Progress struct {
+	Stream    string
+	Place     store.Place // of the last record that is synced here
+	Records   uint64
+	Bytes     uint64
+	LagBytes  int64         // synced at the first site and not here, when that was asked last
+	LagAge    time.Duration // since the last moment at which nothing was
+	LastError string        // "" while it goes well
+}
+
+// Replica follows the streams of one store.
+type Replica struct {
+	config Config
+
+	mutex     sync.Mutex
+	followers map[string]*follower
+	failure   string    // why the first site's streams are not known
+	heardAt   time.Time // of the first site
+}
+
+// follower copies one stream.
+type follower struct {
+	config   Config
+	stream   string
+	appender *store.Appender
+	current  store.Generation // that the appender writes
+	place    store.Place
+
+	mutex    sync.Mutex
+	progress Progress
+	caughtUp time.Time
+}
+
+// New makes a replica; Run lets it work.
+func New(config Config) *Replica {
+	if config.PollInterval <= 0 {
+		config.PollInterval = PollIntervalDefault
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	config.pieceBytes = pieceBytes
+	return &Replica{config: config, followers: map[string]*follower{}}
+}
+
+// Run copies until ctx is done. What fails is tried again: a first site that does not answer, a disk that is full. One stream holds up no other.
+func (r *Replica) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for ctx.Err() == nil {
+		r.list(ctx, &running)
+		select {
+		case <-ctx.Done():
+		case <-time.After(listInterval):
+		}
+	}
+}
+
+func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
+	streams, err := r.config.Source.Streams(ctx)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if err != nil {
+		if ctx.Err() == nil && r.failure != err.Error() {
+			r.config.Logger.Error("first store cannot be asked, trying on", "error", err)
+		}
+		r.failure = err.Error()
+		return
+	}
+	r.failure, r.heardAt = "", time.Now()
+	for _, info := range streams {
+		f := r.followers[info.Name]
+		if f == nil {
+			f = &follower{config: r.config, stream: info.Name, caughtUp: time.Now()}
+			r.followers[info.Name] = f
+			running.Go(func() { f.run(ctx) })
+		}
+		f.measure(info.Bytes)
+	}
+}
+
+// Progress gives that of all streams; failure says why the first site cannot be asked.
+func (r *Replica) Progress() (list []Progress, failure string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, f := range r.followers {
+		list = append(list, f.report())
+	}
+	return list, r.failure
+}
+
+// measure compares what both sites have.
+func (f *follower) measure(there int64) {
+	here, err := f.config.Store.StreamBytes(f.stream)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return
+	}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.progress.LagBytes = max(0, there-here)
+	if f.progress.LagBytes == 0 {
+		f.caughtUp = time.Now()
+	}
+}
+
+func (f *follower) report() Progress {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	p := f.progress
+	p.Stream = f.stream
+	p.LagAge = time.Since(f.caughtUp)
+	return p
+}
+
+func (f *follower) run(ctx context.Context) {
+	pause := retryLeast
+	for ctx.Err() == nil {
+		err := f.follow(ctx)
+		if closeErr := f.close(); err == nil {
+			err = closeErr
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		f.mutex.Lock()
+		isNew := f.progress.LastError != err.Error()
+		if f.progress.LastError == "" {
+			pause = retryLeast
+		}
+		f.progress.LastError = err.Error()
+		f.mutex.Unlock()
+		if isNew {
+			f.config.Logger.Error("replica of a stream stands, trying on", "stream", f.stream, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryMost)
+	}
+}
+
+// follow copies until something fails.
+func (f *follower) follow(ctx context.Context) error {
+	if err := f.findPlace(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		next := f.place
+		next.LSN++
+		if f.place.Generation == 0 {
+			next = store.Place{}
+		}
+		batch, err := f.config.Source.Read(ctx, f.stream, next)
+		if err != nil {
+			return err
+		}
+		if err := f.put(batch); err != nil {
+			return err
+		}
+		if !batch.IsEnd {
+			continue
+		}
+		f.settled()
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.config.PollInterval):
+		}
+	}
+	return ctx.Err()
+}
+
+// settled: the first store had nothing behind what is here.
+func (f *follower) settled() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.progress.LastError = ""
+	f.progress.LagBytes, f.caughtUp = 0, time.Now()
+}
+
+// findPlace looks up the last record that is synced here: it is the whole memory of a replica. Only the last generation is read, from its mark on.
+func (f *follower) findPlace() error {
+	f.place = store.Place{}
+	reader, err := f.config.Store.OpenReader(f.stream, store.ReaderOptions{IncludeSuperseded: true, IsOpenFast: true})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := reader.Generations()
+	if err := reader.Close(); err != nil || len(known) == 0 {
+		return err
+	}
+	if err := f.open(known[len(known)-1]); err != nil {
+		return err
+	}
+	return nil
+}
+
+// open begins or goes on with a generation. What the appender found whole counts, and nothing else.
+func (f *follower) open(generation store.Generation) error {
+	if err := f.close(); err != nil {
+		return err
+	}
+	appender, err := f.config.Store.OpenStream(generation.Source)
+	if err != nil {
+		return err
+	}
+	f.appender, f.current = appender, generation
+	f.place = store.Place{Generation: generation.Number}
+	if last := appender.Last(); last.OK {
+		f.place.Epoch, f.place.LSN = last.Epoch, last.LSN
+	}
+	return nil
+}
+
+func (f *follower) close() error {
+	if f.appender == nil {
+		return nil
+	}
+	err := f.appender.Close()
+	f.appender = nil
+	return err
+}
+
+// put checks and stores a batch, and syncs it.
+func (f *follower) put(batch Batch) error {
+	if len(batch.Records) == 0 {
+		return nil
+	}
+	last, count, err := check(batch)
+	if err != nil {
+		return fmt.Errorf("stream %s, from the first site: %w", f.stream, err)
+	}
+	if f.appender == nil || f.current.Source != batch.Generation.Source {
+		if f.current.Number != 0 && batch.Generation.Number != f.current.Number+1 && f.appender != nil {
+			return fmt.Errorf("stream %s: generation %d at the first site after %d here", f.stream, batch.Generation.Number, f.current.Number)
+		}
+		if err := f.open(batch.Generation); err != nil {
+			return err
+		}
+	}
+	if err := f.appendAll(batch); err != nil {
+		return err
+	}
+	if err := f.appender.Sync(); err != nil {
+		return err
+	}
+	f.place = store.Place{Generation: batch.Generation.Number, Epoch: last.Epoch, LSN: last.LSN}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.progress.Place, f.progress.LastError = f.place, ""
+	f.progress.Records += count
+	f.progress.Bytes += uint64(len(batch.Records))
+	f.progress.LagBytes = max(0, f.progress.LagBytes-int64(len(batch.Records)))
+	return nil
+}
+
+// appendAll appends in pieces that fit into any segment.
+func (f *follower) appendAll(batch Batch) error {
+	rest := batch.Records
+	for len(rest) > 0 {
+		used := 0
+		for used < len(rest) {
+			h, err := record.ParseHeader(rest[used:])
+			if err != nil {
+				return err // check has looked at it: cannot be
+			}
+			length := int(h.StoredLen(batch.Generation.Align))
+			if used > 0 && used+length > max(f.config.pieceBytes, 4096) {
+				break
+			}
+			used += length
+		}
+		if _, _, err := f.appender.Append(rest[:used:used]); err != nil {
+			return err
+		}
+		rest = rest[used:]
+	}
+	return nil
+}
+
+// check makes every record prove itself: what came over a wire or from another disk is believed as little as what a ring holds.
+func check(batch Batch) (last record.Header, count uint64, err error) {
+	id := batch.Generation.Identity()
+	for rest := batch.Records; len(rest) > 0; {
+		rec, err := record.Decode(rest, id)
+		if errors.Is(err, record.ErrShort) {
+			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+		}
+		if err != nil {
+			return last, count, fmt.Errorf("behind lsn %d: %w", last.LSN, err)
+		}
+		last = rec.Header
+		if !rec.Flags.IsPad() {
+			count++
+		}
+		rest = rest[len(rec.Raw):]
+	}
+	return last, count, nil
+}
