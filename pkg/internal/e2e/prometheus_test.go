@@ -21,15 +21,17 @@ import (
 func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	t.Parallel()
 	testenv.PrometheusTool(t, "prometheus")
-	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB")
+	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil, "--store-verify", "1s", "--store-segment", "1MiB", "--merge-late", "100ms")
 	cluster.MetricsListen = "127.0.0.1:0"
 	cluster.Start()
 	dir := t.TempDir()
 	_, host := testenv.StartDaemon(t, dir, "host", "--data-dir", dir, "--control", cluster.ControlAddress, "--metrics-listen", "127.0.0.1:0",
 		"--host-socket", socketPath(t))
+	second := t.TempDir()
+	_, replica := testenv.StartDaemon(t, second, "replica", "--data-dir", second, "--replica-from", cluster.StoreDir, "--store-verify", "0", "--metrics-listen", "127.0.0.1:0")
 	prometheus := testenv.StartPrometheus(t, map[string][]string{
 		"farlog-control": {cluster.Metrics["control"]}, "farlog-target": {cluster.Metrics["target"]}, "farlog-drain": {cluster.Metrics["drain"]},
-		"farlog-host": {host.Metrics}})
+		"farlog-host": {host.Metrics}, "farlog-replica": {replica.Metrics}})
 	began := time.Now()
 	cluster.CreateStream(streamName, "--size", "64MiB", "--record-len-max", "64KiB", "--level", "visible")
 	w := startWriter(t, newLedger(t, "P"), 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "8")
