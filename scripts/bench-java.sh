@@ -3,7 +3,7 @@
 # case, and a table.
 #   scripts/bench-java.sh [GROUP,...]   all, or those that begin so: append, alloc, jmh, log4j2, farlog, chronicle, aeron, disruptor
 #   FARLOG_BENCH_FORKS (4), FARLOG_BENCH_SECONDS (2, for each target of a fork), FARLOG_BENCH_DIR (build/bench-java: files of those that
-#   write to a disk), FARLOG_BENCH_PATIENCE (60 seconds in all, to wait for other programs and to repeat what they disturbed)
+#   write to a disk), FARLOG_BENCH_JVM (options of every JVM, such as -XX:+UseSystemMemoryBarrier), FARLOG_BENCH_PATIENCE (60 seconds in all, to wait for other programs and to repeat what they disturbed)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,8 @@ export FARLOG_BENCH_MACHINE FARLOG_BENCH_DATE
 read -ra opens <<<"$(tr '\n' ' ' <$module/pom.xml | sed 's/.*<bench.opens>//; s/<\/bench.opens>.*//')"
 mkdir -p "$folder"
 echo "on $FARLOG_BENCH_MACHINE, $FARLOG_BENCH_DATE; load $(cut -d' ' -f1-3 /proc/loadavg)"
-"$home/bin/java" --enable-native-access=ALL-UNNAMED "${opens[@]}" \
+# shellcheck disable=SC2086
+"$home/bin/java" ${FARLOG_BENCH_JVM:-} --enable-native-access=ALL-UNNAMED "${opens[@]}" \
 	-Dfarlog.library.path="$natives/libfarlog.so" -Dfarlog.bench.side="$PWD/$module/target/libside.so" \
 	-Dchronicle.analytics.disable=true -Dchronicle.announcer.disable=true -Dslf4j.internal.verbosity=ERROR \
 	-cp "$module/target/classes:$module/target/lib/*" io.github.farlog.bench.Bench \
