@@ -15,12 +15,12 @@ import (
 )
 
 func newApplyCommand(env *environment) *cobra.Command {
-	path, isDryRun := "", false
+	path, isDryRun, isPrune := "", false, false
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create and change targets and streams until they are as a file declares them",
 		Long: `Reads a file of targets and streams (docs/operating.md has its keys), shows what differs, and makes it so. The same again changes nothing.
-What the file does not declare stays as it is: nothing is ever removed. A file with mistakes changes nothing; all of them are told, each with
+What the file does not declare stays as it is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of them are told, each with
 its line and column.
 
 Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
@@ -29,15 +29,16 @@ Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it d
 			if path == "" {
 				return usageErrorf("apply: expected -f FILE (- for standard input)")
 			}
-			return applyFabric(cmd.Context(), env, path, isDryRun)
+			return applyFabric(cmd.Context(), env, path, isDryRun, isPrune)
 		},
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets and streams; - for standard input")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
+	cmd.Flags().BoolVar(&isPrune, "prune", false, "delete what the file does not declare: streams that nobody writes and whose records are stored")
 	return cmd
 }
 
-func applyFabric(ctx context.Context, env *environment, path string, isDryRun bool) error {
+func applyFabric(ctx context.Context, env *environment, path string, isDryRun, isPrune bool) error {
 	raw, err := readWhole(env, path)
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func applyFabric(ctx context.Context, env *environment, path string, isDryRun bo
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
-	answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true})
+	answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: isPrune})
 	if err != nil {
 		problems := problemsIn(err)
 		if len(problems) == 0 && len(file.problems) == 0 {
@@ -67,7 +68,7 @@ func applyFabric(ctx context.Context, env *environment, path string, isDryRun bo
 	}
 	isSo := len(answer.Changes) == 0
 	if !isDryRun && !isSo {
-		answer, err = client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision})
+		answer, err = client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: isPrune})
 		if err != nil {
 			return client.explain(ctx, "", err)
 		}
@@ -122,27 +123,35 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	if env.isJSON() {
 		return env.writeProto(answer)
 	}
-	created, changed := 0, 0
+	created, changed, deleted := 0, 0, 0
 	for _, change := range answer.Changes {
 		sign := "~"
-		if change.IsNew {
+		switch {
+		case change.IsNew:
 			sign = "+"
 			created++
-		} else {
+		case change.IsDeleted:
+			sign = "-"
+			deleted++
+		default:
 			changed++
 		}
-		fmt.Fprintf(env.stdout, "%s %s %s  %s\n", sign, change.Kind, change.Name, fieldsText(change))
+		fmt.Fprintln(env.stdout, strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", sign, change.Kind, change.Name, fieldsText(change))))
+	}
+	deletedText := ""
+	if deleted > 0 {
+		deletedText = fmt.Sprintf(", %d to be deleted", deleted)
 	}
 	if len(answer.Undeclared) > 0 {
 		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(answer.Undeclared, ", "))
 	}
 	switch {
-	case created+changed == 0:
+	case created+changed+deleted == 0:
 		fmt.Fprintln(env.stderr, "it is as declared already")
 	case isDryRun:
-		fmt.Fprintf(env.stderr, "%d to create, %d to change; nothing is changed\n", created, changed)
+		fmt.Fprintf(env.stderr, "%d to create, %d to change%s; nothing is changed\n", created, changed, deletedText)
 	default:
-		fmt.Fprintf(env.stderr, "%d created, %d changed\n", created, changed)
+		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)
 	}
 	return nil
 }

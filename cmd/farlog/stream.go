@@ -22,8 +22,9 @@ const (
 )
 
 func newStreamCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "stream", Short: "Create and list streams", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env))
+	group := &cobra.Command{Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env),
+		newStreamDeleteCommand(env))
 	return group
 }
 

@@ -65,8 +65,9 @@ const (
 // isAct tells the calls that are recorded.
 func isAct(method string) bool {
 	switch method {
-	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_ApplyFabric_FullMethodName,
-		api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
+		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
+		api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
 	}
 	return false
@@ -149,6 +150,8 @@ func (a *Act) take(response any, err error) {
 		a.Revision = response.GetStream().GetRevision()
 	case *api.UpdateStreamResponse:
 		a.Revision, a.Changes = response.GetStream().GetRevision(), fieldTexts("stream", a.Stream, response.GetFields())
+	case *api.DeleteStreamResponse:
+		a.Revision, a.Changes = response.GetDeletion().GetRevision(), []string{fmt.Sprintf("deleted stream %s id %d", a.Stream, response.GetDeletion().GetStreamId())}
 	case *api.AcquireWriterResponse:
 		a.Epoch = response.GetGrant().GetEpoch()
 	case *api.TakeOverStreamResponse:
@@ -159,8 +162,9 @@ func (a *Act) take(response any, err error) {
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {
-			if change.IsNew {
-				a.Changes = append(a.Changes, "new "+change.Kind+" "+change.Name)
+			if change.IsNew || change.IsDeleted {
+				verb := map[bool]string{true: "new ", false: "deleted "}[change.IsNew]
+				a.Changes = append(a.Changes, verb+change.Kind+" "+change.Name)
 				continue
 			}
 			a.Changes = append(a.Changes, fieldTexts(change.Kind, change.Name, change.Fields)...)

@@ -46,6 +46,11 @@ func (v *view) status(name string) *api.StreamStatus {
 			}
 		}
 	}
+	if deletion := v.deletions[name]; reconcile.IsBeingDeleted(deletion) {
+		status.Deletion = deletion
+		status.Condition, status.Reason = api.Condition_CONDITION_DELETING, deletionText(status)
+		return status
+	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) {
 		world := v.world()

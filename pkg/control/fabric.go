@@ -16,6 +16,8 @@ type fabricPlan struct {
 	changes    []*api.Change
 	undeclared []string
 	problems   []*api.Problem
+	deletions  []*api.Deletion // of streams that are not declared, when that was asked for
+	dropped    []string        // hosts of targets of which nothing is declared any more
 }
 
 // planFabric compares. All that is wrong is in problems; then nothing of the rest may be done.
@@ -98,6 +100,10 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 func (p *fabricPlan) compareStreams(v *view, asked []*api.StreamSpec) {
 	for i, spec := range asked {
 		have := v.streams[spec.Name]
+		if reconcile.IsBeingDeleted(v.deletions[spec.Name]) {
+			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), "expected a stream that is not being deleted: declare it again when it is gone")
+			continue
+		}
 		if have == nil && isSystem(spec.Name) {
 			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), systemRule)
 			continue
@@ -191,7 +197,7 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 		declared[spec.Name] = true
 	}
 	for _, name := range withoutSystem(sortedKeys(v.streams)) {
-		if !declared[name] {
+		if !declared[name] && !reconcile.IsBeingDeleted(v.deletions[name]) {
 			p.undeclared = append(p.undeclared, "stream "+name)
 		}
 	}
@@ -204,6 +210,9 @@ func (v *view) fabric() *api.Fabric {
 		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
 	}
 	for _, name := range withoutSystem(sortedKeys(v.streams)) {
+		if reconcile.IsBeingDeleted(v.deletions[name]) {
+			continue
+		}
 		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
 	}
 	return fabric

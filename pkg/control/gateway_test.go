@@ -72,6 +72,8 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"get none", host, "GET", "/v1/streams/desk7/none", "", 404, `there is none of that name`},
 		{"change", admin, "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576, "policy": "POLICY_REJECT"}}`, 200, `"after":"reject"`},
 		{"fabric", admin, "GET", "/v1/fabric", "", 200, `"policy":"POLICY_REJECT"`},
+		{"delete without the role", host, "DELETE", "/v1/streams/desk7/orders", "", 403, `has not the role admin`},
+		{"delete, dry", admin, "DELETE", "/v1/streams/desk7/orders?is_dry_run=true", "", 200, `"stage":"DELETION_STAGE_DRAINING"`},
 		{"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "is_dry_run": true}`, 200, `"undeclared":["stream desk7/orders"]`},
 		{"agents", host, "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
 		{"no such path", admin, "GET", "/v2/streams", "", 404, `Not Found`},

@@ -93,6 +93,8 @@ func streamNamed(request any) (string, bool) {
 		return request.GetSpec().GetName(), true
 	case *api.UpdateStreamRequest:
 		return request.GetSpec().GetName(), true
+	case *api.DeleteStreamRequest:
+		return request.Name, true
 	case *api.GetStreamRequest:
 		return request.Name, true
 	case *api.AcquireWriterRequest:

@@ -139,6 +139,10 @@ func operatorTrials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).UpdateStream(ctx, &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders"}})
 			return err
 		},
+		"DeleteStream": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).DeleteStream(ctx, &api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: true})
+			return err
+		},
 		"WatchStreams": func(ctx context.Context, conn *grpc.ClientConn) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -230,6 +234,7 @@ func agentTrials(agent *api.Agent) map[string]trial {
 var allowed = map[string]string{
 	"CreateStream":     "admin",
 	"UpdateStream":     "admin",
+	"DeleteStream":     "admin",
 	"ApplyFabric":      "admin",
 	"Backup":           "admin",
 	"Restore":          "admin",

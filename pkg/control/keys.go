@@ -16,6 +16,7 @@ import (
 //	spec/rings/<name>                  RingSpec
 //	spec/assignments/<name>            Assignment
 //	spec/admissions/<name>             Admission: who is let into the ring from other hosts; holds secrets
+//	spec/deletions/<name>              Deletion: how far the end of a stream has come; stays when it is gone
 //	spec/epochs/<name>                 last epoch granted
 //	spec/stream_id                     last stream id given
 //	state/grants/<name>                Grant, the last one
@@ -31,6 +32,7 @@ const (
 	keyRings       = keyRoot + "spec/rings/"
 	keyAssignments = keyRoot + "spec/assignments/"
 	keyAdmissions  = keyRoot + "spec/admissions/"
+	keyDeletions   = keyRoot + "spec/deletions/"
 	keyEpochs      = keyRoot + "spec/epochs/"
 	keyStreamID    = keyRoot + "spec/stream_id"
 	keyGrants      = keyRoot + "state/grants/"

@@ -113,7 +113,7 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) (err error) {
 	ctx, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
 	defer func() { endSpan(span, err) }()
-	key, writes, err := actionWrites(action)
+	key, writes, err := r.actionWrites(action)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,12 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 	if action.Place != nil {
 		guards = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 	}
-	for member, change := range admissionsOf(action) {
+	changes := admissionsOf(action)
+	if action.Retire != "" {
+		now, _ := r.mirror.load()
+		changes = withoutDrains(reconcile.MemberCount(now.streams[action.Retire]))
+	}
+	for member, change := range changes {
 		unchanged, write, err := specStore{r.client}.admission(ctx, reconcile.MemberKey(streamOf(action), member), change)
 		if err != nil {
 			return err
@@ -147,6 +152,10 @@ func (r *reconciler) logDecision(action reconcile.Action) {
 		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member)
 	case action.Bind != nil:
 		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
+	case action.Retire != "":
+		r.logger.Info("all is stored, removing rings", "stream", action.Retire)
+	case action.Forget != "":
+		r.logger.Info("deleted", "stream", action.Forget)
 	case action.Keep != nil:
 		r.logger.Debug("writer is in", "stream", streamOf(action), "epoch", action.Keep.Epoch)
 	default:
@@ -164,6 +173,10 @@ func verbOf(action reconcile.Action) string {
 		return "bind"
 	case action.Keep != nil:
 		return "keep"
+	case action.Retire != "":
+		return "retire"
+	case action.Forget != "":
+		return "forget"
 	}
 	return "assign"
 }
@@ -176,13 +189,18 @@ func streamOf(action reconcile.Action) string {
 		return action.Bind.Stream.Spec.Name
 	case action.Keep != nil:
 		return action.Keep.Stream
+	case action.Retire != "" || action.Forget != "":
+		return action.Retire + action.Forget
 	}
 	return action.Assign.Stream
 }
 
-func actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, err error) {
+func (r *reconciler) actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, err error) {
 	var message proto.Message
 	switch {
+	case action.Retire != "" || action.Forget != "":
+		now, _ := r.mirror.load()
+		return endWrites(now, action)
 	case action.Place != nil:
 		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member)), action.Place
 	case action.Bind != nil:
@@ -236,5 +254,6 @@ func (v *view) world() reconcile.World {
 	return reconcile.World{
 		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
 		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets, TargetSpecs: v.targetSpecs,
+		Deletions: v.deletions,
 	}
 }

@@ -25,12 +25,13 @@ const mirrorRetryDelay = 200 * time.Millisecond
 // readers need no lock; its messages must not be changed either.
 type view struct {
 	revision       int64
-	fabricRevision int64 // of the last change of what is declared: streams and targets
+	fabricRevision int64 // of the last change of what is declared: streams, their ends, and targets
 	streams        map[string]*api.Stream
 	targetSpecs    map[string]*api.TargetSpec
 	rings          map[string]*api.RingSpec
 	assignments    map[string]*api.Assignment
 	admissions     map[string]*api.Admission
+	deletions      map[string]*api.Deletion
 	epochs         map[string]uint32
 	grants         map[string]*api.Grant
 	targets        map[string]*api.TargetState
@@ -126,6 +127,9 @@ func (m *mirror) follow(ctx context.Context) error {
 		for _, event := range response.Events {
 			if event.Type == clientv3.EventTypeDelete {
 				next.remove(string(event.Kv.Key))
+				if strings.HasPrefix(string(event.Kv.Key), keyTargetSpecs) {
+					next.fabricRevision = max(next.fabricRevision, event.Kv.ModRevision)
+				}
 			} else {
 				m.apply(next, event.Kv)
 			}
@@ -154,7 +158,11 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 	if isStream {
 		v.streams[name].Revision = kv.ModRevision
 	}
-	if isStream || strings.HasPrefix(string(kv.Key), keyTargetSpecs) {
+	gone, isDeletion := strings.CutPrefix(string(kv.Key), keyDeletions)
+	if isDeletion {
+		v.deletions[gone].Revision = kv.ModRevision
+	}
+	if isStream || isDeletion || strings.HasPrefix(string(kv.Key), keyTargetSpecs) {
 		v.fabricRevision = max(v.fabricRevision, kv.ModRevision)
 	}
 }
@@ -244,6 +252,7 @@ var kinds = map[string]kind{
 	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
 	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
 	keyAssignments: messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
+	keyDeletions:   messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),
 	keyAdmissions:  messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
 	keyGrants:      messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
 	keyTargets:     messages(func(v *view) *map[string]*api.TargetState { return &v.targets }),

@@ -43,6 +43,9 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 func (v *view) ringSpec(name string) *api.RingSpec {
 	spec := proto.Clone(v.rings[name]).(*api.RingSpec)
 	spec.Admission = v.admissions[name]
+	if deletion := v.deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
+		spec.Deletion = deletion.Stage
+	}
 	return spec
 }
 

@@ -41,6 +41,9 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
+	if now, _ := s.mirror.load(); !isNew && now.isStaying(spec.Name) != nil {
+		return nil, now.isStaying(spec.Name)
+	}
 	if isNew {
 		s.config.Logger.Info("created", "stream", spec.Name, "by", callerOf(ctx).ID)
 	}
@@ -51,6 +54,9 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, error) {
 	now, err := s.fresh()
 	if err != nil {
+		return nil, err
+	}
+	if err := now.isStaying(spec.Name); err != nil {
 		return nil, err
 	}
 	if have := now.streams[spec.Name]; have != nil {
@@ -79,6 +85,9 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	have := now.streams[spec.Name]
 	if have == nil {
 		return nil, now.unknownStream(callerOf(ctx), spec.Name)
+	}
+	if err := now.isStaying(spec.Name); err != nil {
+		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
 		return nil, status.Errorf(codes.Aborted, "stream %q has been changed: it is at revision %d, the update is of %d: look at it again", spec.Name, have.Revision, request.Revision)
@@ -172,8 +181,8 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 	return &api.GetStreamResponse{Stream: now.status(request.Name)}, nil
 }
 
-// WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change and is never removed, so that whoever tells the last
-// revision it has heard of is told the rest, however long ago that was.
+// WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is gone leaves its deletion, so that
+// whoever tells the last revision it has heard of is told the rest, however long ago that was.
 func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
 	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
 	for {
@@ -183,7 +192,7 @@ func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.Serv
 			if err != nil {
 				return err
 			}
-			if len(response.Streams) > 0 || isFirst {
+			if len(response.Streams)+len(response.Deleted) > 0 || isFirst {
 				if err := stream.Send(response); err != nil {
 					return err
 				}
@@ -213,6 +222,7 @@ func (v *view) changedSince(caller access.Caller, named string, revision int64) 
 		}
 	}
 	slices.SortStableFunc(response.Streams, func(a, b *api.Stream) int { return int(a.Revision - b.Revision) })
+	response.Deleted = v.deletedSince(caller, named, revision)
 	return response, nil
 }
 
@@ -229,6 +239,9 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if err != nil {
 		return nil, err
 	}
+	if request.IsPrune {
+		plan.prune(now, callerOf(ctx), request.Fabric)
+	}
 	if err := mayApply(callerOf(ctx), plan); err != nil {
 		return nil, err
 	}
@@ -243,7 +256,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, err
 	}
 	for _, change := range plan.changes {
-		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "by", callerOf(ctx).ID)
+		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted", change.IsDeleted, "by", callerOf(ctx).ID)
 	}
 	return response, s.mirror.waitRevision(ctx, response.Revision)
 }

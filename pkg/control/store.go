@@ -66,11 +66,15 @@ func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32
 ) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
-		got, err := s.client.Get(ctx, key)
+		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
-		last, guard, err := counter(key, got.Kvs)
+		isStaying, err := stays(grant.Stream, got.Responses[1].GetResponseRange(), got.Responses[2].GetResponseRange())
+		if err != nil {
+			return nil, 0, err
+		}
+		last, guard, err := counter(key, got.Responses[0].GetResponseRange().Kvs)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -84,7 +88,7 @@ func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32
 		if err != nil {
 			return nil, 0, err
 		}
-		guards := []clientv3.Cmp{guard}
+		guards := []clientv3.Cmp{guard, isStaying}
 		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
 		if grant.Holder != nil {
 			writes = append(writes, clientv3.OpPut(keyGrants+grant.Stream, value))

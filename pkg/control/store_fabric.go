@@ -79,7 +79,8 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 			return 0, err
 		}
 	}
-	return revision, nil
+	ended, err := s.endPruned(ctx, v, plan)
+	return max(revision, ended), err
 }
 
 // createBatch makes streams and gives them the next ids, in one transaction.

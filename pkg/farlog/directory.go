@@ -68,7 +68,7 @@ func ListRegion(uri string) (RegionStatus, error) {
 
 const regionRingCountMax = 511 // docs/format.md
 
-// RemoveRing takes a ring (?ring=) out of its directory; its space may then hold another. Errors: ErrNotFound, ErrHeld, ErrExists (records are not drained, and it is not
+// RemoveRing takes a ring (?ring=) out of its directory, or removes the file that is all its own. Errors: ErrNotFound, ErrHeld, ErrExists (records are not drained, and it is not
 // forced), ErrCorrupt, ErrIO.
 //
 // Implements: int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *)

@@ -64,7 +64,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 }
 
 func describe(state *api.RingState, status farlog.Status, now time.Time) {
-	state.RingUuid = status.RingUUID[:]
+	state.RingUuid, state.StreamId = status.RingUUID[:], status.StreamID
 	state.Contract = contractOf(status.Contract)
 	state.WriterId = status.WriterID
 	state.IsWriterHeld, state.IsDrainHeld = status.WriterHeld, status.DrainHeld

@@ -54,8 +54,7 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	status, err := farlog.Inspect(at.uri)
 	switch {
 	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec):
-		return at, fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
-			"put the %s back, or make the stream again under another name", at.name(), spec.Stream.Spec.Name, at.kind())
+		return at, missing(at, spec.Stream.Spec.Name)
 	case errors.Is(err, farlog.ErrNotFound):
 		if at, err = t.form(at, spec); err != nil {
 			return at, fmt.Errorf("make ring %q: %w", at.name(), err)
@@ -73,6 +72,11 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 			at.kind())
 	}
 	return at, checkIdentity(at, status, spec.Stream)
+}
+
+func missing(at site, stream string) error {
+	return fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
+		"put the %s back, or make the stream again under another name", at.name(), stream, at.kind())
 }
 
 // wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it made

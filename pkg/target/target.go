@@ -180,6 +180,12 @@ func (t *Target) observe() {
 	seen := make([]Ring, 0, len(wanted))
 	known := make(map[string]bool, len(wanted))
 	for _, spec := range wanted {
+		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED {
+			at := t.siteOf(spec.Stream.Spec.Name)
+			known[at.path] = true
+			seen = append(seen, t.end(spec, at, before))
+			continue
+		}
 		at, err := t.ensure(spec)
 		known[at.path] = true
 		ring := t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before))
@@ -215,7 +221,7 @@ func isNews(before, after []Ring) bool {
 		if old.Uri != now.Uri || old.Error != now.Error || !bytes.Equal(old.RingUuid, now.RingUuid) ||
 			old.WriterEpoch != now.WriterEpoch || old.IsWriterHeld != now.IsWriterHeld || old.IsDrainHeld != now.IsDrainHeld ||
 			!slices.Equal(old.FarUris, now.FarUris) || old.EpochFenced != now.EpochFenced || old.EpochAdmitted != now.EpochAdmitted ||
-			old.DrainGeneration != now.DrainGeneration || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
+			old.DrainGeneration != now.DrainGeneration || old.IsClosed != now.IsClosed || old.IsRemoved != now.IsRemoved || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@
 #include "err.h"
 #include "mutant.h"
 #include "recover.h"
+#include "region_mem.h"
 #include "ring_admin.h"
 #include "superblock.h"
 
@@ -281,6 +282,36 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 	return FARLOG_OK;
 }
 
+/* remove_file -- a ring that has a file of its own: the file goes. Who has opened it and takes a lock of it later is told that it is gone. */
+static int remove_file(const char *text, const struct uri *uri, bool is_forced, struct farlog_error *error)
+{
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT};
+	struct superblock superblock;
+	struct region *region;
+	int result;
+
+	if (strcmp(uri->scheme, "mem") != 0)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\" is neither a ring in a directory nor a file; expected mem:/path, mem:/path?ring=NAME or nvme:/dev/...?ring=NAME", text);
+	result = region_open(text, &ask, &region, error);
+	if (result != FARLOG_OK)
+		return result;
+	result = superblock_load(region, text, &superblock, error); /* of a directory, too, this says that it is no ring */
+	for (int role = REGION_ROLE_WRITER; result == FARLOG_OK && role <= REGION_ROLE_FORMAT; role++)
+		if (region_lock(region, (enum region_role)role) != FARLOG_OK)
+			result = error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", text);
+	if (result == FARLOG_OK && !is_forced)
+		result = check_drained(region, text, error);
+	if (result == FARLOG_OK) {
+		result = region_mem_unlink(region, uri->path);
+		if (result == FARLOG_INVALID)
+			error_set(error, result, 0, "ring \"%s\" has all of a device; expected one in a directory or a file: format it instead", text);
+		if (result == FARLOG_IO)
+			error_set(error, result, errno, "remove ring \"%s\"", text);
+	}
+	region->ops->close(region);
+	return result;
+}
+
 int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_FORMAT, .is_whole = true};
@@ -289,7 +320,7 @@ int farlog_ring_remove(const char *text, int is_forced, struct farlog_error *err
 	int result = uri_parse(text, &uri, error);
 
 	if (result == FARLOG_OK && (uri.ring[0] == '\0' || uri_is_far(&uri)))
-		result = error_set(error, FARLOG_INVALID, 0, "uri \"%s\" names no ring in a directory; expected mem:/path?ring=NAME or nvme:/dev/...?ring=NAME", text);
+		return remove_file(text, &uri, is_forced != 0, error);
 	if (result == FARLOG_OK)
 		result = begin_change(&change, &ask, error);
 	if (result == FARLOG_OK)

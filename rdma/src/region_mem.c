@@ -47,6 +47,7 @@ struct region_mem {
 	uint64_t map_len;
 	uint8_t *bytes; /* what is shown of it: where a ring in a directory begins, else map */
 	int fd;
+	bool has_name; /* a directory has it; false: a descriptor alone */
 	persist_copy_fn copy;
 	persist_gather_fn gather;
 	struct msync_helper helper;
@@ -259,11 +260,23 @@ static uint64_t block_of(const struct region_mem *mem)
 	return (uint64_t)(mem->bytes - mem->map) / LAYOUT_BLOCK_LEN;
 }
 
+/* is_unlinked -- the file had a name when it was opened, and has none any more: who removed it held its locks and found nothing in it. */
+static bool is_unlinked(const struct region_mem *mem)
+{
+	struct stat now;
+
+	return mem->has_name && fstat(mem->fd, &now) == 0 && now.st_nlink == 0;
+}
+
 static int mem_lock(struct region *region, enum region_role role)
 {
 	struct region_mem *mem = mem_of(region);
 	int result = role_lock_take(mem->fd, block_of(mem), role);
 
+	if (result == FARLOG_OK && is_unlinked(mem)) {
+		region->ops->unlock(region, role); /* what is written now would be gone with the last one that has it open */
+		return FARLOG_NOT_FOUND;
+	}
 	if (result != FARLOG_OK || role != REGION_ROLE_WRITER || mem->bytes != mem->map || !role_lock_has_parts(mem->fd, mem->map_len))
 		return result;
 	region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
@@ -332,6 +345,20 @@ static int refuse_missing(const char *text, const struct uri *uri, struct farlog
 	if (error != NULL)
 		error->os_errno = ENOENT;
 	return result;
+}
+
+int region_mem_unlink(const struct region *region, const char *path)
+{
+	struct stat info;
+	struct stat named;
+
+	if (fstat(((const struct region_mem *)region)->fd, &info) != 0 || !S_ISREG(info.st_mode))
+		return FARLOG_INVALID;
+	if (stat(path, &named) != 0 || named.st_dev != info.st_dev || named.st_ino != info.st_ino) {
+		errno = ESTALE; /* another file has its name by now: that one nobody has looked at */
+		return FARLOG_IO;
+	}
+	return unlink(path) == 0 && sync_directory(path) == 0 ? FARLOG_OK : FARLOG_IO;
 }
 
 /* open_file -- open, and for CREATE give the file its size: allocated, so that a full disk shows now and not as a
@@ -422,8 +449,11 @@ int region_mem_open(const char *text, const struct uri *uri, const struct region
 		result = open_file(text, uri, ask->access, ask->size_bytes, &mem->fd, error);
 	if (result == FARLOG_OK)
 		result = region_mem_probe(text, uri, contract, error);
-	if (result == FARLOG_OK)
+	if (result == FARLOG_OK) {
+		mem->has_name = true;
+		mem->has_name = !is_unlinked(mem);
 		result = map_region(text, mem, ask->access, error);
+	}
 	if (result == FARLOG_OK) {
 		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
 

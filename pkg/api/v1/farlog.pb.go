@@ -193,35 +193,90 @@ func (GrantRole) EnumDescriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{2}
 }
 
+// How far the deletion of a stream has come.
+type DeletionStage int32
+
+const (
+	DeletionStage_DELETION_STAGE_UNSPECIFIED DeletionStage = 0
+	DeletionStage_DELETION_STAGE_DRAINING    DeletionStage = 1 // writers are fenced, the drain stores what is left
+	DeletionStage_DELETION_STAGE_REMOVING    DeletionStage = 2 // all is stored, nobody drains it any more, the targets remove the rings
+	DeletionStage_DELETION_STAGE_ENDED       DeletionStage = 3 // the stream is gone
+)
+
+// Enum value maps for DeletionStage.
+var (
+	DeletionStage_name = map[int32]string{
+		0: "DELETION_STAGE_UNSPECIFIED",
+		1: "DELETION_STAGE_DRAINING",
+		2: "DELETION_STAGE_REMOVING",
+		3: "DELETION_STAGE_ENDED",
+	}
+	DeletionStage_value = map[string]int32{
+		"DELETION_STAGE_UNSPECIFIED": 0,
+		"DELETION_STAGE_DRAINING":    1,
+		"DELETION_STAGE_REMOVING":    2,
+		"DELETION_STAGE_ENDED":       3,
+	}
+)
+
+func (x DeletionStage) Enum() *DeletionStage {
+	p := new(DeletionStage)
+	*p = x
+	return p
+}
+
+func (x DeletionStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DeletionStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_farlog_proto_enumTypes[3].Descriptor()
+}
+
+func (DeletionStage) Type() protoreflect.EnumType {
+	return &file_farlog_proto_enumTypes[3]
+}
+
+func (x DeletionStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DeletionStage.Descriptor instead.
+func (DeletionStage) EnumDescriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{3}
+}
+
 // How a stream is, worst first wins. The text of StreamStatus.reason says why.
 type Condition int32
 
 const (
 	Condition_CONDITION_UNSPECIFIED Condition = 0
-	Condition_CONDITION_OK          Condition = 1 // drained as fast as written, or idle
-	Condition_CONDITION_WARN        Condition = 2 // ring at or above 70 %
-	Condition_CONDITION_PENDING     Condition = 3 // no target has provided the ring yet
-	Condition_CONDITION_WRITER_GONE Condition = 4 // had a writer, nobody holds the ring now
-	Condition_CONDITION_DRAIN_GONE  Condition = 5 // nobody drains it
-	Condition_CONDITION_TARGET_GONE Condition = 6 // its target does not report
-	Condition_CONDITION_ALARM       Condition = 7 // ring at or above 85 %
-	Condition_CONDITION_ERROR       Condition = 8 // target or drain reports an error
-	Condition_CONDITION_MEMBER_GONE Condition = 9 // appends go on without a member whose target does not report, or has no ring
+	Condition_CONDITION_OK          Condition = 1  // drained as fast as written, or idle
+	Condition_CONDITION_WARN        Condition = 2  // ring at or above 70 %
+	Condition_CONDITION_PENDING     Condition = 3  // no target has provided the ring yet
+	Condition_CONDITION_WRITER_GONE Condition = 4  // had a writer, nobody holds the ring now
+	Condition_CONDITION_DRAIN_GONE  Condition = 5  // nobody drains it
+	Condition_CONDITION_TARGET_GONE Condition = 6  // its target does not report
+	Condition_CONDITION_ALARM       Condition = 7  // ring at or above 85 %
+	Condition_CONDITION_ERROR       Condition = 8  // target or drain reports an error
+	Condition_CONDITION_MEMBER_GONE Condition = 9  // appends go on without a member whose target does not report, or has no ring
+	Condition_CONDITION_DELETING    Condition = 20 // it is being deleted
 )
 
 // Enum value maps for Condition.
 var (
 	Condition_name = map[int32]string{
-		0: "CONDITION_UNSPECIFIED",
-		1: "CONDITION_OK",
-		2: "CONDITION_WARN",
-		3: "CONDITION_PENDING",
-		4: "CONDITION_WRITER_GONE",
-		5: "CONDITION_DRAIN_GONE",
-		6: "CONDITION_TARGET_GONE",
-		7: "CONDITION_ALARM",
-		8: "CONDITION_ERROR",
-		9: "CONDITION_MEMBER_GONE",
+		0:  "CONDITION_UNSPECIFIED",
+		1:  "CONDITION_OK",
+		2:  "CONDITION_WARN",
+		3:  "CONDITION_PENDING",
+		4:  "CONDITION_WRITER_GONE",
+		5:  "CONDITION_DRAIN_GONE",
+		6:  "CONDITION_TARGET_GONE",
+		7:  "CONDITION_ALARM",
+		8:  "CONDITION_ERROR",
+		9:  "CONDITION_MEMBER_GONE",
+		20: "CONDITION_DELETING",
 	}
 	Condition_value = map[string]int32{
 		"CONDITION_UNSPECIFIED": 0,
@@ -234,6 +289,7 @@ var (
 		"CONDITION_ALARM":       7,
 		"CONDITION_ERROR":       8,
 		"CONDITION_MEMBER_GONE": 9,
+		"CONDITION_DELETING":    20,
 	}
 )
 
@@ -248,11 +304,11 @@ func (x Condition) String() string {
 }
 
 func (Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[3].Descriptor()
+	return file_farlog_proto_enumTypes[4].Descriptor()
 }
 
 func (Condition) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[3]
+	return &file_farlog_proto_enumTypes[4]
 }
 
 func (x Condition) Number() protoreflect.EnumNumber {
@@ -261,7 +317,7 @@ func (x Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition.Descriptor instead.
 func (Condition) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{4}
 }
 
 // StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every default filled in. The rules are those of a
@@ -743,8 +799,10 @@ type RingSpec struct {
 	// may hold acknowledged records, so that it is an error and never made again.
 	RingUuid []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	// Who is let in from other hosts. Whatever a target had granted before and is not here, it need not know any more.
-	Admission     *Admission `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
-	Member        uint32     `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"` // which of the stream's members, from 0
+	Admission *Admission `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
+	Member    uint32     `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"` // which of the stream's members, from 0
+	// Of a stream that is being deleted: how far that has come. UNSPECIFIED: the ring is to stay.
+	Deletion      DeletionStage `protobuf:"varint,20,opt,name=deletion,proto3,enum=farlog.v1.DeletionStage" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +870,13 @@ func (x *RingSpec) GetMember() uint32 {
 		return x.Member
 	}
 	return 0
+}
+
+func (x *RingSpec) GetDeletion() DeletionStage {
+	if x != nil {
+		return x.Deletion
+	}
+	return DeletionStage_DELETION_STAGE_UNSPECIFIED
 }
 
 // FarGrant lets one client on another host into a ring. The token is a secret: it goes to the target and to the holder, and into
@@ -982,8 +1047,12 @@ type RingState struct {
 	EpochFenced     uint32 `protobuf:"varint,27,opt,name=epoch_fenced,json=epochFenced,proto3" json:"epoch_fenced,omitempty"`
 	EpochAdmitted   uint32 `protobuf:"varint,28,opt,name=epoch_admitted,json=epochAdmitted,proto3" json:"epoch_admitted,omitempty"`
 	DrainGeneration uint64 `protobuf:"varint,29,opt,name=drain_generation,json=drainGeneration,proto3" json:"drain_generation,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of a stream that is being deleted. Closed: no writer has the ring and none below the fence can have it again. Removed: it is not there any more.
+	IsClosed      bool   `protobuf:"varint,40,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
+	IsRemoved     bool   `protobuf:"varint,41,opt,name=is_removed,json=isRemoved,proto3" json:"is_removed,omitempty"`
+	StreamId      uint32 `protobuf:"varint,42,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"` // of the stream that the ring was made for; 0: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RingState) Reset() {
@@ -1219,6 +1288,152 @@ func (x *RingState) GetDrainGeneration() uint64 {
 	return 0
 }
 
+func (x *RingState) GetIsClosed() bool {
+	if x != nil {
+		return x.IsClosed
+	}
+	return false
+}
+
+func (x *RingState) GetIsRemoved() bool {
+	if x != nil {
+		return x.IsRemoved
+	}
+	return false
+}
+
+func (x *RingState) GetStreamId() uint32 {
+	if x != nil {
+		return x.StreamId
+	}
+	return 0
+}
+
+// Deletion is the end of a stream. It stays when the stream is gone, until another one of that name goes the same way.
+type Deletion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	StreamId      uint32                 `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	Stage         DeletionStage          `protobuf:"varint,3,opt,name=stage,proto3,enum=farlog.v1.DeletionStage" json:"stage,omitempty"`
+	EpochMin      uint32                 `protobuf:"varint,4,opt,name=epoch_min,json=epochMin,proto3" json:"epoch_min,omitempty"` // writers below it are fenced
+	Began         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=began,proto3" json:"began,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`                                // whose certificate
+	StoreUuid     []byte                 `protobuf:"bytes,8,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"` // the store that keeps its records; empty: none was ever assigned
+	StoreDir      string                 `protobuf:"bytes,9,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	IsRingLost    bool                   `protobuf:"varint,10,opt,name=is_ring_lost,json=isRingLost,proto3" json:"is_ring_lost,omitempty"` // the operator said so: nothing of the ring is waited for
+	Revision      int64                  `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`                         // of its last change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deletion) Reset() {
+	*x = Deletion{}
+	mi := &file_farlog_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deletion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deletion) ProtoMessage() {}
+
+func (x *Deletion) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
+func (*Deletion) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Deletion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Deletion) GetStreamId() uint32 {
+	if x != nil {
+		return x.StreamId
+	}
+	return 0
+}
+
+func (x *Deletion) GetStage() DeletionStage {
+	if x != nil {
+		return x.Stage
+	}
+	return DeletionStage_DELETION_STAGE_UNSPECIFIED
+}
+
+func (x *Deletion) GetEpochMin() uint32 {
+	if x != nil {
+		return x.EpochMin
+	}
+	return 0
+}
+
+func (x *Deletion) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *Deletion) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *Deletion) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Deletion) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *Deletion) GetStoreDir() string {
+	if x != nil {
+		return x.StoreDir
+	}
+	return ""
+}
+
+func (x *Deletion) GetIsRingLost() bool {
+	if x != nil {
+		return x.IsRingLost
+	}
+	return false
+}
+
+func (x *Deletion) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type WriterCounters struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Records           uint64                 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
@@ -1243,7 +1458,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1470,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1483,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -1403,7 +1618,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1630,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1643,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Agent) GetId() string {
@@ -1498,7 +1713,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1725,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1738,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -1559,7 +1774,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1786,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1799,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -1633,7 +1848,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1860,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1873,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -1745,7 +1960,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1972,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1985,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Assignment) GetStream() string {
@@ -1855,7 +2070,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2082,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2095,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Holder) GetHost() string {
@@ -1923,7 +2138,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2150,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2163,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Member) GetUri() string {
@@ -1999,7 +2214,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2226,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2239,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Grant) GetStream() string {
@@ -2120,13 +2335,14 @@ type StreamStatus struct {
 	Reason         string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	IsDrainRefused bool                   `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"` // the drain lives, but has not the role drain on this stream
 	TargetsAlive   []string               `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"`          // those of its targets that report
+	Deletion       *Deletion              `protobuf:"bytes,20,opt,name=deletion,proto3" json:"deletion,omitempty"`                                      // absent: it is to stay
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2354,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2367,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -2245,6 +2461,13 @@ func (x *StreamStatus) GetTargetsAlive() []string {
 	return nil
 }
 
+func (x *StreamStatus) GetDeletion() *Deletion {
+	if x != nil {
+		return x.Deletion
+	}
+	return nil
+}
+
 // Problem is one thing that is wrong with a request.
 type Problem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2257,7 +2480,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2492,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2505,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Problem) GetField() string {
@@ -2316,7 +2539,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2551,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2564,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2361,7 +2584,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2596,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2609,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -2413,7 +2636,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2648,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2661,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -2466,7 +2689,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2701,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2714,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -2525,7 +2748,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2760,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2773,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -2563,6 +2786,120 @@ func (x *UpdateStreamResponse) GetStream() *Stream {
 func (x *UpdateStreamResponse) GetFields() []*FieldChange {
 	if x != nil {
 		return x.Fields
+	}
+	return nil
+}
+
+type DeleteStreamRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Revision int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`                   // of the stream that the caller has seen; 0: whichever
+	IsDryRun bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // say whether it could be; nothing is changed
+	// Its ring is lost for good, with the records in it that were not stored: a target that does not report, or reports that the ring is missing. Nothing of
+	// it is waited for.
+	IsRingLost    bool `protobuf:"varint,4,opt,name=is_ring_lost,json=isRingLost,proto3" json:"is_ring_lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteStreamRequest) Reset() {
+	*x = DeleteStreamRequest{}
+	mi := &file_farlog_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteStreamRequest) ProtoMessage() {}
+
+func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
+func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DeleteStreamRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteStreamRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *DeleteStreamRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+func (x *DeleteStreamRequest) GetIsRingLost() bool {
+	if x != nil {
+		return x.IsRingLost
+	}
+	return false
+}
+
+type DeleteStreamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Deletion      *Deletion              `protobuf:"bytes,1,opt,name=deletion,proto3" json:"deletion,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteStreamResponse) Reset() {
+	*x = DeleteStreamResponse{}
+	mi := &file_farlog_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteStreamResponse) ProtoMessage() {}
+
+func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
+func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DeleteStreamResponse) GetDeletion() *Deletion {
+	if x != nil {
+		return x.Deletion
 	}
 	return nil
 }
@@ -2581,7 +2918,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2930,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2943,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -2662,7 +2999,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +3011,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +3024,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -2721,7 +3058,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +3070,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +3083,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -2767,13 +3104,14 @@ type WatchStreamsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // to go on from after a break
 	Streams       []*Stream              `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`    // that were created or changed
+	Deleted       []*Deletion            `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`    // those that are gone; a stream of the same name in streams, or later, is another one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +3123,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +3136,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -2815,6 +3153,13 @@ func (x *WatchStreamsResponse) GetStreams() []*Stream {
 	return nil
 }
 
+func (x *WatchStreamsResponse) GetDeleted() []*Deletion {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
 type FieldChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2826,7 +3171,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3183,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3196,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FieldChange) GetName() string {
@@ -2881,13 +3226,14 @@ type Change struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`
 	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
+	IsDeleted     bool                   `protobuf:"varint,5,opt,name=is_deleted,json=isDeleted,proto3" json:"is_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3245,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3258,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Change) GetKind() string {
@@ -2943,18 +3289,26 @@ func (x *Change) GetFields() []*FieldChange {
 	return nil
 }
 
+func (x *Change) GetIsDeleted() bool {
+	if x != nil {
+		return x.IsDeleted
+	}
+	return false
+}
+
 type ApplyFabricRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fabric        *Fabric                `protobuf:"bytes,1,opt,name=fabric,proto3" json:"fabric,omitempty"`
 	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of the fabric that the caller has seen; 0: whichever
 	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	IsPrune       bool                   `protobuf:"varint,4,opt,name=is_prune,json=isPrune,proto3" json:"is_prune,omitempty"` // delete what is not declared, as DeleteStream does: all of it can be, or nothing is done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3320,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3333,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -3003,6 +3357,13 @@ func (x *ApplyFabricRequest) GetIsDryRun() bool {
 	return false
 }
 
+func (x *ApplyFabricRequest) GetIsPrune() bool {
+	if x != nil {
+		return x.IsPrune
+	}
+	return false
+}
+
 type ApplyFabricResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
@@ -3014,7 +3375,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3387,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3400,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -3071,7 +3432,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3444,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3457,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -3111,7 +3472,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3484,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3497,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -3169,7 +3530,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3542,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3555,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -3212,7 +3573,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3585,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3598,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 type GetFabricResponse struct {
@@ -3250,7 +3611,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3623,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3636,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -3301,7 +3662,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3674,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +3687,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -3345,7 +3706,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3718,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3731,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -3394,7 +3755,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3767,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3780,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -3459,7 +3820,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3832,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3845,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -3504,7 +3865,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3877,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3890,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -3559,7 +3920,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3932,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3945,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -3630,7 +3991,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +4003,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +4016,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 type ListAgentsResponse struct {
@@ -3670,7 +4031,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +4043,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +4056,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -3735,7 +4096,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +4108,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +4121,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -3779,7 +4140,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +4152,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +4165,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -3823,7 +4184,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +4196,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4209,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -3867,7 +4228,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4240,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4253,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -3912,7 +4273,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4285,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3937,7 +4298,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -3963,7 +4324,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4336,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4349,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -4007,7 +4368,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4380,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4393,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -4051,7 +4412,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4424,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4437,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -4150,13 +4511,14 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
 	"\vattestation\x18\n" +
-	" \x01(\tR\vattestation\"\xb6\x01\n" +
+	" \x01(\tR\vattestation\"\xec\x01\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x122\n" +
 	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\rR\x06member\"\xb6\x01\n" +
+	"\x06member\x18\x05 \x01(\rR\x06member\x124\n" +
+	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xb6\x01\n" +
 	"\bFarGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -4167,7 +4529,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"U\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
-	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xa4\b\n" +
+	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xfd\b\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -4203,7 +4565,26 @@ const file_farlog_proto_rawDesc = "" +
 	"\bfar_uris\x18\x1a \x03(\tR\afarUris\x12!\n" +
 	"\fepoch_fenced\x18\x1b \x01(\rR\vepochFenced\x12%\n" +
 	"\x0eepoch_admitted\x18\x1c \x01(\rR\repochAdmitted\x12)\n" +
-	"\x10drain_generation\x18\x1d \x01(\x04R\x0fdrainGeneration\"\x83\x05\n" +
+	"\x10drain_generation\x18\x1d \x01(\x04R\x0fdrainGeneration\x12\x1b\n" +
+	"\tis_closed\x18( \x01(\bR\bisClosed\x12\x1d\n" +
+	"\n" +
+	"is_removed\x18) \x01(\bR\tisRemoved\x12\x1b\n" +
+	"\tstream_id\x18* \x01(\rR\bstreamId\"\xf6\x02\n" +
+	"\bDeletion\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +
+	"\x05stage\x18\x03 \x01(\x0e2\x18.farlog.v1.DeletionStageR\x05stage\x12\x1b\n" +
+	"\tepoch_min\x18\x04 \x01(\rR\bepochMin\x120\n" +
+	"\x05began\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\b \x01(\fR\tstoreUuid\x12\x1b\n" +
+	"\tstore_dir\x18\t \x01(\tR\bstoreDir\x12 \n" +
+	"\fis_ring_lost\x18\n" +
+	" \x01(\bR\n" +
+	"isRingLost\x12\x1a\n" +
+	"\brevision\x18\v \x01(\x03R\brevision\"\x83\x05\n" +
 	"\x0eWriterCounters\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12#\n" +
 	"\rpayload_bytes\x18\x02 \x01(\x04R\fpayloadBytes\x12\x18\n" +
@@ -4297,7 +4678,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12)\n" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\xbf\x04\n" +
+	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\xf0\x04\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -4316,7 +4697,8 @@ const file_farlog_proto_rawDesc = "" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
 	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\x12#\n" +
-	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\"I\n" +
+	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12/\n" +
+	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -4337,7 +4719,16 @@ const file_farlog_proto_rawDesc = "" +
 	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"q\n" +
 	"\x14UpdateStreamResponse\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12.\n" +
-	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"\xdc\x01\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"\x85\x01\n" +
+	"\x13DeleteStreamRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\x12 \n" +
+	"\fis_ring_lost\x18\x04 \x01(\bR\n" +
+	"isRingLost\"G\n" +
+	"\x14DeleteStreamResponse\x12/\n" +
+	"\bdeletion\x18\x01 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"\xdc\x01\n" +
 	"\x12ListStreamsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -4354,24 +4745,28 @@ const file_farlog_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"O\n" +
 	"\x13WatchStreamsRequest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1c\n" +
-	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"_\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"\x8e\x01\n" +
 	"\x14WatchStreamsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
-	"\astreams\x18\x02 \x03(\v2\x11.farlog.v1.StreamR\astreams\"O\n" +
+	"\astreams\x18\x02 \x03(\v2\x11.farlog.v1.StreamR\astreams\x12-\n" +
+	"\adeleted\x18\x03 \x03(\v2\x13.farlog.v1.DeletionR\adeleted\"O\n" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"w\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x96\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
 	"\x06is_new\x18\x03 \x01(\bR\x05isNew\x12.\n" +
-	"\x06fields\x18\x04 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"y\n" +
+	"\x06fields\x18\x04 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\x12\x1d\n" +
+	"\n" +
+	"is_deleted\x18\x05 \x01(\bR\tisDeleted\"\x94\x01\n" +
 	"\x12ApplyFabricRequest\x12)\n" +
 	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
 	"\n" +
-	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"~\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\x12\x19\n" +
+	"\bis_prune\x18\x04 \x01(\bR\aisPrune\"~\n" +
 	"\x13ApplyFabricResponse\x12+\n" +
 	"\achanges\x18\x01 \x03(\v2\x11.farlog.v1.ChangeR\achanges\x12\x1e\n" +
 	"\n" +
@@ -4448,7 +4843,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\tGrantRole\x12\x1a\n" +
 	"\x16GRANT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_ROLE_WRITER\x10\x01\x12\x14\n" +
-	"\x10GRANT_ROLE_DRAIN\x10\x02*\xf8\x01\n" +
+	"\x10GRANT_ROLE_DRAIN\x10\x02*\x83\x01\n" +
+	"\rDeletionStage\x12\x1e\n" +
+	"\x1aDELETION_STAGE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17DELETION_STAGE_DRAINING\x10\x01\x12\x1b\n" +
+	"\x17DELETION_STAGE_REMOVING\x10\x02\x12\x18\n" +
+	"\x14DELETION_STAGE_ENDED\x10\x03*\x90\x02\n" +
 	"\tCondition\x12\x19\n" +
 	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCONDITION_OK\x10\x01\x12\x12\n" +
@@ -4459,10 +4859,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_TARGET_GONE\x10\x06\x12\x13\n" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
 	"\x0fCONDITION_ERROR\x10\b\x12\x19\n" +
-	"\x15CONDITION_MEMBER_GONE\x10\t2\x96\t\n" +
+	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x16\n" +
+	"\x12CONDITION_DELETING\x10\x142\x86\n" +
+	"\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
-	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12a\n" +
+	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
+	"\fDeleteStream\x12\x1e.farlog.v1.DeleteStreamRequest\x1a\x1f.farlog.v1.DeleteStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/streams/{name=**}\x12a\n" +
 	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/streams\x12e\n" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
@@ -4497,181 +4900,194 @@ func file_farlog_proto_rawDescGZIP() []byte {
 	return file_farlog_proto_rawDescData
 }
 
-var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
 	(GrantRole)(0),                   // 2: farlog.v1.GrantRole
-	(Condition)(0),                   // 3: farlog.v1.Condition
-	(*StreamSpec)(nil),               // 4: farlog.v1.StreamSpec
-	(*TargetSpec)(nil),               // 5: farlog.v1.TargetSpec
-	(*Fabric)(nil),                   // 6: farlog.v1.Fabric
-	(*Stream)(nil),                   // 7: farlog.v1.Stream
-	(*Contract)(nil),                 // 8: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 9: farlog.v1.RingSpec
-	(*FarGrant)(nil),                 // 10: farlog.v1.FarGrant
-	(*Admission)(nil),                // 11: farlog.v1.Admission
-	(*RingState)(nil),                // 12: farlog.v1.RingState
-	(*WriterCounters)(nil),           // 13: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 14: farlog.v1.Agent
-	(*TargetState)(nil),              // 15: farlog.v1.TargetState
-	(*DrainState)(nil),               // 16: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 17: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 18: farlog.v1.Assignment
-	(*Holder)(nil),                   // 19: farlog.v1.Holder
-	(*Member)(nil),                   // 20: farlog.v1.Member
-	(*Grant)(nil),                    // 21: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 22: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 23: farlog.v1.Problem
-	(*Problems)(nil),                 // 24: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 25: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 26: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 27: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 28: farlog.v1.UpdateStreamResponse
-	(*ListStreamsRequest)(nil),       // 29: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 30: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 31: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 32: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 33: farlog.v1.FieldChange
-	(*Change)(nil),                   // 34: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 35: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 36: farlog.v1.ApplyFabricResponse
-	(*BackupRequest)(nil),            // 37: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 38: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 39: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 40: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 41: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 42: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 43: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 44: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 45: farlog.v1.AcquireWriterResponse
-	(*TakeOverStreamRequest)(nil),    // 46: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 47: farlog.v1.TakeOverStreamResponse
-	(*ListAgentsRequest)(nil),        // 48: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 49: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 50: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 51: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 52: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 53: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 54: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 55: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 56: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 57: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 58: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
+	(DeletionStage)(0),               // 3: farlog.v1.DeletionStage
+	(Condition)(0),                   // 4: farlog.v1.Condition
+	(*StreamSpec)(nil),               // 5: farlog.v1.StreamSpec
+	(*TargetSpec)(nil),               // 6: farlog.v1.TargetSpec
+	(*Fabric)(nil),                   // 7: farlog.v1.Fabric
+	(*Stream)(nil),                   // 8: farlog.v1.Stream
+	(*Contract)(nil),                 // 9: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 10: farlog.v1.RingSpec
+	(*FarGrant)(nil),                 // 11: farlog.v1.FarGrant
+	(*Admission)(nil),                // 12: farlog.v1.Admission
+	(*RingState)(nil),                // 13: farlog.v1.RingState
+	(*Deletion)(nil),                 // 14: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 15: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 16: farlog.v1.Agent
+	(*TargetState)(nil),              // 17: farlog.v1.TargetState
+	(*DrainState)(nil),               // 18: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 19: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 20: farlog.v1.Assignment
+	(*Holder)(nil),                   // 21: farlog.v1.Holder
+	(*Member)(nil),                   // 22: farlog.v1.Member
+	(*Grant)(nil),                    // 23: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 24: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 25: farlog.v1.Problem
+	(*Problems)(nil),                 // 26: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 27: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 28: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 29: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 30: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 31: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 32: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 33: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 34: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 35: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 36: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 37: farlog.v1.FieldChange
+	(*Change)(nil),                   // 38: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 39: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 40: farlog.v1.ApplyFabricResponse
+	(*BackupRequest)(nil),            // 41: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 42: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 43: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 44: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 45: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 46: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 47: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 48: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 49: farlog.v1.AcquireWriterResponse
+	(*TakeOverStreamRequest)(nil),    // 50: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 51: farlog.v1.TakeOverStreamResponse
+	(*ListAgentsRequest)(nil),        // 52: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 53: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 54: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 55: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 56: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 57: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 58: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 59: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 60: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 61: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 62: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	58, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	5,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
-	4,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	4,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	59, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	62, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	6,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	5,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	5,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	63, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,  // 7: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	58, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	7,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	11, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	2,  // 11: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	59, // 12: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	10, // 13: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	8,  // 14: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	59, // 15: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	59, // 16: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	58, // 17: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	58, // 18: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	13, // 19: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	0,  // 20: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	58, // 21: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	58, // 22: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	58, // 23: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	58, // 24: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	14, // 25: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	12, // 26: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	59, // 27: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	14, // 28: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	17, // 29: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	59, // 30: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	20, // 31: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	20, // 32: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,  // 33: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,  // 34: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	58, // 35: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	19, // 36: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	59, // 37: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	7,  // 38: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	21, // 39: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	9,  // 40: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	12, // 41: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	18, // 42: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	17, // 43: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	3,  // 44: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	23, // 45: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	4,  // 46: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	7,  // 47: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	4,  // 48: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	7,  // 49: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	33, // 50: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	3,  // 51: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	22, // 52: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	7,  // 53: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	33, // 54: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	6,  // 55: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	34, // 56: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	6,  // 57: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	22, // 58: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	19, // 59: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	21, // 60: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	59, // 61: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	19, // 62: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	15, // 63: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	16, // 64: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	14, // 65: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	9,  // 66: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	15, // 67: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	58, // 68: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	14, // 69: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	18, // 70: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	16, // 71: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	58, // 72: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	25, // 73: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	27, // 74: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	29, // 75: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	42, // 76: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	31, // 77: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	44, // 78: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	46, // 79: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	48, // 80: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	35, // 81: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	37, // 82: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	38, // 83: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	40, // 84: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	50, // 85: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	52, // 86: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	54, // 87: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	56, // 88: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	26, // 89: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	28, // 90: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	30, // 91: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	43, // 92: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	32, // 93: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	45, // 94: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	47, // 95: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	49, // 96: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	36, // 97: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	38, // 98: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	39, // 99: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	41, // 100: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	51, // 101: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	53, // 102: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	55, // 103: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	57, // 104: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	89, // [89:105] is the sub-list for method output_type
-	73, // [73:89] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	62, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	8,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	12, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	3,  // 11: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	2,  // 12: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	63, // 13: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	11, // 14: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	9,  // 15: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	63, // 16: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	63, // 17: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	62, // 18: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	62, // 19: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	15, // 20: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	3,  // 21: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	63, // 22: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	63, // 23: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,  // 24: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	62, // 25: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	62, // 26: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	62, // 27: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	62, // 28: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	16, // 29: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	13, // 30: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	63, // 31: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	16, // 32: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	19, // 33: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	63, // 34: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	22, // 35: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	22, // 36: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,  // 37: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,  // 38: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	62, // 39: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	21, // 40: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	63, // 41: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	8,  // 42: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	23, // 43: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	10, // 44: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	13, // 45: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	20, // 46: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	19, // 47: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	4,  // 48: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	14, // 49: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	25, // 50: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	5,  // 51: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	8,  // 52: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	5,  // 53: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	8,  // 54: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	37, // 55: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	14, // 56: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	4,  // 57: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	24, // 58: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	8,  // 59: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	14, // 60: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	37, // 61: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	7,  // 62: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	38, // 63: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	7,  // 64: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	24, // 65: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	21, // 66: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	23, // 67: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	63, // 68: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	21, // 69: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	17, // 70: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	18, // 71: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	16, // 72: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	10, // 73: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	17, // 74: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	62, // 75: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	16, // 76: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	20, // 77: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	18, // 78: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	62, // 79: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	27, // 80: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	29, // 81: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	31, // 82: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	33, // 83: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	46, // 84: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	35, // 85: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	48, // 86: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	50, // 87: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	52, // 88: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	39, // 89: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	41, // 90: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	42, // 91: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	44, // 92: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	54, // 93: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	56, // 94: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	58, // 95: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	60, // 96: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	28, // 97: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	30, // 98: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	32, // 99: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	34, // 100: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	47, // 101: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	36, // 102: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	49, // 103: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	51, // 104: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	53, // 105: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	40, // 106: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	42, // 107: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	43, // 108: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	45, // 109: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	55, // 110: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	57, // 111: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	59, // 112: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	61, // 113: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	97, // [97:114] is the sub-list for method output_type
+	80, // [80:97] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -4684,8 +5100,8 @@ func file_farlog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   54,
+			NumEnums:      5,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -30,6 +30,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ControlService_CreateStream_FullMethodName   = "/farlog.v1.ControlService/CreateStream"
 	ControlService_UpdateStream_FullMethodName   = "/farlog.v1.ControlService/UpdateStream"
+	ControlService_DeleteStream_FullMethodName   = "/farlog.v1.ControlService/DeleteStream"
 	ControlService_ListStreams_FullMethodName    = "/farlog.v1.ControlService/ListStreams"
 	ControlService_GetStream_FullMethodName      = "/farlog.v1.ControlService/GetStream"
 	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
@@ -54,6 +55,9 @@ type ControlServiceClient interface {
 	CreateStream(ctx context.Context, in *CreateStreamRequest, opts ...grpc.CallOption) (*CreateStreamResponse, error)
 	// UpdateStream changes what may be changed. ABORTED: somebody else has changed it since that revision.
 	UpdateStream(ctx context.Context, in *UpdateStreamRequest, opts ...grpc.CallOption) (*UpdateStreamResponse, error)
+	// DeleteStream begins the end of a stream, and answers when that is sure; the stream is there until its records are stored and its rings removed. The same
+	// again changes nothing. The store keeps what it has. FAILED_PRECONDITION: a writer has it, or records are not stored, or that cannot be seen.
+	DeleteStream(ctx context.Context, in *DeleteStreamRequest, opts ...grpc.CallOption) (*DeleteStreamResponse, error)
 	// ListStreams gives the streams on which the caller has a role, page by page.
 	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
 	// GetStream: NOT_FOUND when no stream has that name.
@@ -71,7 +75,7 @@ type ControlServiceClient interface {
 	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
-	// removes nothing. ABORTED: the fabric has changed since that revision.
+	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
 	ApplyFabric(ctx context.Context, in *ApplyFabricRequest, opts ...grpc.CallOption) (*ApplyFabricResponse, error)
 	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error)
@@ -104,6 +108,16 @@ func (c *controlServiceClient) UpdateStream(ctx context.Context, in *UpdateStrea
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpdateStreamResponse)
 	err := c.cc.Invoke(ctx, ControlService_UpdateStream_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) DeleteStream(ctx context.Context, in *DeleteStreamRequest, opts ...grpc.CallOption) (*DeleteStreamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteStreamResponse)
+	err := c.cc.Invoke(ctx, ControlService_DeleteStream_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -243,6 +257,9 @@ type ControlServiceServer interface {
 	CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error)
 	// UpdateStream changes what may be changed. ABORTED: somebody else has changed it since that revision.
 	UpdateStream(context.Context, *UpdateStreamRequest) (*UpdateStreamResponse, error)
+	// DeleteStream begins the end of a stream, and answers when that is sure; the stream is there until its records are stored and its rings removed. The same
+	// again changes nothing. The store keeps what it has. FAILED_PRECONDITION: a writer has it, or records are not stored, or that cannot be seen.
+	DeleteStream(context.Context, *DeleteStreamRequest) (*DeleteStreamResponse, error)
 	// ListStreams gives the streams on which the caller has a role, page by page.
 	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
 	// GetStream: NOT_FOUND when no stream has that name.
@@ -260,7 +277,7 @@ type ControlServiceServer interface {
 	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
-	// removes nothing. ABORTED: the fabric has changed since that revision.
+	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
 	ApplyFabric(context.Context, *ApplyFabricRequest) (*ApplyFabricResponse, error)
 	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupEntry]) error
@@ -284,6 +301,9 @@ func (UnimplementedControlServiceServer) CreateStream(context.Context, *CreateSt
 }
 func (UnimplementedControlServiceServer) UpdateStream(context.Context, *UpdateStreamRequest) (*UpdateStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateStream not implemented")
+}
+func (UnimplementedControlServiceServer) DeleteStream(context.Context, *DeleteStreamRequest) (*DeleteStreamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteStream not implemented")
 }
 func (UnimplementedControlServiceServer) ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListStreams not implemented")
@@ -368,6 +388,24 @@ func _ControlService_UpdateStream_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).UpdateStream(ctx, req.(*UpdateStreamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_DeleteStream_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteStreamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).DeleteStream(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_DeleteStream_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).DeleteStream(ctx, req.(*DeleteStreamRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -541,6 +579,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateStream",
 			Handler:    _ControlService_UpdateStream_Handler,
+		},
+		{
+			MethodName: "DeleteStream",
+			Handler:    _ControlService_DeleteStream_Handler,
 		},
 		{
 			MethodName: "ListStreams",

@@ -43,6 +43,7 @@ var anyRole = Roles
 var calls = map[string][]Role{
 	"/farlog.v1.ControlService/CreateStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/UpdateStream":   {RoleAdmin},
+	"/farlog.v1.ControlService/DeleteStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/ApplyFabric":    {RoleAdmin},
 	"/farlog.v1.ControlService/Backup":         {RoleAdmin},
 	"/farlog.v1.ControlService/Restore":        {RoleAdmin},

@@ -22,6 +22,7 @@ type World struct {
 	LiveDrains  map[string]*api.Agent       // under a lease
 	Targets     map[string]*api.TargetState // as last reported, living or not
 	TargetSpecs map[string]*api.TargetSpec  // by host: what the operator says of it
+	Deletions   map[string]*api.Deletion    // of streams that end or have ended
 }
 
 // Action is one change of the wanted state: exactly one field is set.
@@ -30,6 +31,8 @@ type Action struct {
 	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
 	Keep   *Writer         // this writer is in: its grant no longer expires
+	Retire string          // of the stream with this name all is stored: nobody drains it any more, and its rings are to go
+	Forget string          // nothing is left of the stream with this name
 }
 
 // Writer is one generation of a stream's writers, at one of its rings.
@@ -49,8 +52,16 @@ func Plan(world World) []Action {
 	room := Room(world, world.TargetSpecs)
 	loads := countAssigned(world)
 	for _, name := range sortedNames(world.Streams) {
-		actions = append(actions, placeMissing(world, name, placed, room)...)
 		rings, isWhole := RingSpecs(world.Rings, world.Streams[name])
+		if action, isNext, isLast := end(world, rings, name); isLast {
+			if isNext {
+				actions = append(actions, action)
+			}
+			continue
+		}
+		if !IsBeingDeleted(world.Deletions[name]) {
+			actions = append(actions, placeMissing(world, name, placed, room)...)
+		}
 		for i, ring := range rings {
 			if action, ok := bind(world, ring, name); ok {
 				actions = append(actions, action)
@@ -72,7 +83,8 @@ func Plan(world World) []Action {
 // SeenRing is the state of a stream's ring as its target last reported it; nil when it has not.
 func SeenRing(targets map[string]*api.TargetState, ring *api.RingSpec) *api.RingState {
 	for _, state := range targets[ring.GetTarget()].GetRings() {
-		if state.Stream == ring.GetStream().GetSpec().GetName() {
+		// An earlier stream of that name may have been reported last.
+		if id := state.StreamId; state.Stream == ring.GetStream().GetSpec().GetName() && (id == 0 || id == ring.GetStream().GetStreamId()) {
 			return state
 		}
 	}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,12 @@ func describe(actions []Action) string {
 		if writer := action.Keep; writer != nil {
 			text += fmt.Sprintf("keep %s #%d;", writer.Stream, writer.Epoch)
 		}
+		if action.Retire != "" {
+			text += fmt.Sprintf("retire %s;", action.Retire)
+		}
+		if action.Forget != "" {
+			text += fmt.Sprintf("forget %s;", action.Forget)
+		}
 	}
 	return text
 }
@@ -225,9 +232,14 @@ func drawWorld(rt *rapid.T) World {
 				IsClosed: rapid.Bool().Draw(rt, "closed")}
 		}
 	}
+	world.Deletions = map[string]*api.Deletion{}
 	for i := range rapid.IntRange(0, 8).Draw(rt, "streams") {
 		name := fmt.Sprintf("s%d", i)
 		world.withStream(name)
+		if rapid.IntRange(0, 3).Draw(rt, "ending") == 0 {
+			world.Deletions[name] = &api.Deletion{Name: name, Stage: api.DeletionStage(rapid.IntRange(1, 3).Draw(rt, "stage")), EpochMin: 4,
+				IsRingLost: rapid.IntRange(0, 5).Draw(rt, "lost") == 0}
+		}
 		spec := world.Streams[name].Spec
 		spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
 		spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
@@ -238,6 +250,10 @@ func drawWorld(rt *rapid.T) World {
 		target := fmt.Sprintf("t%d", rapid.IntRange(0, len(world.LiveTargets)-1).Draw(rt, "on"))
 		world.withRing(name, target, rapid.SampledFrom([]string{"", "u", "v"}).Draw(rt, "uuid"))
 		world.listening(name, rapid.SampledFrom([][]string{nil, {"ofi:tcp://x:2/" + name}, {"verbs://x:1/" + name}}).Draw(rt, "far")...)
+		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "closed for the end") {
+			ring.IsClosed, ring.EpochMin, ring.LagBytes = true, rapid.Uint32Range(3, 5).Draw(rt, "fence"), rapid.Uint64Range(0, 1).Draw(rt, "lag")
+			ring.IsRemoved = rapid.Bool().Draw(rt, "removed") && world.Deletions[name].GetStage() == api.DeletionStage_DELETION_STAGE_REMOVING
+		}
 		if ring := SeenRing(world.Targets, world.Rings[name]); ring != nil && rapid.Bool().Draw(rt, "admitted") {
 			world.admitted(name, 3, rapid.Uint32Range(0, 4).Draw(rt, "opened"))
 		}
@@ -270,6 +286,7 @@ func apply(world World, actions []Action) World {
 		if action.Keep != nil {
 			world.Admissions[action.Keep.Stream] = &api.Admission{}
 		}
+		world = endApplied(world, action)
 	}
 	return world
 }
@@ -280,7 +297,11 @@ func TestPlan_Properties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := drawWorld(rt)
 		actions := Plan(world)
-		if again := Plan(apply(world, actions)); len(again) != 0 {
+		after := apply(world, actions)
+		if slices.ContainsFunc(actions, func(action Action) bool { return action.Forget != "" }) {
+			after = apply(after, Plan(after)) // what is gone leaves room for others
+		}
+		if again := Plan(after); len(again) != 0 {
 			rt.Fatalf("plan does not settle: %q then %q", describe(actions), describe(again))
 		}
 		if twice := describe(Plan(world)); twice != describe(actions) {
@@ -312,6 +333,10 @@ func checkCapacity(rt *rapid.T, before, after World) {
 }
 
 func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) {
+	if name := action.Retire + action.Forget; name != "" {
+		checkEnd(rt, world, action)
+		return
+	}
 	if ring := action.Place; ring != nil {
 		if world.LiveTargets[ring.Target] == nil || world.Rings[ring.Stream.Spec.Name] != nil {
 			rt.Fatalf("bad placement: %s", describe([]Action{action}))

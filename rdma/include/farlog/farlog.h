@@ -231,8 +231,8 @@ struct farlog_region_status {
 FARLOG_API int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
 	struct farlog_error *error);
 
-/* farlog_ring_remove -- take the ring of ?ring= out of its region's directory; its space may then hold another. Errors: NOT_FOUND, HELD (a writer or
- * drain lives), EXISTS (records are not drained, is_forced is 0), CORRUPT, IO. Blocks for the media. */
+/* farlog_ring_remove -- take the ring of ?ring= out of its region's directory; its space may then hold another. A ring that has a file of its own goes with
+ * it. Errors: NOT_FOUND, NOT_A_RING, HELD (a writer or drain lives), EXISTS (undrained records, is_forced is 0), CORRUPT, IO. Blocks for the media. */
 FARLOG_API int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *error);
 
 /* ---------------------------------------------------------------- writer */

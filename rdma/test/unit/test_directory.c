@@ -185,7 +185,8 @@ static void directory__refusals(void **state)
 	assert_non_null(strstr(error.text, "holds one ring"));
 	assert_int_equal(farlog_ring_inspect(at(other, "a"), &ring, &error), FARLOG_NOT_A_RING);
 	assert_int_equal(farlog_region_list(other, &status, rings, LIST_MAX, &error), FARLOG_EXISTS);
-	assert_int_equal(farlog_ring_remove(uri, 0, &error), FARLOG_INVALID);
+	assert_int_equal(farlog_ring_remove(uri, 1, &error), FARLOG_NOT_A_RING); /* not all of its rings at once */
+	assert_int_equal(farlog_ring_remove("nvme:/dev/null", 1, &error), FARLOG_INVALID);
 	assert_int_equal(farlog_ring_remove(at(uri, "b"), 0, &error), FARLOG_NOT_FOUND);
 }
 

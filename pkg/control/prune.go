@@ -1,0 +1,60 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+)
+
+// prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing is done; and so is a file without
+// any stream, which is a mistake far more often than it is meant. Streams on which the caller has not the role are none of what it declares.
+func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
+	if len(fabric.GetStreams()) == 0 && len(p.undeclared) > 0 {
+		p.fail("streams", "", "expected at least one stream: without any, all would be deleted; farlog stream delete does that one by one")
+		return
+	}
+	var stay []string
+	for _, one := range p.undeclared {
+		kind, name, _ := strings.Cut(one, " ")
+		switch {
+		case kind == "target":
+			p.dropped = append(p.dropped, name)
+			p.changes = append(p.changes, &api.Change{Kind: kind, Name: name, IsDeleted: true})
+		case caller.May(api.ControlService_DeleteStream_FullMethodName, name) != nil:
+			stay = append(stay, one)
+		default:
+			p.pruneStream(v, caller, name)
+		}
+	}
+	p.undeclared = stay
+}
+
+func (p *fabricPlan) pruneStream(v *view, caller access.Caller, name string) {
+	if reason := v.whyNotDelete(name, false); reason != "" {
+		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: %s", reason)
+		return
+	}
+	p.deletions = append(p.deletions, v.deletion(name, false, string(caller.ID)))
+	p.changes = append(p.changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
+}
+
+// endPruned begins the ends of a plan, each only if its stream is still as it was looked at.
+func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
+	for _, host := range plan.dropped {
+		key := keyTargetSpecs + host
+		if revision, err = s.commit(ctx, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
+			return 0, err
+		}
+	}
+	for _, deletion := range plan.deletions {
+		if revision, err = s.beginDeletion(ctx, v, deletion); err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
+}

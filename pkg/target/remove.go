@@ -1,0 +1,110 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// end does what is wanted of the ring of a stream that is being deleted. While it is drained: no writer below the fence comes in again, and the ring says that
+// it is closed when none is in. Then it is removed, by a call that takes its locks and looks once more whether there is anything in it: whatever the control
+// plane believes, no record goes that is not below the head.
+func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
+	name := spec.Stream.Spec.Name
+	isRemoving := spec.Deletion == api.DeletionStage_DELETION_STAGE_REMOVING
+	status, err := farlog.Inspect(at.uri)
+	if errors.Is(err, farlog.ErrNotFound) && (isRemoving || !t.wasProvided(spec)) {
+		return t.gone(spec, at, isRemoving)
+	}
+	if errors.Is(err, farlog.ErrNotFound) {
+		err = missing(at, name)
+	}
+	if err == nil && len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
+		err = fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which is to be deleted: nothing is removed", at.kind(), at.name(), status.RingUUID, spec.RingUuid, name)
+	}
+	if err == nil {
+		err = checkIdentity(at, status, spec.Stream)
+	}
+	if err == nil && isRemoving {
+		return t.remove(spec, at, before)
+	}
+	if least := spec.GetAdmission().GetEpochMin(); err == nil && status.EpochMin < least {
+		err = farlog.Fence(at.uri, least)
+	}
+	ring := t.lookAt(name, at, err, before)
+	if len(ring.State.RingUuid) > 0 {
+		t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
+	}
+	t.doors.describe(ring.State)
+	ring.State.IsClosed = isClosed(spec, ring.State, len(t.doors.listeners) > 0)
+	return ring
+}
+
+// isClosed tells whether nobody can write who was granted the ring: the fence is up, here and at the doors, and no writer has its lock.
+func isClosed(spec *api.RingSpec, state *api.RingState, hasDoors bool) bool {
+	least := spec.GetAdmission().GetEpochMin()
+	return state.Error == "" && len(state.RingUuid) > 0 && !state.IsWriterHeld && state.EpochMin >= least && (!hasDoors || state.EpochFenced >= least)
+}
+
+// remove takes an empty ring away. Who is still in it keeps it: the next look tries again.
+func (t *Target) remove(spec *api.RingSpec, at site, before []Ring) Ring {
+	name := spec.Stream.Spec.Name
+	if !t.doors.drop(name) {
+		return t.lookAt(name, at, nil, before) // connections are being ended
+	}
+	if err := farlog.RemoveRing(at.uri, false); err != nil {
+		ring := t.lookAt(name, at, nil, before)
+		ring.State.Error = oneLine(fmt.Errorf("remove ring of deleted stream %q: %w", name, err))
+		return ring
+	}
+	t.config.Logger.Info("removed ring", "stream", name, "stream_id", spec.Stream.StreamId, "ring_uuid", fmt.Sprintf("%x", spec.RingUuid), "path", at.name())
+	return t.gone(spec, at, true)
+}
+
+// gone is a ring that is not there, and need not be.
+func (t *Target) gone(spec *api.RingSpec, at site, isRemoving bool) Ring {
+	name := spec.Stream.Spec.Name
+	if isRemoving {
+		delete(t.provided, name)
+	}
+	ring := t.lookAt(name, at, errGone, nil)
+	ring.State.Error, ring.State.StreamId = "", spec.Stream.StreamId
+	ring.State.IsClosed, ring.State.IsRemoved = true, isRemoving
+	return ring
+}
+
+// errGone keeps a look from looking.
+var errGone = errors.New("gone")
+
+// drop ends what the listeners do for a ring. It is true when nothing is left of that; else it is under way, or is to be asked again.
+func (d *doors) drop(stream string) bool {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	one := d.rings[stream]
+	if one == nil {
+		return true
+	}
+	if one.isBusy {
+		return false
+	}
+	one.isBusy = true
+	d.workers.Go(func() {
+		var failed error
+		for _, listener := range d.listeners {
+			if err := listener.Forget(stream); err != nil && !errors.Is(err, farlog.ErrNotFound) {
+				failed = err
+			}
+		}
+		d.mutex.Lock()
+		one.isBusy = false
+		if failed == nil {
+			delete(d.rings, stream)
+		}
+		d.mutex.Unlock()
+		d.moved()
+	})
+	return false
+}
