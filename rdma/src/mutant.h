@@ -44,6 +44,7 @@ enum farlog_mutant {
 	MUTANT_HIGHEST_CREDIT = 46,     /* members: what one head has passed is written over */
 	MUTANT_ACKED_ON_FEW = 47,       /* members: one fewer than k are enough for an acknowledgement */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
+	MUTANT_TOLD_EARLY = 59,         /* members: one that joins knows the epoch before it has the records, though it may not be the ring that it was */
 };
 
 #ifdef FARLOG_FAULT

@@ -157,6 +157,7 @@ struct region_ask {
 	uint32_t epoch;       /* of the grant; 0 = none */
 	uint32_t level;       /* enum farlog_level, of members: who gives less does not count. 0 = any */
 	const uint8_t *ring_uuid; /* of members: 16 bytes for each; NULL = whatever is there */
+	uint64_t client_id;       /* by which a target knows one that comes again; 0 = none yet */
 	struct staging *staging;  /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
 };
 

@@ -148,7 +148,8 @@ static int make_hello(struct region_far *far, const struct uri *uri, const struc
 		return error_set(error, FARLOG_INVALID, 0, "ring \"%s\" is on another host, which lets in nobody without a grant; expected a grant's token",
 			far->text);
 	memcpy(far->hello.token, ask->token, FARLOG_TOKEN_LEN);
-	if (getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
+	far->hello.client_id = ask->client_id;
+	if (ask->client_id == 0 && getrandom(&far->hello.client_id, sizeof(far->hello.client_id), 0) != sizeof(far->hello.client_id))
 		return error_set(error, FARLOG_IO, 0, "ring \"%s\": no random number for the client's identity", far->text);
 	return FARLOG_OK;
 }

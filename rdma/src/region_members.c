@@ -183,10 +183,20 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	(void)len;
 	if (off >= LAYOUT_DATA_OFF)
 		return FARLOG_OK;
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+		bool is_open;
+
+		take_surely(whole);
+		is_open = member_is_open(member);
+		atomic_add(&member->pin_count, is_open);
+		give(whole);
+		if (!is_open)
+			continue;
+		(void)region_fetch(member->region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
+		__atomic_sub_fetch(&member->pin_count, 1, __ATOMIC_RELEASE);
+	}
 	take_surely(whole);
-	for (unsigned i = 0; i < whole->count; i++)
-		if (member_is_open(&whole->members[i]))
-			(void)region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
 	members_show_header(whole);
 	give(whole);
 	return FARLOG_OK;

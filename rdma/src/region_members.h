@@ -4,7 +4,7 @@
  * To the writer it is a region with a copy, as a far one. Each member is a region of its own, of any kind, and has a position of its own: one persist under
  * way, and when it is back the next takes all that has come since. A persist of the whole is complete when k members that count have it.
  *
- * Owners: the fields of a member in MEMBER_AWAY and MEMBER_LEAVING are its thread's, in MEMBER_READY the opener's, in all other states they are whose
+ * Owners: the fields of a member in MEMBER_AWAY, MEMBER_LEAVING and MEMBER_TOLD are its thread's, in MEMBER_READY the opener's, in all other states they are whose
  * is_busy is. The state is stored last. */
 #ifndef FARLOG_REGION_MEMBERS_H
 #define FARLOG_REGION_MEMBERS_H
@@ -25,7 +25,8 @@ enum member_state {
 	MEMBER_IN = 3,
 	MEMBER_LEAVING = 4, /* failed: its thread closes it */
 	MEMBER_FENCED = 5,  /* a later epoch is known there: for this writer for good */
-	MEMBER_OTHER = 6,   /* another ring than the stream's, for good */
+	MEMBER_OTHER = 6,   /* not the ring that it was: out until the next opening */
+	MEMBER_TOLD = 7,    /* it has caught up, and its thread tells it the epoch */
 };
 
 struct member {
@@ -44,6 +45,9 @@ struct member {
 	bool is_cut;           /* what is under way is given up: its bytes here may change */
 	bool is_late;
 	bool is_weak;          /* gives less than the level asked for */
+	bool has_been_in;      /* it may have records of this writer */
+	uint64_t pin_count;    /* who reads from it without is_busy: it is not closed meanwhile */
+	uint64_t client_id;    /* of all its connections */
 	bool is_of_epoch;      /* knows this writer's epoch, so that it may have records of it */
 	bool is_fresh;         /* never had an epoch, while others have: it may stand where another ring was */
 	bool is_sound;         /* its log counts when the stream's is looked for */
@@ -174,6 +178,9 @@ void members_turn(struct region_members *whole, bool is_clock_due);
 
 /* member_try -- one attempt to open it, and once there is an epoch to join. For its thread, and for tests that have none. */
 void member_try(struct member *member);
+
+/* member_tell -- the epoch, to one that has caught up. For its thread, and for tests that have none. */
+void member_tell(struct member *member);
 
 /* member_leave -- one attempt to close one that is leaving. False: what it was sent may still land. */
 bool member_leave(struct member *member);

@@ -62,10 +62,12 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 
 static void note(struct member *member, const struct farlog_error *why)
 {
+	uint64_t epoch = member->whole->epoch != 0 ? member->whole->epoch : member->whole->epoch_asked;
+
 	if (why != &member->error)
 		member->error = *why;
-	if (why->result == FARLOG_FENCED && member->fence <= member->whole->epoch_asked)
-		member->fence = (uint64_t)member->whole->epoch_asked + 1;
+	if (why->result == FARLOG_FENCED && member->fence <= epoch)
+		member->fence = epoch + 1;
 }
 
 void member_shut(struct member *member)
@@ -89,7 +91,7 @@ static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	unsigned index = number_of(member) - 1;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging,
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .client_id = member->client_id,
 		.token = whole->tokens != NULL ? whole->tokens + FARLOG_TOKEN_LEN * index : NULL};
 	int result = region_open(member->uri, &ask, &member->region, &member->error);
 
@@ -121,24 +123,51 @@ static int take_roles(struct member *member)
 	return result == FARLOG_OK ? members_settle_one(member, &member->error) : result;
 }
 
-/* join -- after the epoch was opened. A member that had it before goes on where it stood: nobody else has written to it since. */
+/* is_own_epoch -- it was told by this writer, perhaps without an answer. */
+static bool is_own_epoch(const struct region_members *whole, const struct superblock *superblock)
+{
+	return superblock->writer_epoch == whole->epoch && superblock->epoch_opened_ns == whole->superblock.epoch_opened_ns &&
+		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
+}
+
+/* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it since. Another one is told when it has caught up:
+ * until then it looks to everybody like what it is. One that knew it and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell
+ * what the stream still has. */
 static int join(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	bool has_epoch = member->is_of_epoch;
 	int result = members_check_ring(whole, member, &member->error);
 
 	if (result == FARLOG_OK)
 		result = take_roles(member);
 	if (result != FARLOG_OK)
 		return result;
-	if (member->superblock.writer_epoch > whole->epoch || member->fence > whole->epoch || (member->superblock.writer_epoch == whole->epoch && !has_epoch))
+	if (is_own_epoch(whole, &member->superblock)) {
+		member->is_of_epoch = true;
+		return member->fence > whole->epoch ? error_set(&member->error, FARLOG_FENCED, 0, "it demands epoch %lu", member->fence) : FARLOG_OK;
+	}
+	if (member->superblock.writer_epoch >= whole->epoch || member->fence > whole->epoch)
 		return error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence);
-	if (member->superblock.writer_epoch == whole->epoch)
-		return FARLOG_OK;
+	if (MUTANT(TOLD_EARLY)) {
+		member->done_lsn = 0;
+		return members_tell_epoch(whole, member);
+	}
+	if (member->is_of_epoch)
+		return error_set(&member->error, FARLOG_NOT_A_RING, 0, "it has lost the epoch that it knew: it is no longer the ring that it was");
 	member->done_lsn = 0;
-	result = members_tell_epoch(whole, member);
-	return result == FARLOG_OK ? result : error_set(&member->error, result, 0, "it did not store the epoch");
+	return FARLOG_OK;
+}
+
+void member_tell(struct member *member)
+{
+	struct region_members *whole = member->whole;
+	int result = members_tell_epoch(whole, member);
+
+	if (result != FARLOG_OK)
+		error_set(&member->error, result, 0, "it did not store the epoch");
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&member->state, result == FARLOG_OK ? MEMBER_JOINED : MEMBER_LEAVING);
+	pthread_mutex_unlock(&whole->mutex);
 }
 
 /* wait_for_epoch -- of an opening that goes on without us. False: it is over. */
@@ -165,8 +194,12 @@ void member_try(struct member *member)
 		result = join(member);
 		state = result == FARLOG_OK ? MEMBER_JOINED : MEMBER_AWAY;
 	}
-	if (result == FARLOG_FENCED && whole->is_opened)
+	if (result == FARLOG_FENCED && is_joining)
 		state = MEMBER_FENCED;
+	if (result == FARLOG_NOT_A_RING && is_joining) {
+		state = MEMBER_OTHER;
+		member->credit_lsn = 0; /* what was known of its head is gone as well */
+	}
 	if (state != MEMBER_READY && state != MEMBER_JOINED) {
 		member_shut(member);
 		member->error.result = result;
@@ -187,6 +220,8 @@ bool member_leave(struct member *member)
 {
 	struct region *region = member->region;
 
+	if (atomic_load_acquire(&member->pin_count) > 0)
+		return false;
 	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
 		return false;
 	if (region->is_block && region->ops->cut == NULL && member->is_going) {
@@ -237,6 +272,10 @@ static void *member_loop(void *context)
 			if (!member_leave(member))
 				nanosleep(&(struct timespec){0, 1000000}, NULL);
 			pthread_mutex_lock(&whole->mutex);
+		} else if (state == MEMBER_TOLD) {
+			pthread_mutex_unlock(&whole->mutex);
+			member_tell(member);
+			pthread_mutex_lock(&whole->mutex);
 		} else {
 			pause_ns = PAUSE_FIRST_NS;
 			pthread_cond_wait(&whole->bell, &whole->mutex);
@@ -256,7 +295,7 @@ static void *tick_loop(void *context)
 	while (!whole->is_closing) {
 		members_pause(whole, TICK_NS);
 		pthread_mutex_unlock(&whole->mutex);
-		if (whole->is_opened && atomic_load_relaxed(&whole->poll_count) == poll_count)
+		if (__atomic_load_n(&whole->is_opened, __ATOMIC_ACQUIRE) && atomic_load_relaxed(&whole->poll_count) == poll_count)
 			members_tick(whole);
 		poll_count = atomic_load_relaxed(&whole->poll_count);
 		pthread_mutex_lock(&whole->mutex);
@@ -300,6 +339,8 @@ void members_tend(struct region *region)
 
 		if (member_state(member) == MEMBER_LEAVING)
 			(void)member_leave(member);
+		else if (member_state(member) == MEMBER_TOLD)
+			member_tell(member);
 		else if (member_state(member) == MEMBER_AWAY)
 			member_try(member);
 	}

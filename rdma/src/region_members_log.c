@@ -164,16 +164,29 @@ static struct member *find_best(struct region_members *whole, struct member **la
 
 		if (member_state(member) != MEMBER_READY || member->region->is_far != is_far_turn)
 			continue;
+		if (is_far_turn)
+			*last_far = member; /* also of a scan that fails midway */
 		if (scan_member(whole, member, &why) != FARLOG_OK) {
 			members_drop(whole, member, &why);
 			continue;
 		}
-		if (is_far_turn)
-			*last_far = member;
 		if (member->is_sound && is_better(member, best))
 			best = member;
 	}
 	return best;
+}
+
+/* check_copy -- it is sent to all, and appended to: it is walked once more. */
+static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
+{
+	struct superblock superblock = whole->superblock;
+	struct recover_scan scan;
+
+	superblock.writer_epoch = whole->epoch_last;
+	if (recover_scan(&whole->region, &superblock, &whole->start, &scan) == FARLOG_OK && scan.tail.lsn >= tail_lsn)
+		return FARLOG_OK;
+	return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": the longest log was read up to lsn %lu, and came only up to lsn %lu; try again", whole->text, tail_lsn,
+		scan.tail.lsn);
 }
 
 /* bring -- the best log into the copy. */
@@ -191,7 +204,7 @@ static int bring(struct region_members *whole, struct member *best, const struct
 	}
 	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
 		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
-	return FARLOG_OK;
+	return check_copy(whole, tail_lsn, error);
 }
 
 /* send_lacking -- from where its log parts from the best one. The LBA in which that is holds records of both: it goes by itself, so that it is never torn. */
@@ -323,7 +336,7 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
 {
 	struct region_members *whole = members_of(region);
-	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : whole->needed;
+	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : member_quorum(whole->count, whole->needed);
 	unsigned count = 0;
 	bool is_fenced = false;
 

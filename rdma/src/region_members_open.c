@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "clock.h"
@@ -52,7 +53,7 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 	int result = FARLOG_IO;
 
 	count_open(whole, &open_count, &sound_count);
-	if (open_count >= whole->needed && sound_count >= members_quorum(whole))
+	if (open_count >= whole->needed && open_count >= members_quorum(whole) && sound_count >= members_quorum(whole))
 		return FARLOG_OK;
 	for (unsigned i = 0; i < whole->count; i++) {
 		int own = whole->members[i].error.result;
@@ -245,8 +246,10 @@ int region_members_open(const char *text, const struct region_ask *ask, struct r
 		result = error_set(error, FARLOG_NO_MEMORY, 0, "members \"%s\": no memory for what they share", text);
 	else
 		whole->has_staging = result == FARLOG_OK;
-	for (unsigned i = 0; i < MEMBER_COUNT_MAX; i++)
+	for (unsigned i = 0; i < MEMBER_COUNT_MAX; i++) {
 		whole->members[i].whole = whole;
+		(void)!getrandom(&whole->members[i].client_id, sizeof(whole->members[i].client_id), 0); /* 0: each connection draws its own */
+	}
 	if (result == FARLOG_OK) {
 		keep_secrets(whole, ask);
 		result = open_all(whole, error);

@@ -90,8 +90,18 @@ static void take_in(struct region_members *whole, struct member *member)
 	member->is_going = false;
 	member->is_cut = false;
 	member->started_ns = 0;
+	member->has_been_in = true;
 	whole->rejoin_count++;
 	atomic_store_release(&member->state, MEMBER_IN);
+}
+
+/* let_tell -- it has all that was asked for: from now on it may know that it is of this epoch. */
+static void let_tell(struct region_members *whole, struct member *member)
+{
+	pthread_mutex_lock(&whole->mutex);
+	atomic_store_release(&member->state, MEMBER_TOLD);
+	pthread_cond_broadcast(&whole->bell);
+	pthread_mutex_unlock(&whole->mutex);
 }
 
 static void look_at_fence(struct member *member)
@@ -146,8 +156,13 @@ static void look_at(struct region_members *whole, struct member *member)
 		if (member->is_going)
 			member->done_lsn = member->going_lsn;
 		member->is_going = false;
-		if (is_fenced(whole, member) || member->done_lsn >= whole->asked_lsn)
+		if (is_fenced(whole, member))
 			return;
+		if (member->done_lsn >= whole->asked_lsn) {
+			if (!member->is_of_epoch)
+				let_tell(whole, member);
+			return;
+		}
 		send(whole, member);
 	}
 }
@@ -209,14 +224,14 @@ static void find_end(struct region_members *whole)
 		const struct member *member = &whole->members[i];
 		const struct region *child = member_state(member) == MEMBER_IN ? member->region : NULL;
 
-		if (!member->is_of_epoch)
+		if (!member->is_of_epoch && !member->has_been_in)
 			continue;
-		if (child == NULL || !region_can_be_shut(child)) {
+		if (child == NULL || !region_can_be_shut(child) || !member->is_of_epoch) {
 			is_known = false;
 			continue;
 		}
 		is_open |= !is_fenced(whole, member) || atomic_load_acquire(&child->is_fence_open);
-		is_known &= child->fence_lsn != UINT64_MAX;
+		is_known &= child->fence_lsn != UINT64_MAX && child->fence_lsn >= member->done_lsn; /* who finds it shorter than it is has not looked at all of it */
 		if (child->fence_lsn > end_lsn)
 			end_lsn = child->fence_lsn;
 	}
@@ -239,7 +254,8 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 {
 	uint64_t now_ns = 0;
 
-	if (++whole->poll_count % LOOKS_A_CLOCK == 0)
+	atomic_bump(&whole->poll_count, 1);
+	if (whole->poll_count % LOOKS_A_CLOCK == 0)
 		is_clock_due = true;
 	if (is_clock_due)
 		now_ns = clock_monotonic_ns();

@@ -246,6 +246,7 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 		return error_set(error, FARLOG_NOT_A_RING, 0, "fence ring \"%s\": it has been formatted anew since it was served; serve it again", ring->name);
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
+	head_start(&superblock, &head);
 	recover_scan(region, &superblock, &head, &scan);
 	*tail_lsn = scan.tail.lsn;
 	*tail_epoch = superblock.writer_epoch;

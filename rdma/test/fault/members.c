@@ -45,6 +45,8 @@ static struct {
 	char uri[512];
 	bool is_away[MEMBER_COUNT_MAX];
 	bool is_remote[MEMBER_COUNT_MAX];
+	bool is_replaced; /* one of them has been */
+	struct farlog_ring_config config;
 	struct side now;
 	struct side former;
 	struct acked acked[ACKED_COUNT_MAX];
@@ -98,13 +100,31 @@ static void cut_power(unsigned i)
 	farlog_fault_crash(world.names[i]);
 }
 
-/* strike -- something happens to a member, also in the middle of what a writer does. */
+/* replace -- an empty ring, formatted alike, stands where a member was: once a run, since what two of them held may be gone. */
+static void replace(unsigned i)
+{
+	if (world.is_replaced)
+		return;
+	TRACE("member %u replaced\n", i + 1);
+	world.is_replaced = true;
+	farlog_fault_set_away(world.names[i], 1);
+	farlog_fault_set_away(world.names[i], 0);
+	farlog_fault_exorcise(world.names[i]);
+	farlog_fault_call(world.names[i], UINT64_MAX, NULL, NULL);
+	farlog_fault_set_slowness(world.names[i], 0);
+	if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
+		FAIL("format %s anew", world.uris[i]);
+	farlog_fault_set_slowness(world.names[i], 128);
+	farlog_fault_set_away(world.names[i], world.is_away[i]);
+}
+
+/* strike -- something happens to a member, without a context in the middle of what a writer does. */
 static void strike(void *context)
 {
 	unsigned i = (unsigned)below(world.count);
 
-	(void)context;
-	switch (below(8)) {
+	switch (below(10)) {
+	case 9: context != NULL && below(8) == 0 ? replace(i) : cut_power(i); break;
 	case 0: take_away(i); break;
 	case 1: cut_power(i); break;
 	case 2: farlog_fault_set_slowness(world.names[i], below(3) == 0 && world.is_remote[i] ? 256 : (unsigned)below(256)); break;
@@ -382,7 +402,7 @@ static void step(void)
 	switch (below(16)) {
 	case 0: take_over(); break;
 	case 1: reopen(); break;
-	case 2: case 3: strike(NULL); break;
+	case 2: case 3: strike(&world); break;
 	case 4: strike_later(); break;
 	case 5: case 6: case 7: drain(); break;
 	case 8: case 9: tend(&world.now); tend(&world.former); break;
@@ -415,9 +435,10 @@ static void make_members(uint64_t seed)
 		unsigned needed;
 	} shapes[] = {{3, 2}, {3, 2}, {3, 2}, {2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 2}, {5, 3}};
 	unsigned shape = (unsigned)below(sizeof(shapes) / sizeof(shapes[0]));
-	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN * (1 + below(2)), .record_len_max = 1024, .is_forced = 1, .salt = seed | 1};
 	int used;
 
+	world.config = (struct farlog_ring_config){
+		.size_bytes = LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN * (1 + below(2)), .record_len_max = 1024, .is_forced = 1, .salt = seed | 1};
 	world.count = shapes[shape].count;
 	world.needed = shapes[shape].needed;
 	used = snprintf(world.uri, sizeof(world.uri), "members:%u", world.needed);
@@ -425,7 +446,7 @@ static void make_members(uint64_t seed)
 		snprintf(world.names[i], sizeof(world.names[i]), "member-%u", i + 1);
 		snprintf(world.uris[i], sizeof(world.uris[i]), "fault:member-%u", i + 1);
 		used += snprintf(world.uri + used, sizeof(world.uri) - (size_t)used, " fault:member-%u", i + 1);
-		if (farlog_ring_format(world.uris[i], &config, NULL) != FARLOG_OK)
+		if (farlog_ring_format(world.uris[i], &world.config, NULL) != FARLOG_OK)
 			FAIL("format %s", world.uris[i]);
 		farlog_fault_reseed(world.names[i], below(UINT64_MAX) | 1);
 		world.is_remote[i] = below(2) != 0;
@@ -450,6 +471,7 @@ static void play_run(uint64_t seed)
 	world.next_id = 1;
 	world.now = world.former = (struct side){0};
 	world.random = seed;
+	world.is_replaced = false;
 	make_members(seed);
 	farlog_fault_set_clock(1000000000u);
 	(void)open_side(&world.now, 0);
@@ -509,6 +531,7 @@ static int run_mutants(uint64_t seed)
 		{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1"},
 		{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it"},
 		{MUTANT_JOINER_COUNTED, "a member counts that is catching up"},
+		{MUTANT_TOLD_EARLY, "a member told of the epoch before it has the records"},
 		{MUTANT_REUSED_EARLY, "a member opened again before its teardown"},
 		{MUTANT_LONGEST_LOG, "the longest log without epoch order"},
 		{MUTANT_HIGHEST_CREDIT, "credit by the highest head"},
