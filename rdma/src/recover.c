@@ -96,6 +96,9 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 			verdict = record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found);
 		if (result != FARLOG_OK || verdict != RECORD_VALID)
 			break;
+		/* Of several members one that the epoch's writer did not have may hold more of the one before, and a drain may have seen the log go on without it. */
+		if (scan->tail.lsn >= superblock->epoch_start_lsn && found.epoch < superblock->writer_epoch && !MUTANT(NOT_CUT))
+			break;
 		note_turn(scan, found.epoch);
 		record_advance(&scan->tail, &found);
 		off += found.extent;

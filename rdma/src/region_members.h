@@ -77,6 +77,7 @@ struct region_members {
 	uint32_t level;
 	uint32_t epoch;
 	uint32_t epoch_last;   /* the highest that was found */
+	uint64_t epoch_last_start_lsn; /* and where it began: what lies there of older ones is of no log any more */
 	uint32_t epoch_asked;  /* of the grant */
 	struct head_slot start; /* where undrained records began when the epoch was opened */
 	struct superblock superblock; /* as the writer sees it */

@@ -126,6 +126,7 @@ static int scan_member(struct region_members *whole, struct member *member, stru
 	struct superblock superblock = member->superblock;
 
 	superblock.writer_epoch = whole->epoch_last;
+	superblock.epoch_start_lsn = whole->epoch_last_start_lsn;
 	superblock.block_len = whole->superblock.block_len;
 	if (recover_scan(member->region, &superblock, &whole->start, &member->scan) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read its undrained records");
@@ -144,8 +145,10 @@ static void find_start(struct region_members *whole)
 			continue;
 		if (highest == NULL || member->head.head_lsn > highest->head.head_lsn)
 			highest = member;
-		if (epoch_of(member) > whole->epoch_last)
+		if (epoch_of(member) > whole->epoch_last) {
 			whole->epoch_last = epoch_of(member);
+			whole->epoch_last_start_lsn = member->superblock.epoch_start_lsn;
+		}
 	}
 	if (highest != NULL)
 		whole->start = highest->head;

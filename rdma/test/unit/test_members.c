@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "layout.h"
+#include "mutant.h"
+#include "region_fault.h"
 #include "region_members.h"
 #include "unit.h"
 #include "writer.h"
@@ -262,6 +264,68 @@ static void join__while_open(void **state)
 	farlog_writer_close(writer);
 }
 
+static void keep_bytes(unsigned member, uint64_t off, uint64_t len, uint8_t *bytes, bool is_put)
+{
+	FILE *file = fopen(unit_path(uris[member]), is_put ? "r+" : "r");
+
+	assert_non_null(file);
+	assert_int_equal(fseek(file, (long)off, SEEK_SET), 0);
+	assert_int_equal(is_put ? fwrite(bytes, 1, len, file) : fread(bytes, 1, len, file), len);
+	fclose(file);
+}
+
+static void move_aside(unsigned member, bool is_back)
+{
+	char aside[600];
+
+	snprintf(aside, sizeof(aside), "%s.aside", unit_path(uris[member]));
+	assert_int_equal(is_back ? rename(aside, unit_path(uris[member])) : rename(unit_path(uris[member]), aside), 0);
+}
+
+/* open__epoch_cuts -- the first member has more of epoch 1 than was acknowledged. Epoch 2 begins below that on the other two, and its first record reaches
+ * only the second, where a drain may see it. A recovery from the first and the third, whose superblock alone knows of epoch 2, must not go back to what the
+ * first one has: the log would be another one than the drain has seen, and of lower epochs. */
+static void check_epoch_cuts(bool is_mutant)
+{
+	static uint8_t blank[64];
+	farlog_writer *writer = open_members(make_members(2));
+	struct farlog_position position;
+	uint64_t begun_lsn;
+
+	assert_int_equal(unit_append(writer, 200, 1, &position), FARLOG_OK);
+	begun_lsn = position.end_lsn;
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(unit_append(writer, 200, 2, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	for (unsigned i = 0; i < COUNT; i++) { /* the five were never acknowledged: two members do not have them, nor any word of them */
+		keep_bytes(i, LAYOUT_TAIL_HINT_OFF, 16, blank, true);
+		for (uint64_t off = begun_lsn; i > 0 && off < position.end_lsn; off += 64)
+			keep_bytes(i, LAYOUT_DATA_OFF + off, 64, blank, true);
+	}
+	move_aside(0, false);
+	writer = open_members(whole_uri);
+	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, begun_lsn);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	keep_bytes(2, LAYOUT_TAIL_HINT_OFF, 16, blank, true);
+	keep_bytes(2, LAYOUT_DATA_OFF + begun_lsn, 64, blank, true);
+	move_aside(0, true);
+	move_aside(1, false);
+	farlog_fault_set_mutant(is_mutant ? MUTANT_NOT_CUT : MUTANT_NONE);
+	writer = open_members(whole_uri);
+	farlog_fault_set_mutant(MUTANT_NONE);
+	assert_int_equal(farlog_writer_recovery(writer)->tail_lsn, is_mutant ? position.end_lsn : begun_lsn);
+	assert_int_equal(farlog_writer_recovery(writer)->epoch, 3);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	move_aside(1, true);
+}
+
+static void open__epoch_cuts(void **state)
+{
+	(void)state;
+	check_epoch_cuts(false);
+	check_epoch_cuts(true);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__members_alike),
 	cmocka_unit_test(append__credit_of_one_is_not_enough),
@@ -273,6 +337,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__held),
 	cmocka_unit_test(open__ring_that_is_new),
 	cmocka_unit_test(join__while_open),
+	cmocka_unit_test(open__epoch_cuts),
 };
 
 RUN_GROUP(members, tests)
