@@ -30,6 +30,7 @@ type decisions struct {
 	known map[string]map[store.Place]decision // by stream
 	count uint32                              // pairs in the file
 	fresh []byte                              // decided, not yet written
+	raw   []byte                              // the whole ones as they were found, until settle
 }
 
 // openDecisions reads them all. What a crash left torn at the end was relied upon by nobody and is cut. isReadOnly leaves the file as it is; it may be missing then.
@@ -58,14 +59,14 @@ func openDecisions(fsys store.FS, dir string, isReadOnly bool) (*decisions, erro
 		d.file.Close()
 		return nil, fmt.Errorf("read %s: %w", d.name, err)
 	}
-	if err := d.take(raw, isReadOnly); err != nil {
+	if err := d.take(raw); err != nil {
 		d.file.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *decisions) take(all []byte, isReadOnly bool) error {
+func (d *decisions) take(all []byte) error {
 	raw := all
 	for len(raw) >= 2*slotLen {
 		one, err := decodeDecision(raw[:2*slotLen], d.count)
@@ -79,16 +80,20 @@ func (d *decisions) take(all []byte, isReadOnly bool) error {
 	if d.isSynced(raw) {
 		return &store.CorruptError{Path: d.name, Offset: int64(d.count) * 2 * slotLen, Err: errors.New("decision is damaged: it was synced before the ones behind it")}
 	}
-	if isReadOnly {
-		return nil
-	}
-	if err := d.file.Truncate(int64(d.count) * 2 * slotLen); err != nil {
+	d.raw = all[:int(d.count)*2*slotLen]
+	return nil
+}
+
+// settle cuts what a crash left behind the whole ones.
+func (d *decisions) settle() error {
+	if err := d.file.Truncate(int64(len(d.raw))); err != nil {
 		return fmt.Errorf("cut %s: %w", d.name, err)
 	}
 	// Written again: a process that died after a failed sync leaves them in the page cache as if they were on the disk.
-	if _, err := d.file.WriteAt(all[:int(d.count)*2*slotLen], 0); err != nil {
+	if _, err := d.file.WriteAt(d.raw, 0); err != nil {
 		return fmt.Errorf("write %s: %w", d.name, err)
 	}
+	d.raw = nil
 	return d.file.Sync()
 }
 

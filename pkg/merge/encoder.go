@@ -67,12 +67,16 @@ func decodeOrderHeader(raw []byte) (orderHeader, error) {
 }
 
 // mark says how many slots of a file are synced: readers go no further. A and B are written in turn.
-type mark struct{ slots, turn uint64 }
+type mark struct {
+	slots, turn uint64
+	decisions   uint32 // that were synced by then
+}
 
 func (m mark) encode() []byte {
 	raw := make([]byte, markLen)
 	binary.LittleEndian.PutUint64(raw, m.slots)
 	binary.LittleEndian.PutUint64(raw[8:], m.turn)
+	binary.LittleEndian.PutUint32(raw[16:], m.decisions)
 	binary.LittleEndian.PutUint32(raw[markCRCOff:], record.CRC32C(0, raw[:markCRCOff]))
 	return raw
 }
@@ -89,7 +93,7 @@ func decodeMarks(raw []byte) mark {
 	var newest mark
 	for _, off := range []int{markAOff, markBOff} {
 		one := raw[off : off+markLen]
-		m := mark{binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])}
+		m := mark{binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:]), binary.LittleEndian.Uint32(one[16:])}
 		if record.CRC32C(0, one[:markCRCOff]) == binary.LittleEndian.Uint32(one[markCRCOff:]) && m.turn > newest.turn {
 			newest = m
 		}

@@ -68,6 +68,9 @@ func (l *log) recover(slotsMax uint32) error {
 	if err := l.fsys.SyncDir(l.dir); err != nil {
 		return fmt.Errorf("sync %s: %w", l.dir, err)
 	}
+	if err := l.checkDecisions(found); err != nil {
+		return err
+	}
 	l.encoder = newEncoder(slotsMax)
 	if found.checkpoints > 0 {
 		c, err := loadCheckpoint(l.fsys, l.dir, found.checkpoints, l.store.PublicKey())
@@ -79,6 +82,28 @@ func (l *log) recover(slotsMax uint32) error {
 		}
 	}
 	return l.openFile()
+}
+
+// checkDecisions: as many as a mark says were synced must be whole. Only then what is behind them is taken for what a crash left.
+func (l *log) checkDecisions(found files) error {
+	for number := found.orders; number > 0 && number+1 >= found.orders; number-- { // the newest may have no mark yet
+		name := fileName(l.dir, number, orderSuffix)
+		file, err := l.fsys.OpenFile(name, os.O_RDONLY, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		raw := make([]byte, orderDataOff)
+		_, err = file.ReadAt(raw, 0)
+		file.Close()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		if m := decodeMarks(raw); m.decisions > l.decisions.count {
+			return &store.CorruptError{Path: l.decisions.name, Offset: int64(l.decisions.count) * 2 * slotLen,
+				Err: fmt.Errorf("%d decisions are whole, %d were synced", l.decisions.count, m.decisions)}
+		}
+	}
+	return l.decisions.settle()
 }
 
 // files is what the directory holds: both are numbered from 1 without a hole.
@@ -233,7 +258,7 @@ func (l *log) flush() error {
 		return err
 	}
 	if len(l.fresh) == 0 {
-		return nil
+		return l.sync()
 	}
 	if _, err := l.file.WriteAt(l.fresh, orderDataOff+int64(l.written)*slotLen); err != nil {
 		return fmt.Errorf("write %s: %w", fileName(l.dir, l.header.number, orderSuffix), err)
@@ -249,10 +274,10 @@ func (l *log) sync() error {
 	if err := l.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", name, err)
 	}
-	if uint64(l.written) == l.mark.slots {
+	if uint64(l.written) == l.mark.slots && l.decisions.count == l.mark.decisions {
 		return nil
 	}
-	m := mark{uint64(l.written), l.mark.turn + 1}
+	m := mark{uint64(l.written), l.mark.turn + 1, l.decisions.count}
 	if _, err := l.file.WriteAt(m.encode(), m.offset()); err != nil {
 		return fmt.Errorf("mark %s: %w", name, err)
 	}

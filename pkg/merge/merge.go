@@ -130,10 +130,10 @@ func (m *Merger) Progress() Progress {
 func (m *Merger) list() error {
 	m.listedAt = m.options.Now()
 	names, err := m.store.Streams()
-	if err != nil || len(names) == len(m.sources) {
+	if err != nil {
 		return err
 	}
-	known := make(map[string]bool, len(m.sources))
+	known, before := make(map[string]bool, len(m.sources)), len(m.sources)
 	for _, s := range m.sources {
 		known[s.name] = true
 	}
@@ -151,7 +151,9 @@ func (m *Merger) list() error {
 		s.silentSince = m.listedAt
 		m.sources = append(m.sources, s)
 	}
-	m.seed()
+	if len(m.sources) > before {
+		m.seed()
+	}
 	return nil
 }
 
@@ -181,7 +183,10 @@ func (m *Merger) step() (int, error) {
 	moved := 0
 	for ; moved < stepEntries; moved++ {
 		s, err := m.next()
-		if s == nil || err != nil {
+		if err != nil {
+			return moved, err
+		}
+		if s == nil {
 			break
 		}
 		if err := m.put(s); err != nil {
@@ -228,7 +233,7 @@ func (m *Merger) look(now time.Time) error {
 		if s.orderNS != before || s.state == stateReady {
 			s.silentSince = now
 		}
-		if s.state == stateSilent && now.Sub(s.silentSince) >= m.options.LateLimit {
+		if s.state == stateSilent && (now.Sub(s.silentSince) >= m.options.LateLimit || m.isLeftBehind(s, now)) {
 			s.state = stateAbsent
 			m.tree.set(s.rank, s.key())
 		}
@@ -237,6 +242,19 @@ func (m *Merger) look(now time.Time) error {
 		m.progress.WaitsFor = blocking.name
 	}
 	return nil
+}
+
+// isLeftBehind tells of a stream that does bring something, but of times so long past that the others have waited for it long enough: the backlog of a drain
+// that stood. It is waited for again when it has come near the clock.
+func (m *Merger) isLeftBehind(s *source, now time.Time) bool {
+	if s.lastTS == 0 || int64(s.lastTS) >= now.Add(-m.options.LateLimit).UnixNano() {
+		s.behindSince = time.Time{}
+		return false
+	}
+	if s.behindSince.IsZero() {
+		s.behindSince = now
+	}
+	return now.Sub(s.behindSince) >= m.options.LateLimit
 }
 
 // decideLate is called for a head that would come before what has gone out, or whose time is not to be believed.

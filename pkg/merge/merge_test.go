@@ -296,3 +296,69 @@ func TestOpen_CutsWholeSlotsBehindATornOne(t *testing.T) {
 	w.in(t)
 	must(t, w.checkRerun2(t))
 }
+
+// A decision that lies before what is in the order is said, at once and by whatever is called, and nothing more is put in.
+func TestStep_DecisionBeforeTheOrderIsAnError(t *testing.T) {
+	w := start(t, 1)
+	w.feeds[0].put(at(10), 0, "a")
+	w.in(t)
+	w.merger.Decide(w.feeds[0].name, store.Place{Generation: 1, Epoch: 1, LSN: w.feeds[0].cursor.LSN}, at(5))
+	w.feeds[0].put(at(20), 0, "b")
+	must(t, w.feeds[0].drain(w.store, true))
+	for range 2 {
+		if err := w.merger.Finish(context.Background()); err == nil || !strings.Contains(err.Error(), "merged order goes back with stream desk0/orders") {
+			t.Fatalf("error is %v", err)
+		}
+	}
+}
+
+// A decision that was synced and is no longer whole is damage, also when it is the last: nothing of the file is cut.
+func TestOpen_DamagedLastDecisionIsNotCut(t *testing.T) {
+	w := start(t, 2)
+	w.feeds[0].put(at(10), 0, "a")
+	w.in(t)
+	w.pass(1100 * time.Millisecond)
+	w.in(t)
+	w.feeds[1].put(at(5), 0, "late")
+	w.pass(time.Second)
+	w.in(t)
+	must(t, w.merger.Close())
+	must(t, w.fs.Change("/store/merged/decisions", func(data []byte) []byte { data[3] ^= 1; return data }))
+	before, err := w.fs.Bytes("/store/merged/decisions")
+	must(t, err)
+	if err := w.openMerge(); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "0 decisions are whole, 1 were synced") {
+		t.Fatalf("error is %v", err)
+	}
+	after, err := w.fs.Bytes("/store/merged/decisions")
+	must(t, err)
+	if len(after) != len(before) || len(before) == 0 {
+		t.Fatalf("%d bytes of %d are left", len(after), len(before))
+	}
+}
+
+// A stream that brings something all the time, but of ten minutes ago, does not keep the others back: neither with records nor with heartbeats.
+func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
+	for _, flags := range []record.Flags{0, record.FlagHeartbeat} {
+		w := start(t, 2)
+		old := begin - 600*second
+		for step := range 50 {
+			old += 100 * uint64(time.Millisecond)
+			w.feeds[1].put(old, flags, "old")
+			w.feeds[0].put(uint64(w.now.UnixNano()), 0, "new")
+			w.in(t)
+			if step > 25 {
+				newest := uint64(0)
+				for _, e := range w.seen {
+					if e.Stream == w.feeds[0].name {
+						newest = e.TimestampNS
+					}
+				}
+				if behind := time.Duration(uint64(w.now.UnixNano()) - newest); behind > time.Second {
+					t.Fatalf("step %d: the stream that is on time is %s behind", step, behind)
+				}
+			}
+			w.pass(200 * time.Millisecond)
+		}
+		must(t, w.checkRerun2(t))
+	}
+}

@@ -35,6 +35,8 @@ type source struct {
 	isDecided   bool   // about the head
 	floorNS     uint64 // orderNS before the head
 	silentSince time.Time
+	lastTS      uint64      // of the last record, heartbeats included, as it says
+	behindSince time.Time   // that was longer ago than is waited for; zero = it was not
 	until       store.Place // the last record that is looked at; zero = all. For checking an order that is there
 }
 
@@ -75,6 +77,7 @@ func (s *source) pull(believe func(*source, store.Place, uint64) bool) (bool, er
 		if item.Flags&record.FlagPad != 0 {
 			continue
 		}
+		s.lastTS = item.TimestampNS
 		one, isDecided := s.decided[place]
 		if item.Flags&record.FlagHeartbeat != 0 {
 			if !isDecided && (believe == nil || believe(s, place, item.TimestampNS)) {

@@ -1,0 +1,8 @@
+package merge
+
+import "github.com/farlog/farlog/pkg/store"
+
+// Decide decides about a record that has not come yet, as no merge does.
+func (m *Merger) Decide(stream string, place store.Place, orderNS uint64) {
+	m.log.decisions.add(decision{stream: stream, Place: place, orderNS: orderNS})
+}
