@@ -45,7 +45,6 @@ enum farlog_mutant {
 	MUTANT_ACKED_ON_FEW = 47,       /* members: one fewer than k are enough for an acknowledgement */
 	MUTANT_NOT_CUT = 49,            /* members: what lies behind the beginning of an epoch that a superblock knows is taken up again */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
-	MUTANT_TOLD_EARLY = 59,         /* members: one that joins knows the epoch before it has the records, though it may not be the ring that it was */
 };
 
 #ifdef FARLOG_FAULT

@@ -148,10 +148,6 @@ static int join(struct member *member)
 	}
 	if (member->superblock.writer_epoch >= whole->epoch || member->fence > whole->epoch)
 		return error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence);
-	if (MUTANT(TOLD_EARLY)) {
-		member->done_lsn = 0;
-		return members_tell_epoch(whole, member);
-	}
 	if (member->is_of_epoch)
 		return error_set(&member->error, FARLOG_NOT_A_RING, 0, "it has lost the epoch that it knew: it is no longer the ring that it was");
 	member->done_lsn = 0;
