@@ -56,7 +56,7 @@ func run(args []string) error {
 	parts := []struct {
 		name string
 		run  func() error
-	}{{"client", benchClient}, {"drain", benchDrain}}
+	}{{"client", benchClient}, {"drain", benchDrain}, {"fanout", benchFanout}}
 	for _, part := range parts {
 		if len(args) > 0 && !slices.Contains(args, part.name) {
 			continue
