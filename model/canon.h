@@ -38,7 +38,7 @@ static void forget_past(void)
 		int is_to_come = 0;
 
 		for (int m = 0; m < MEMBERS; m++)
-			is_to_come |= now.fence[m] < e;
+			is_to_come |= CANON_HAS_LOCKS || now.fence[m] < e;
 		for (int w = 0; w < CANON_WRITERS; w++)
 			is_to_come |= now.epoch[w] == e && now.phase[w] < 3;
 		if (!is_to_come)
@@ -91,7 +91,7 @@ static void forget_writers(void)
 			fenced += now.fence[m] < now.epoch[w] || (now.fence[m] == now.epoch[w] && LINK(w, m) == 1);
 			copied += LINK(w, m) >= 3 || (LINK(w, m) >= 1 && is_open);
 			live += is_open;
-			possible[m] = is_open ? CANON_RECORDS : LINK(w, m) >= 3 ? SENT(w, m) : 0;
+			possible[m] = is_open ? CANON_RECORDS : LINK(w, m) >= 3 && now.sealed[m] >= now.epoch[w] ? SENT(w, m) : 0;
 		}
 		if (now.phase[w] == 3 && live > 0)
 			for (int m = 0; m < MEMBERS; m++) {
@@ -206,7 +206,8 @@ static void canon(void)
 	struct view least, view;
 	int is_first = 1;
 
-	forget_writers();
+	if (!CANON_HAS_LOCKS)
+		forget_writers(); /* a fence that is only a lock may be lost, and they go on */
 	forget_slots();
 	forget_past();
 	for (int w = 0; w < 6; w++) {

@@ -100,7 +100,12 @@ hidden byte i, j, k, r, best, low, high, prev, top, top_begun;
 
 #define AT(w, m) ((w) * N + (m))
 #define IS_IN(w, m) (link[AT(w, m)] >= IN)
-#define DURABLE(w, m) (IS_IN(w, m) -> sent[AT(w, m)] : 0)
+#if defined(MUTANT_COUNT_JOINER) || defined(MUTANT_GRANT_EARLY)
+#define COUNTS(w, m) IS_IN(w, m)
+#else
+#define COUNTS(w, m) (IS_IN(w, m) && sealed[m] >= epoch[w])
+#endif
+#define DURABLE(w, m) (COUNTS(w, m) -> sent[AT(w, m)] : 0)
 #define NOW_DURABLE(w) KTH(DURABLE(w, 0), DURABLE(w, 1), DURABLE(w, 2))
 #ifdef MUTANT_HIGHEST_HEAD
 #define CREDIT MAX(MAX(head[0], head[1]), head[2])
@@ -234,6 +239,16 @@ inline check_store()
 #define MAY_WRITE(w, m) (fence[m] == epoch[w])
 #endif
 
+/* drop -- where nothing but a lock fences, before the superblock does: the writer loses a member, and with it the lock. */
+#ifdef LOCKS
+#define DROP(w, m) \
+:: d_step { (phase[w] == FENCING || phase[w] == COPYING) && (link[AT(w, m)] == FENCED || link[AT(w, m)] == COPIED) && fence[m] == epoch[w] && \
+	(phase[w] == FENCING || source[w] != m) -> \
+	link[AT(w, m)] = OUT; fence[m] = sealed[m]; CANON }
+#else
+#define DROP(w, m)
+#endif
+
 /* copy -- what the chosen log has, and durable. */
 #define COPY(w, m) \
 :: d_step { phase[w] == COPYING && link[AT(w, m)] == FENCED && MAY_WRITE(w, m) && MAY_WRITE(w, source[w]) -> \
@@ -255,7 +270,12 @@ inline check_store()
 :: d_step { phase[w] == COPYING && link[AT(w, m)] == COPIED && MAY_WRITE(w, m) -> \
 	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, from[w]); link[AT(w, m)] = IN; sent[AT(w, m)] = start[w]; CANON }
 
-/* grant -- K superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as acknowledged from here on. */
+/* grant -- so many superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as acknowledged from here on. */
+#ifdef MUTANT_EPOCH_ON_K
+#define SEALED_MIN K
+#else
+#define SEALED_MIN FENCED_MIN
+#endif
 #ifdef MUTANT_GRANT_EARLY
 #define IS_READY(w, m) (link[AT(w, m)] >= COPIED)
 #else
@@ -268,7 +288,7 @@ inline check_store()
 	fi
 #define GRANT(w) \
 :: d_step { phase[w] == COPYING && start[w] < RECORDS && start[w] < CREDIT + CAPACITY && \
-	ONE_IF(IS_READY(w, 0)) + ONE_IF(IS_READY(w, 1)) + ONE_IF(IS_READY(w, 2)) >= K -> \
+	ONE_IF(IS_READY(w, 0)) + ONE_IF(IS_READY(w, 1)) + ONE_IF(IS_READY(w, 2)) >= SEALED_MIN -> \
 	assert(!used[epoch[w]]); /* epochs are never shared */ \
 	used[epoch[w]] = true; \
 	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); \
@@ -287,7 +307,7 @@ inline check_store()
 	sent[AT(w, m)] = MAX(sent[AT(w, m)], CREDIT); \
 	seen[SLOT(m, sent[AT(w, m)])] = NEXT(w, m); link[AT(w, m)] = LANDED; CANON }
 
-#define GIVE_HINT(w, m) hint[m] = (IS_IN(w, m) && fence[m] <= epoch[w] -> MIN(acked[w], sent[AT(w, m)]) : hint[m])
+#define GIVE_HINT(w, m) hint[m] = (COUNTS(w, m) && fence[m] <= epoch[w] -> MIN(acked[w], sent[AT(w, m)]) : hint[m])
 #define GIVE_HINTS(w) GIVE_HINT(w, 0); GIVE_HINT(w, 1); GIVE_HINT(w, 2)
 
 /* acknowledge -- what lies durable on K members that count. The writer may learn it, and say it, long after others have taken over;
@@ -314,8 +334,8 @@ inline acknowledge(w)
 :: d_step { phase[w] == OPEN && link[AT(w, m)] == LANDED && fence[m] <= epoch[w] -> \
 	kept[SLOT(m, sent[AT(w, m)])] = seen[SLOT(m, sent[AT(w, m)])]; link[AT(w, m)] = IN; sent[AT(w, m)]++; acknowledge(w); CANON }
 
-/* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; it is told the epoch; and is
- * sent what it lacks, from the credit on, by the same way as all that is appended. What it has confirmed without a hole counts, and nothing else. */
+/* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; then it is sent what it
+ * lacks, from the credit on, by the same way as all that is appended. */
 #ifdef MUTANT_REUSE_EARLY
 #define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT && sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
 #define DROP_GHOST(m) ghost[m] = 0
@@ -332,7 +352,12 @@ inline acknowledge(w)
 :: d_step { phase[w] == OPEN && fence[m] <= epoch[w] && joins < JOINS -> \
 	joins++; TEAR_DOWN(w, m); fence[m] = epoch[w]; flush(m); \
 	sent[AT(w, m)] = (IS_IN(w, m) -> sent[AT(w, m)] : LACKS_FROM(w)); link[AT(w, m)] = IN; \
-	sealed[m] = epoch[w]; begun[m] = start[w]; acknowledge(w); CANON }
+	acknowledge(w); CANON }
+
+/* seal_back -- it has caught up: now it is told the epoch, and from when on it is whole; from then on it counts. */
+#define SEAL_BACK(w, m) \
+:: d_step { phase[w] == OPEN && IS_IN(w, m) && sealed[m] < epoch[w] && link[AT(w, m)] == IN && fence[m] <= epoch[w] && sent[AT(w, m)] >= acked[w] -> \
+	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, MIN(CREDIT, sent[AT(w, m)])); acknowledge(w); CANON }
 
 #ifdef MUTANT_REUSE_EARLY
 #define HAUNT(m) \
@@ -420,9 +445,14 @@ inline acknowledge(w)
 #ifdef PLAIN
 #define CANON skip
 #else
+#ifdef LOCKS
+#define HAS_LOCKS 1
+#else
+#define HAS_LOCKS 0
+#endif
 c_code {
 	enum { CANON_K = K, CANON_WRITERS = WRITERS, CANON_RECORDS = RECORDS, CANON_CAPACITY = CAPACITY, CANON_CRASHES = CRASHES,
-		CANON_FENCED_MIN = FENCED_MIN };
+		CANON_FENCED_MIN = FENCED_MIN, CANON_HAS_LOCKS = HAS_LOCKS };
 #ifdef MUTANT_REUSE_EARLY
 \#define CANON_GHOST(m) now.ghost[m]
 \#define CANON_SET_GHOST(m, value) now.ghost[m] = (value)
@@ -439,8 +469,8 @@ c_code {
 #define EACH_CRASH(m) CRASH(m, KEEP, LOSE) CRASH(m, KEEP, TEAR) CRASH(m, LOSE, KEEP) CRASH(m, LOSE, LOSE) \
 	CRASH(m, LOSE, TEAR) CRASH(m, TEAR, KEEP) CRASH(m, TEAR, LOSE) CRASH(m, TEAR, TEAR) CRASH(m, KEEP, KEEP)
 #define WRITER(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) \
-	START(w, 0, 3) START(w, 1, 3) START(w, 2, 3) EACH(FENCE, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
-	EACH(FLUSH, w) EACH(JOIN, w)
+	START(w, 0, 3) START(w, 1, 3) START(w, 2, 3) EACH(FENCE, w) EACH(DROP, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
+	EACH(FLUSH, w) EACH(JOIN, w) EACH(SEAL_BACK, w)
 
 active proctype world()
 {
