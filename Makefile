@@ -40,6 +40,8 @@ soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
 	@FARLOG_OUTAGE=60s go test -count=1 -v -run TestControl_LeaderAndEtcdDieUnderLoad ./pkg/internal/e2e
+	@FARLOG_MEMBER_FAULTS=120 go test -count=1 -v -timeout 30m -run TestMembers_EachTargetAtFaultInTurn ./pkg/internal/e2e
+	@FARLOG_TAKEOVER_ROUNDS=20 FARLOG_TAKEOVER_BYTES=67108864 go test -count=1 -v -timeout 30m -run TestMembers_StandbyTakesOver ./pkg/internal/e2e
 
 fuzz:
 	@scripts/fuzz.sh $(or $(FUZZTIME),60s)

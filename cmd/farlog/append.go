@@ -34,6 +34,7 @@ type appendOptions struct {
 	class          uint16
 	keyField       int
 	isFIX          bool
+	isStandby      bool
 	deadline       time.Duration
 	heartbeat      time.Duration
 	acquireTimeout time.Duration
@@ -55,7 +56,10 @@ when it has reached the level asked for, and --ack text prints one line for it t
 When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject).
 
 A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from the file that farlog
-stream grant wrote. A writer that is granted the stream after this one fences it.`,
+stream grant wrote. A writer that is granted the stream after this one fences it.
+
+With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing acknowledged any more: it has ended, or
+was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that.`,
 		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
   tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
 		Args: exactArgs(0),
@@ -70,6 +74,7 @@ stream grant wrote. A writer that is granted the stream after this one fences it
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
+	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
@@ -107,6 +112,8 @@ func (o *appendOptions) validate() error {
 		}
 	}
 	switch {
+	case o.isStandby && o.stream == "":
+		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
 	case o.window < 1 || o.window > windowMax:
 		return usageErrorf("--window %d: expected 1 to %d", o.window, windowMax)
 	case o.keyField < 0:
@@ -131,6 +138,12 @@ func isOneOf(value string, choices []string) bool {
 }
 
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {
+	talk := newAppendTalk(env.stderr)
+	if options.isStandby {
+		if err := standBy(ctx, env, options.stream, talk); err != nil {
+			return err
+		}
+	}
 	place, err := locateWriter(ctx, env, options)
 	if err != nil {
 		return err
@@ -138,7 +151,6 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	if err := place.look(); err != nil {
 		return asUsage(err)
 	}
-	talk := newAppendTalk(env.stderr)
 	f := &feed{
 		input:    newRecordInput(env.stdin, options.format, int(place.recordLenMax)-record.OverheadLen),
 		output:   newAcknowledgements(options.ack, env.stdout),

@@ -95,6 +95,12 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 		if !isPassing || options.stream == "" || ctx.Err() != nil || time.Now().After(until) {
 			return writer, place, err
 		}
+		if options.isStandby && errors.Is(err, farlog.ErrFenced) { // another one that stood by was faster
+			if err := standBy(ctx, env, options.stream, talk); err != nil {
+				return nil, place, err
+			}
+			until = time.Now().Add(options.acquireTimeout)
+		}
 		if !isFar {
 			status, inspectErr := farlog.Inspect(place.uri)
 			if inspectErr != nil {

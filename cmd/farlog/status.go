@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,8 +184,10 @@ type statusRow struct {
 
 	ObservedAgeSeconds *float64 `json:"observed_age_seconds"` // null: never seen
 
-	Rings      int `json:"rings"`       // that the stream has
-	RingsReady int `json:"rings_ready"` // whose target lives and provides them
+	Rings      int         `json:"rings"`             // that the stream has
+	RingsReady int         `json:"rings_ready"`       // whose target lives and provides them
+	Needed     int         `json:"needed"`            // of them for an acknowledgement
+	Members    []memberRow `json:"members,omitempty"` // of a stream with several rings
 	isFailing  bool
 }
 
@@ -194,16 +197,16 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		EpochGranted: status.EpochGranted, Level: shortName(status.Stream.Spec.Level.String()),
 		Drain: status.Assignment.GetDrain(), IsDrainAlive: status.IsDrainAlive, StoredLSN: status.Drain.GetStoredLsn(),
 		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
-		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: max(1, len(status.RingSpecs)), isFailing: isFailing(status.Condition),
+		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status), Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
 	for _, ring := range status.Rings {
-		if status.IsTargetAlive && len(ring.RingUuid) > 0 && ring.Error == "" {
+		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" {
 			row.RingsReady++
 		}
 	}
-	if len(status.Rings) > 0 {
-		row.addRing(status.Rings[0])
-		row.addCounters(status.Rings[0])
+	if ring := leadingRing(status); ring != nil {
+		row.addRing(ring)
+		row.addCounters(ring)
 	}
 	return row
 }
@@ -269,6 +272,7 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line("  append   p50 %s  p99 %s  p99.9 %s  max %s  of %s, %.0f/s", humanSeconds(r.P50Seconds), humanSeconds(r.P99Seconds),
 		humanSeconds(r.P999Seconds), humanSeconds(r.MaxSeconds), humanCount(r.AppendCount), r.AppendRate)
 	line("  drain    %s", r.drainText())
+	r.renderMembers(line)
 	if isWide {
 		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))
 		line("  target   %s %s  ring %s", r.Target, aliveText(r.IsTargetAlive), dashed(r.URI))

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -238,10 +237,4 @@ var memberFaults = []struct {
 		s.network.LosePort(memberLoss, s.ports[i])
 		return func() { s.network.LosePort(0, s.ports[i]) }
 	}},
-}
-
-// What farlog says of such a stream.
-func (s *memberSite) farlog(args ...string) (string, int) {
-	stdout, stderr, code := testenv.RunUnder(s.T, s.cluster.Under, "farlog", append(args, "--control", s.cluster.ControlAddress)...)
-	return strings.TrimSpace(stdout + stderr), code
 }

@@ -114,6 +114,12 @@ func startWriter(t *testing.T, l *ledger, seed uint64, args ...string) *writer {
 // openWriter starts a writer that is fed nothing yet.
 func openWriter(t *testing.T, l *ledger, args ...string) *writer {
 	t.Helper()
+	return openWriterUnder(t, nil, l, args...)
+}
+
+// openWriterUnder is openWriter by way of a command that becomes the writer.
+func openWriterUnder(t *testing.T, under []string, l *ledger, args ...string) *writer {
+	t.Helper()
 	stdinReader, stdin, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +130,7 @@ func openWriter(t *testing.T, l *ledger, args ...string) *writer {
 	}
 	args = append([]string{"append", "--format", "length-prefixed", "--fix", "--ack", "text"}, args...)
 	w := &writer{ledger: l, stdin: stdin, stop: make(chan struct{})}
-	w.process = testenv.Start(t, stdinReader, stdoutWriter, "farlog", args...)
+	w.process = testenv.StartUnder(t, under, stdinReader, stdoutWriter, "farlog", args...)
 	stdinReader.Close()
 	stdoutWriter.Close()
 	w.done.Go(func() { w.read(stdout) })
