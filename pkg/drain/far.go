@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -42,37 +41,12 @@ func (d *drainer) readWhenBack(ctx context.Context, err error) (batch farlog.Bat
 }
 
 // release gives the writer the space. Before a second attempt the ring's header is fetched: which of the two head slots must be
-// overwritten depends on whether the first attempt arrived. False: too few members are known to have all of it, and it waits until they are; or the log of the
-// members has gone back behind it, and what comes in its place is read and released next.
-func (d *drainer) release(ctx context.Context, batch farlog.Batch) (isReleased bool, err error) {
+// overwritten depends on whether the first attempt arrived.
+func (d *drainer) release(ctx context.Context, batch farlog.Batch) error {
 	attempt := func() error { return d.reader.Release(batch.NextLSN, batch.NextSeq, batch.LastEpoch) }
-	err = attempt()
+	err := attempt()
 	if err != nil && d.isFar() && errors.Is(err, farlog.ErrIO) {
 		err = d.whenBack(ctx, err, attempt)
-	}
-	if errors.Is(err, farlog.ErrNotYet) {
-		d.unreleased = &farlog.Batch{NextLSN: batch.NextLSN, NextSeq: batch.NextSeq, LastEpoch: batch.LastEpoch}
-		return false, nil
-	}
-	d.unreleased = nil
-	if errors.Is(err, farlog.ErrInvalid) && d.hasMembers() {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("release ring %q up to lsn %d: %w", d.config.RingURI, batch.NextLSN, err)
-	}
-	return true, nil
-}
-
-// releaseRest tries again what waits for its members.
-func (d *drainer) releaseRest(ctx context.Context) error {
-	if d.unreleased == nil {
-		return nil
-	}
-	rest := *d.unreleased
-	isReleased, err := d.release(ctx, rest)
-	if isReleased {
-		d.progress.HeadLSN = rest.NextLSN
 	}
 	return err
 }

@@ -23,18 +23,17 @@ const (
 
 // drainer is one running drain. One goroutine uses it, and beside it the one of ahead.
 type drainer struct {
-	config     Config
-	source     store.Source
-	reader     *farlog.Reader
-	appender   *store.Appender
-	bufs       [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
-	turn       int       // the next one
-	ahead      *ahead    // nil: none
-	startLSN   uint64    // what lies below was in the store when the drain began
-	watch      watch
-	suspicion  suspicion
-	unreleased *farlog.Batch // its end is in the store, but too few members are known to have all below it; nil: none
-	isTold     bool          // that it has started
+	config    Config
+	source    store.Source
+	reader    *farlog.Reader
+	appender  *store.Appender
+	bufs      [3][]byte // taken in turn: one is read into, one goes into the store, one may still be hashed there
+	turn      int       // the next one
+	ahead     *ahead    // nil: none
+	startLSN  uint64    // what lies below was in the store when the drain began
+	watch     watch
+	suspicion suspicion
+	isTold    bool // that it has started
 
 	progress     Progress
 	statusAt     time.Time // when AppendedLSN was last looked up
@@ -182,7 +181,7 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	}
 	if errors.Is(err, farlog.ErrNotYet) {
 		d.idle()
-		return true, d.releaseRest(ctx)
+		return true, nil
 	}
 	if err != nil {
 		return false, err
@@ -195,11 +194,10 @@ func (d *drainer) step(ctx context.Context) (isIdle bool, err error) {
 	if err != nil || d.isUndone(batch) {
 		return false, err
 	}
-	isReleased, err := d.release(ctx, batch)
-	if err != nil {
-		return false, err
+	if err := d.release(ctx, batch); err != nil {
+		return false, fmt.Errorf("release ring %q up to lsn %d: %w", d.config.RingURI, batch.NextLSN, err)
 	}
-	d.account(batch, isReleased)
+	d.account(batch)
 	return false, nil
 }
 
@@ -346,12 +344,9 @@ func (d *drainer) idle() {
 	}
 }
 
-func (d *drainer) account(batch farlog.Batch, isReleased bool) {
+func (d *drainer) account(batch farlog.Batch) {
 	p := &d.progress
-	p.StoredLSN, p.LastEpoch = batch.NextLSN, batch.LastEpoch
-	if isReleased {
-		p.HeadLSN = batch.NextLSN
-	}
+	p.StoredLSN, p.HeadLSN, p.LastEpoch = batch.NextLSN, batch.NextLSN, batch.LastEpoch
 	p.Bytes += uint64(len(batch.Bytes))
 	p.Batches++
 	p.BatchBytes = len(batch.Bytes)

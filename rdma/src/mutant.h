@@ -35,7 +35,8 @@ enum farlog_mutant {
 	MUTANT_REFUSED_IS_FENCED = 32,  /* blocks: a write that the device refused is said not to be there */
 	MUTANT_OLD_LOOK = 34,           /* blocks: a look that was asked for long ago counts as one of now */
 	MUTANT_NOT_WARY = 33,           /* blocks: a writer that has rested does not look before it commits, though the target may have forgotten the fence */
-	MUTANT_RELEASED_UNSEEN = 40,    /* members: a drain moves heads over what it has read from one of them */
+	MUTANT_OLD_EPOCH_ENOUGH = 39,   /* members: what enough of them have is given out, without a record of the newest epoch behind it */
+	MUTANT_RELEASED_UNSEEN = 40,    /* members: a reader gives out, and so a drain releases, what one of them has */
 	MUTANT_RECOVERED_ON_FEW = 41,   /* members: one fewer than n - k + 1 are enough to recover from */
 	MUTANT_EPOCH_ON_FEW = 42,       /* members: an epoch is used when one member knows it */
 	MUTANT_JOINER_COUNTED = 43,     /* members: one that lacks what came before it joined counts */

@@ -74,24 +74,36 @@ void reader_refresh(struct farlog_reader *reader)
 	reader->cursor.epoch_max = seen.writer_epoch;
 }
 
-/* walk_back -- to the position we are at, or to the epoch that began below it. */
+/* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log to come has is given out: one in which our
+ * position is none, or is not that of the same record, has not the stream's log. */
 static int walk_back(struct farlog_reader *reader, struct walk *walk, struct record_cursor *at)
 {
-	while (at->lsn < reader->cursor.lsn) {
+	const struct record_cursor *cursor = &reader->cursor;
+
+	while (at->lsn < cursor->lsn) {
 		struct record_found found;
 		enum record_verdict verdict;
 		int result = walk_check(walk, at, &verdict, &found);
 
 		if (result != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, at->lsn, found.epoch))
 			return result != FARLOG_OK ? result : FARLOG_NOT_YET; /* the new epoch's first record is still to come */
-		if (found.epoch > reader->cursor.epoch) {
+		if (found.epoch > cursor->epoch && !reader->is_member) {
 			reader->is_rewound = true;
 			reader->cursor = *at;
 			return FARLOG_OK;
 		}
 		record_advance(at, &found);
 	}
-	return FARLOG_OK;
+	return reader->is_member && (at->lsn != cursor->lsn || at->seq != cursor->seq || at->epoch != cursor->epoch) ? FARLOG_NOT_YET : FARLOG_OK;
+}
+
+/* is_vouched_for -- a writer told this very member that it has all up to our position, and tells that only of what was acknowledged. */
+static bool is_vouched_for(const struct farlog_reader *reader)
+{
+	uint64_t durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);
+
+	return reader->is_member && durable_lsn >= reader->cursor.lsn && durable_lsn <= region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF) &&
+		durable_lsn - reader->cursor.lsn <= reader->identity.capacity;
 }
 
 /* resync -- walk from the head to see whether what we have read is still the log: a crash of the region may have undone records that
@@ -107,6 +119,7 @@ static int resync(struct farlog_reader *reader)
 
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return FARLOG_NOT_YET;
+	head_start(&reader->superblock, &head);
 	if (head.head_lsn < reader->floor.head_lsn)
 		head = reader->floor;
 	if (head.head_lsn > cursor->lsn || head.last_epoch > cursor->epoch || /* the newer epoch began below the head */
@@ -114,7 +127,7 @@ static int resync(struct farlog_reader *reader)
 		return FARLOG_OVERRUN;
 	at = (struct record_cursor){
 		.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch, .epoch_max = reader->superblock.writer_epoch};
-	result = walk_back(reader, &walk, &at);
+	result = is_vouched_for(reader) ? FARLOG_OK : walk_back(reader, &walk, &at);
 	walk_end(&walk);
 	if (result == FARLOG_OK)
 		reader->is_resync_needed = false;

@@ -39,36 +39,16 @@ static void note_epoch(struct reader_members *members, const struct reader_membe
 void reader_members_place(struct reader_members *members, struct reader_member *member)
 {
 	struct farlog_reader *reader = member->reader;
-	const struct superblock *superblock = &reader->superblock;
 	bool is_there = reader->cursor.lsn == members->cursor.lsn && reader->cursor.seq == members->cursor.seq && reader->cursor.epoch == members->cursor.epoch;
 
 	reader->floor = members->released;
 	if (is_there)
 		return;
 	reader->cursor = members->cursor;
-	reader->cursor.epoch_max = superblock->writer_epoch;
+	reader->cursor.epoch_max = reader->superblock.writer_epoch;
 	reader->sure_lsn = 0;
 	reader->barren_lsn = UINT64_MAX;
-	reader->is_rewound = false;
-	/* Two members of one epoch that began at one place have one log. */
-	reader->is_resync_needed = superblock->writer_epoch != members->read_epoch || superblock->epoch_start_lsn != members->read_epoch_start_lsn;
-}
-
-void reader_members_moved(struct reader_members *members, struct reader_member *member)
-{
-	struct farlog_reader *reader = member->reader;
-
-	members->is_rewound |= reader->is_rewound;
-	reader->is_rewound = false;
-	members->cursor = reader->cursor;
-	if (!reader->is_resync_needed) {
-		members->read_epoch = reader->superblock.writer_epoch;
-		members->read_epoch_start_lsn = reader->superblock.epoch_start_lsn;
-	}
-	note_epoch(members, member);
-	/* What was sure stays so; a cursor below it comes only of a takeover that no drain's rules allow. */
-	if (members->sure.lsn > members->cursor.lsn)
-		members->sure = members->cursor;
+	reader->is_resync_needed = true;
 }
 
 /* look_at -- a member that is not read from, or did not answer: what epoch does it have? */
@@ -102,9 +82,14 @@ static bool look_around(struct reader_members *members)
 		return false;
 	members->look_at_ns = now_ns + LOOK_NS;
 	reader_members_adopt(members);
-	for (unsigned i = 0; i < members->count; i++)
-		if (i != members->current || members->member[i].is_away)
-			look_at(members, &members->member[i], now_ns);
+	for (unsigned i = 0; i < members->count; i++) {
+		struct reader_member *member = &members->member[i];
+
+		if (i != members->current || member->is_away)
+			look_at(members, member, now_ns);
+		if (members->is_drain && member->reader != NULL && !member->is_away)
+			(void)reader_members_raise(members, member); /* one that was away when the head was moved last; what fails is tried again */
+	}
 	return true;
 }
 
@@ -113,23 +98,20 @@ static bool is_readable(const struct reader_members *members, const struct reade
 	return has_epoch(members, member) && !member->is_away;
 }
 
-/* read_from -- one member. Whatever comes of it, the position is where that member says the log is. */
+/* read_from -- one member, as far as what it has is the stream's. */
 static int read_from(struct reader_members *members, struct reader_member *member, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	int result;
 
 	reader_members_place(members, member);
 	result = reader_read_ring(member->reader, buf, buf_len, batch);
-	member->reader->is_rewound |= result == FARLOG_OK && batch->is_rewound;
-	/* Where it has not found its way, its position says nothing. */
-	if (!member->reader->is_resync_needed)
-		reader_members_moved(members, member);
+	if (result == FARLOG_OK)
+		result = reader_members_hold_back(members, member, buf, batch);
 	if (result == FARLOG_IO)
 		reader_members_away(member, result);
-	if (result == FARLOG_OK) {
-		batch->is_rewound = members->is_rewound;
-		members->is_rewound = false;
-	}
+	if (result == FARLOG_OK)
+		members->cursor = member->reader->cursor;
+	note_epoch(members, member);
 	return result;
 }
 
@@ -141,16 +123,17 @@ struct verdict {
 	bool is_overrun;
 };
 
-/* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all have been asked. */
+/* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all have been asked; a reader that was overtaken
+ * is late, whatever a member says that was not there. */
 static int decide(const struct reader_members *members, const struct verdict *verdict, struct farlog_batch *batch)
 {
+	if (verdict->is_overrun && !members->is_drain)
+		return FARLOG_OVERRUN;
 	if (verdict->is_corrupt) {
 		batch->first_lsn = members->cursor.lsn;
 		return verdict->answer_count == members->count ? FARLOG_CORRUPT : FARLOG_IO;
 	}
-	if (verdict->is_not_yet)
-		return FARLOG_NOT_YET;
-	return verdict->is_overrun && !members->is_drain ? FARLOG_OVERRUN : FARLOG_IO;
+	return verdict->is_not_yet ? FARLOG_NOT_YET : FARLOG_IO;
 }
 
 /* count_in -- what one has said. True: it is the caller's to know, and no other member need be asked. */

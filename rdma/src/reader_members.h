@@ -1,7 +1,7 @@
 /* reader_members.h -- a reader or drain of a stream with several members, as its files share it.
  *
- * It reads from one member and changes to another one at the same LSN. What it reads may be undone by a takeover, as by a power cut of one ring
- * (docs/adr/0006); a drain therefore moves heads only over what K members have durably: every later writer finds that (docs/adr/0019). */
+ * It reads from one member and changes to another one at the same LSN. It gives out, and a drain moves heads over, only what every later writer finds: what K
+ * members have, and behind it a record of the newest epoch (docs/adr/0019). So nothing that was given out is ever undone. */
 #ifndef FARLOG_READER_MEMBERS_H
 #define FARLOG_READER_MEMBERS_H
 
@@ -19,6 +19,7 @@ struct reader_member {
 	bool is_away;             /* it did not answer the last time */
 	uint64_t look_at_ns;      /* with is_away: not before */
 	uint64_t reopen_at_ns;    /* and if it is still away then, it is opened anew: its link may have given up */
+	uint32_t reached_epoch;   /* its log goes, without a gap, as far as the first record of that epoch */
 	struct farlog_error trouble;
 
 	/* What its opener does, under the mutex: opening blocks for seconds where nobody answers. */
@@ -43,13 +44,9 @@ struct reader_members {
 
 	unsigned current;           /* what is read from */
 	uint32_t epoch;             /* the newest that any member has */
-	uint32_t read_epoch;        /* of the member that the cursor was read from, and where that began */
-	uint64_t read_epoch_start_lsn;
 	struct record_identity identity;
-	struct record_cursor cursor;  /* where the next batch begins */
-	struct record_cursor sure;    /* below it all is on at least `needed` members, durably */
-	struct head_slot released;    /* the highest head: all below it is in the store */
-	bool is_rewound;              /* the next batch is to say so */
+	struct record_cursor cursor; /* where the next batch begins: every log to come has this position */
+	struct head_slot released;   /* the highest head: all below it is in the store */
 	uint64_t look_at_ns;          /* when all members are to be looked at again */
 
 	pthread_mutex_t mutex;
@@ -77,8 +74,9 @@ void reader_members_away(struct reader_member *member, int result);
 /* reader_members_place -- let a member read from the stream's position on. */
 void reader_members_place(struct reader_members *members, struct reader_member *member);
 
-/* reader_members_moved -- the member that was placed has read, or seen that the log went back: take its position. */
-void reader_members_moved(struct reader_members *members, struct reader_member *member);
+/* reader_members_hold_back -- of what a member has read, leave in the batch what every later writer finds, and its reader at the end of that. OK; NOT_YET: nothing of
+ * it; IO. */
+int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch);
 
 /* reader_members_raise -- to a member whose head lies below what was released. */
 int reader_members_raise(struct reader_members *members, struct reader_member *member);

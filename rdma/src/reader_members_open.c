@@ -12,6 +12,7 @@
 #define PATIENCE_NS 400000000u       /* with a member that answers nothing: there are others */
 #define OPEN_GRACE_NS 300000000u     /* for the rest, when enough of them are open */
 #define OPEN_LONGEST_NS 10000000000u /* until there are enough */
+#define SEEK_LEN (1u << 20)
 #define AGAIN_NS 500000000u          /* between two attempts to open one */
 
 static void wait_ns(struct reader_members *members, uint64_t duration_ns)
@@ -97,6 +98,7 @@ static void take(struct reader_members *members, struct reader_member *member, s
 	}
 	reader->is_member = true;
 	member->reader = reader;
+	member->reached_epoch = 0;
 	member->is_away = false;
 	member->trouble = (struct farlog_error){0};
 	if (reader->superblock.writer_epoch > members->epoch)
@@ -179,6 +181,17 @@ static int refuse(const struct reader_members *members, unsigned open_count, str
 		worst->trouble.text[0] != '\0' ? worst->trouble.text : "it does not answer");
 }
 
+/* is_further -- than the one that is to be read from first: a newer epoch, or more of the same. */
+static bool is_further(const struct reader_members *members, unsigned i)
+{
+	const struct farlog_reader *one = members->member[i].reader;
+	const struct farlog_reader *other = members->member[members->current].reader;
+
+	if (one->superblock.writer_epoch != other->superblock.writer_epoch)
+		return one->superblock.writer_epoch > other->superblock.writer_epoch;
+	return region_load_word(one->region, LAYOUT_TAIL_HINT_OFF) > region_load_word(other->region, LAYOUT_TAIL_HINT_OFF);
+}
+
 /* start -- where the stream is read from: the highest head, or the highest that a writer found when it opened its epoch. Every one of them is true, also that of a member which an epoch passed by: a drain moves heads
  * over what all later writers find, and no further. */
 static int start(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
@@ -199,40 +212,45 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 		open_count++;
 		if (open_count == 1 || head.head_lsn > members->released.head_lsn)
 			members->released = head;
-		if (member->reader->superblock.writer_epoch == members->epoch)
-			members->current = i;
 	}
+	for (unsigned i = 0; i < members->count; i++)
+		if (members->member[i].reader != NULL && (members->member[members->current].reader == NULL || is_further(members, i)))
+			members->current = i;
 	if (open_count < member_quorum(members->count, members->needed))
 		return refuse(members, open_count, error);
 	members->cursor = (struct record_cursor){.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
-	members->sure = members->cursor;
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL)
 			(void)reader_members_raise(members, &members->member[i]);
 	return config->start == FARLOG_START_HEAD ? FARLOG_OK : FARLOG_NOT_YET;
 }
 
-/* seek -- in the member that has come furthest. */
+/* seek_tail -- over all that is there. */
+static int seek_tail(struct reader_members *members)
+{
+	uint8_t *bytes = malloc(SEEK_LEN + members->identity.record_len_max);
+	struct farlog_batch batch;
+	int result = bytes == NULL ? FARLOG_NO_MEMORY : FARLOG_OK;
+
+	while (result == FARLOG_OK)
+		result = reader_members_read(members, bytes, SEEK_LEN + members->identity.record_len_max, &batch);
+	free(bytes);
+	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
+}
+
 static int seek(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
-	struct reader_member *best = NULL;
+	struct reader_member *best = &members->member[members->current];
 	int result;
 
-	for (unsigned i = 0; i < members->count; i++) {
-		struct reader_member *member = &members->member[i];
-
-		if (member->reader == NULL || member->reader->superblock.writer_epoch != members->epoch)
-			continue;
-		if (best == NULL || region_load_word(member->reader->region, LAYOUT_TAIL_HINT_OFF) > region_load_word(best->reader->region, LAYOUT_TAIL_HINT_OFF))
-			best = member;
+	if (config->start == FARLOG_START_TAIL) {
+		result = seek_tail(members);
+		return result == FARLOG_OK ? result : error_set(error, result, 0, "read ring \"%s\" from its head on", best->uri);
 	}
-	if (best == NULL)
-		return error_set(error, FARLOG_IO, 0, "no member of the stream has its newest epoch %u", members->epoch);
-	members->current = (unsigned)(best - members->member);
 	reader_members_place(members, best);
 	result = reader_seek(best->reader, best->uri, config, error);
 	if (result == FARLOG_OK)
-		reader_members_moved(members, best);
+		members->cursor = best->reader->cursor;
 	return result;
 }
 

@@ -1,98 +1,166 @@
-/* reader_members_release.c -- moving the heads of a stream's members.
+/* reader_members_release.c -- what every later writer finds, and moving the heads over it.
  *
- * A head that a takeover finds ends what any later drain reads. So it may lie only where every later log has the same records below it: above no record that
- * fewer than K members have durably. The writer's last word says how far that is; beyond it, where a writer is idle or has died, the members are asked. */
+ * A record that K members have is not yet such: a writer in between may have put another one there on a member that was away, with a newer epoch, which goes before
+ * a longer log. It is when K members have it and behind it a record of the newest epoch, or when the writer's last word on that very member covers it, which is told only of what was acknowledged, and
+ * only to a member that has it. A head may lie nowhere else, since a later drain begins behind it. */
 #include "reader_members.h"
+
+#include <string.h>
 
 #include "mutant.h"
 #include "walk.h"
 
-/* is_here -- the member has the records from `from` to `to`, durably. OK; NOT_YET: it has not; IO. */
-static int is_here(struct reader_member *member, struct record_cursor from, const struct head_slot *to)
+/* next_of -- the record at `at` of a batch, as one that was found. */
+static void next_of(const struct farlog_reader *reader, const uint8_t *at, struct record_found *found)
+{
+	struct record_header header;
+
+	memcpy(&header, at, sizeof(header));
+	*found = (struct record_found){.flags = header.flags, .epoch = header.epoch, .ts_ns = header.ts_ns, .crc32c = header.crc32c};
+	found->extent = header.flags & RECORD_FLAG_PAD ? header.payload_len + (uint64_t)RECORD_PAD_STORED_LEN
+												  : record_extent(reader->identity.align, header.key_len, header.payload_len);
+	found->stored_len = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : found->extent;
+}
+
+/* cut -- the batch ends at the last record that ends at or below that LSN. */
+static void cut(struct farlog_reader *reader, struct record_cursor at, uint64_t sure_lsn, const uint8_t *buf, struct farlog_batch *batch)
+{
+	struct farlog_batch part = {.first_lsn = at.lsn};
+	struct record_found found;
+
+	at.epoch_max = reader->cursor.epoch_max;
+	while (part.len < batch->len) {
+		next_of(reader, buf + part.len, &found);
+		if (at.lsn + found.extent > sure_lsn)
+			break;
+		record_advance(&at, &found);
+		part.len += found.stored_len;
+		if (found.flags & RECORD_FLAG_PAD)
+			continue;
+		part.record_count++;
+		part.last_ts_ns = found.ts_ns;
+	}
+	part.next_lsn = at.lsn;
+	part.next_seq = at.seq;
+	part.last_epoch = at.epoch;
+	reader->cursor = at;
+	*batch = part;
+}
+
+/* make_durable -- what a member holds there. */
+static int make_durable(struct reader_member *member, uint64_t from_lsn, uint64_t to_lsn)
+{
+	struct region *region = member->reader->region;
+	uint64_t capacity = member->reader->identity.capacity;
+	uint64_t off = from_lsn % capacity;
+	uint64_t len = to_lsn - from_lsn;
+	uint64_t first_len = len < capacity - off ? len : capacity - off;
+	int result;
+
+	if (!member->reader->is_drain || region->contract.level < FARLOG_LEVEL_PERSISTENT)
+		return FARLOG_OK;
+	result = region->ops->flush(region, LAYOUT_DATA_OFF + off, first_len);
+	return result == FARLOG_OK && first_len < len ? region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len) : result;
+}
+
+/* is_same -- another member has these very records. OK; NOT_YET: it has not; IO. */
+static int is_same(struct reader_member *member, struct record_cursor at, const uint8_t *buf, const struct farlog_batch *batch)
 {
 	struct farlog_reader *reader = member->reader;
-	struct region *region = reader->region;
-	struct walk walk = {.region = region, .identity = &reader->identity};
-	uint64_t capacity = reader->identity.capacity;
-	uint64_t off = from.lsn % capacity;
-	uint64_t len = to->head_lsn - from.lsn;
-	uint64_t first_len = len < capacity - off ? len : capacity - off;
-	uint64_t comeback_count = region->comeback_count;
+	struct walk walk = {.region = reader->region, .identity = &reader->identity, .piece_len = (batch->len + LAYOUT_LINE_LEN - 1) & ~(uint64_t)(LAYOUT_LINE_LEN - 1)};
+	uint64_t comeback_count = reader->region->comeback_count;
+	uint64_t from_lsn = at.lsn;
 	int result = FARLOG_OK;
 
-	from.epoch_max = reader->superblock.writer_epoch;
-	while (result == FARLOG_OK && from.lsn < to->head_lsn) {
+	at.epoch_max = reader->superblock.writer_epoch;
+	for (uint64_t used = 0; result == FARLOG_OK && used < batch->len;) {
+		struct record_found found;
+		struct record_found wanted;
+		enum record_verdict verdict;
+
+		next_of(reader, buf + used, &wanted);
+		result = walk_check(&walk, &at, &verdict, &found);
+		if (result == FARLOG_OK && (verdict != RECORD_VALID || found.crc32c != wanted.crc32c || found.extent != wanted.extent || found.epoch != wanted.epoch))
+			result = FARLOG_NOT_YET;
+		if (result == FARLOG_OK)
+			record_advance(&at, &found);
+		used += wanted.stored_len;
+	}
+	walk_end(&walk);
+	if (result == FARLOG_OK)
+		result = make_durable(member, from_lsn, batch->next_lsn);
+	/* What was seen before a power cut of its host is not what was flushed after it. */
+	return result == FARLOG_OK && reader->region->comeback_count != comeback_count ? FARLOG_IO : result;
+}
+
+/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, durably. That is so until there is a newer one. */
+static bool reaches_epoch(const struct reader_members *members, struct reader_member *member, struct record_cursor at)
+{
+	struct farlog_reader *reader = member->reader;
+	struct walk walk = {.region = reader->region, .identity = &reader->identity};
+	uint64_t comeback_count = reader->region->comeback_count;
+	uint64_t from_lsn = at.lsn;
+
+	if (member->reached_epoch == members->epoch || MUTANT(OLD_EPOCH_ENOUGH))
+		return true;
+	at.epoch_max = reader->superblock.writer_epoch;
+	while (at.epoch < members->epoch) {
 		struct record_found found;
 		enum record_verdict verdict;
 
-		result = walk_check(&walk, &from, &verdict, &found);
-		if (result == FARLOG_OK && (verdict != RECORD_VALID || !reader_is_of_log(reader, from.lsn, found.epoch)))
-			result = FARLOG_NOT_YET;
-		if (result == FARLOG_OK)
-			record_advance(&from, &found);
+		if (walk_check(&walk, &at, &verdict, &found) != FARLOG_OK || verdict != RECORD_VALID || !reader_is_of_log(reader, at.lsn, found.epoch))
+			break;
+		record_advance(&at, &found);
 	}
 	walk_end(&walk);
-	if (result == FARLOG_OK && (from.lsn != to->head_lsn || from.seq != to->head_seq || from.epoch != to->last_epoch))
-		result = FARLOG_NOT_YET;
-	if (result == FARLOG_OK && region->contract.level >= FARLOG_LEVEL_PERSISTENT) {
-		result = region->ops->flush(region, LAYOUT_DATA_OFF + off, first_len);
-		if (result == FARLOG_OK && first_len < len)
-			result = region->ops->flush(region, LAYOUT_DATA_OFF, len - first_len);
-	}
-	/* What was seen before a power cut of its host is not what was flushed after it. */
-	return result == FARLOG_OK && region->comeback_count != comeback_count ? FARLOG_IO : result;
+	if (at.epoch == members->epoch && make_durable(member, from_lsn, at.lsn) == FARLOG_OK && reader->region->comeback_count == comeback_count)
+		member->reached_epoch = members->epoch;
+	return member->reached_epoch == members->epoch;
 }
 
-/* ask_members -- do as many as are needed have all up to there? */
-static int ask_members(struct reader_members *members, const struct head_slot *to)
+/* do_enough_have -- as many members as are needed have the batch, and behind it a record of the newest epoch. */
+static bool do_enough_have(struct reader_members *members, struct reader_member *read, const struct record_cursor *from, const uint8_t *buf,
+	const struct farlog_batch *batch)
 {
-	unsigned count = 0;
+	bool is_of_epoch = batch->last_epoch == members->epoch;
+	unsigned count = (is_of_epoch || reaches_epoch(members, read, *from)) && make_durable(read, from->lsn, batch->next_lsn) == FARLOG_OK;
 
+	if (count == 0)
+		return false;
 	for (unsigned i = 0; i < members->count && count < members->needed; i++) {
 		struct reader_member *member = &members->member[i];
 		int result;
 
-		if (member->reader == NULL || member->is_away || member->reader->superblock.writer_epoch != members->epoch)
+		if (member == read || member->reader == NULL || member->is_away || member->reader->superblock.writer_epoch != members->epoch)
 			continue;
-		result = is_here(member, members->sure, to);
-		count += result == FARLOG_OK;
+		result = is_same(member, *from, buf, batch);
+		count += result == FARLOG_OK && (is_of_epoch || reaches_epoch(members, member, *from));
 		if (result == FARLOG_IO)
 			reader_members_away(member, result);
 	}
-	return count >= members->needed ? FARLOG_OK : FARLOG_NOT_YET;
+	return count >= members->needed;
 }
 
-/* hear_writer -- by the header of the member that is read from: OK, all up to there is acknowledged; NOT_YET: the writer has not said so. A log that has gone back
- * moves the cursor. */
-static int hear_writer(struct reader_members *members, const struct head_slot *to)
+int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch)
 {
-	struct reader_member *member = &members->member[members->current];
-	int result;
+	struct farlog_reader *reader = member->reader;
+	struct record_cursor from = members->cursor;
+	struct farlog_batch part = *batch;
+	struct record_cursor end = reader->cursor;
 
-	if (member->reader == NULL || member->is_away || member->reader->superblock.writer_epoch != members->epoch)
-		return FARLOG_NOT_YET;
-	reader_members_place(members, member);
-	result = member->reader->sure_lsn >= to->head_lsn ? FARLOG_OK : reader_look(member->reader);
-	if (!member->reader->is_resync_needed)
-		reader_members_moved(members, member);
-	if (result == FARLOG_IO)
-		reader_members_away(member, result);
-	if (result != FARLOG_OK)
-		return result == FARLOG_HELD ? result : FARLOG_NOT_YET;
-	return member->reader->sure_lsn >= to->head_lsn ? FARLOG_OK : FARLOG_NOT_YET;
-}
-
-/* confirm -- every later writer finds all up to there. */
-static int confirm(struct reader_members *members, const struct head_slot *to)
-{
-	int result;
-
-	if (to->head_lsn <= members->sure.lsn || MUTANT(RELEASED_UNSEEN))
+	if (batch->next_lsn <= reader->sure_lsn || MUTANT(RELEASED_UNSEEN))
 		return FARLOG_OK;
-	result = hear_writer(members, to);
-	if (result == FARLOG_OK || result == FARLOG_HELD)
-		return result;
-	return to->head_lsn > members->cursor.lsn ? FARLOG_INVALID : ask_members(members, to);
+	cut(reader, from, reader->sure_lsn, buf, &part);
+	if (part.len > 0) {
+		*batch = part;
+		return FARLOG_OK;
+	}
+	if (reader->superblock.writer_epoch == members->epoch && do_enough_have(members, member, &from, buf, batch)) {
+		reader->cursor = end;
+		return FARLOG_OK;
+	}
+	memset(batch, 0, sizeof(*batch));
+	return FARLOG_NOT_YET;
 }
 
 int reader_members_raise(struct reader_members *members, struct reader_member *member)
@@ -124,19 +192,10 @@ static int raise_all(struct reader_members *members)
 
 int reader_members_release(struct reader_members *members, const struct head_slot *slot)
 {
-	int result;
-
 	if (!members->is_drain || slot->head_lsn < members->released.head_lsn || slot->head_seq < members->released.head_seq ||
 		slot->last_epoch < members->released.last_epoch || slot->head_lsn > members->cursor.lsn)
 		return FARLOG_INVALID;
 	reader_members_adopt(members);
-	result = confirm(members, slot);
-	if (result == FARLOG_OK && slot->head_lsn > members->cursor.lsn)
-		result = FARLOG_INVALID; /* the log has just been seen to have gone back */
-	if (result != FARLOG_OK)
-		return result;
 	members->released = *slot;
-	if (members->sure.lsn < slot->head_lsn)
-		members->sure = (struct record_cursor){.lsn = slot->head_lsn, .seq = slot->head_seq, .epoch = slot->last_epoch};
 	return raise_all(members);
 }

@@ -80,10 +80,11 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	reader->barren_lsn = UINT64_MAX;
 	reader->released = head;
 	reader->forgotten_lsn = head.head_lsn;
-	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
-		.epoch_max = reader->superblock.writer_epoch};
 	if (reader->is_drain)
 		reader->region->ops->store_word(reader->region, LAYOUT_CREDIT_OFF, head.head_lsn);
+	head_start(&reader->superblock, &head); /* below it another member's drain may have given the space away */
+	reader->cursor = (struct record_cursor){.lsn = head.head_lsn, .seq = head.head_seq, .epoch = head.last_epoch,
+		.epoch_max = reader->superblock.writer_epoch};
 	return reader_seek(reader, uri, config, error);
 }
 

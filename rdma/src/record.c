@@ -72,6 +72,7 @@ enum record_verdict record_check(const struct record_identity *identity, const s
 	found->flags = header.flags;
 	found->epoch = header.epoch;
 	found->ts_ns = header.ts_ns;
+	found->crc32c = header.crc32c;
 	if (header.flags & RECORD_FLAG_PAD) {
 		found->extent = (uint64_t)header.payload_len + RECORD_PAD_STORED_LEN;
 		found->stored_len = RECORD_PAD_STORED_LEN;

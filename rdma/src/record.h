@@ -147,6 +147,7 @@ struct record_found {
 	uint16_t flags;
 	uint32_t epoch;
 	uint64_t ts_ns;
+	uint32_t crc32c; /* of all of it */
 };
 
 /* record_check -- is there a valid record of `cursor` at src, of which `available` bytes may be read? Bounds are checked before

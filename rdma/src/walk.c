@@ -30,7 +30,7 @@ int walk_check(struct walk *walk, const struct record_cursor *cursor, enum recor
 {
 	uint64_t off = cursor->lsn % walk->identity->capacity;
 	uint64_t left = walk->identity->capacity - off;
-	uint64_t need = PIECE_LEN;
+	uint64_t need = walk->piece_len != 0 ? walk->piece_len : PIECE_LEN;
 
 	if (!walk->region->is_far) {
 		*verdict = record_check(walk->identity, cursor, walk->region->base + LAYOUT_DATA_OFF + off, left, found);
