@@ -59,6 +59,8 @@ var targetFields = []fileField[*api.TargetSpec]{
 		func(t *api.TargetSpec) string { return sizeOrNothing(t.CapacityBytes) }},
 	{"closed", "is_closed", func(t *api.TargetSpec, text string) (err error) { t.IsClosed, err = readBool(text); return err },
 		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] }},
+	{"rack", "rack", func(t *api.TargetSpec, text string) error { t.Rack = text; return nil }, func(t *api.TargetSpec) string { return t.Rack }},
+	{"site", "site", func(t *api.TargetSpec, text string) error { t.Site = text; return nil }, func(t *api.TargetSpec) string { return t.Site }},
 }
 
 var streamFields = []fileField[*api.StreamSpec]{
@@ -89,6 +91,12 @@ var streamFields = []fileField[*api.StreamSpec]{
 		s.Deadline = durationpb.New(deadline)
 		return err
 	}, func(s *api.StreamSpec) string { return durationOrNothing(s.Deadline.AsDuration()) }},
+	{"members", "members", func(s *api.StreamSpec, text string) (err error) { s.Members, err = readCount(text); return err },
+		func(s *api.StreamSpec) string { return countOrNothing(s.Members) }},
+	{"needed", "needed", func(s *api.StreamSpec, text string) (err error) { s.Needed, err = readCount(text); return err },
+		func(s *api.StreamSpec) string { return countOrNothing(s.Needed) }},
+	{"failure_domain", "failure_domain", func(s *api.StreamSpec, text string) error { s.FailureDomain = text; return nil },
+		func(s *api.StreamSpec) string { return s.FailureDomain }},
 	{"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil }, func(s *api.StreamSpec) string { return s.TargetHost }},
 	{"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil }, func(s *api.StreamSpec) string { return s.DrainHost }},
 }
@@ -98,6 +106,21 @@ func sizeOrNothing(bytes uint64) string {
 		return ""
 	}
 	return config.FormatSize(bytes)
+}
+
+func countOrNothing(count uint32) string {
+	if count == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(count), 10)
+}
+
+func readCount(text string) (uint32, error) {
+	count, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || count == 0 {
+		return 0, fmt.Errorf("expected a whole number from 1 on")
+	}
+	return uint32(count), nil
 }
 
 func durationOrNothing(duration time.Duration) string {

@@ -17,7 +17,7 @@ func TestReadFabric_EachProblemAtItsPlace(t *testing.T) {
 - host: storage1
   capacity: 1TB
   closed: maybe
-  rack: 7
+  shelf: 7
 streams:
 - name: desk7/orders
   size: 64MiB
@@ -25,6 +25,7 @@ streams:
   deadline: 5
 - size: [1, 2]
   level: eternal
+  members: three
 - just text
 router: x
 `))
@@ -40,15 +41,16 @@ router: x
 	want := []string{
 		`3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as 64MiB`,
 		`4:11: targets[0].closed maybe: expected true or false`,
-		`5:3: targets[0] rack: unknown key, expected one of host, capacity, closed`,
+		`5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site`,
 		`8:9: streams[0].size 67108864: expected less`,
 		`9:3: streams[0] size: the key is there twice`,
 		`10:13: streams[0].deadline 5: expected a number with a unit, such as 250us, 5s or 1m30s`,
 		`11:3: streams[1].name "": expected 1 to 63 letters`,
 		`11:9: streams[1].size: expected one value`,
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
-		`13:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, target, drain`,
-		`14:1: router: unknown key, expected one of targets, streams`,
+		`13:12: streams[1].members three: expected a whole number from 1 on`,
+		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, drain`,
+		`15:1: router: unknown key, expected one of targets, streams`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -88,6 +90,10 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(rt, "targets") {
 			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: name.Draw(rt, "host"), CapacityBytes: rapid.Uint64Range(0, 1<<50).Draw(rt, "capacity"),
 				IsClosed: rapid.Bool().Draw(rt, "closed")})
+			if rapid.Bool().Draw(rt, "has place") {
+				target := fabric.Targets[len(fabric.Targets)-1]
+				target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
+			}
 		}
 		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
 			spec := &api.StreamSpec{Name: name.Draw(rt, "name"), RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
@@ -98,6 +104,10 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 			}
 			if rapid.Bool().Draw(rt, "placed") {
 				spec.TargetHost, spec.DrainHost = name.Draw(rt, "target"), name.Draw(rt, "drain")
+			}
+			if rapid.Bool().Draw(rt, "has members") {
+				spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"), rapid.Uint32Range(1, 9).Draw(rt, "needed")
+				spec.FailureDomain = rapid.SampledFrom([]string{"host", "rack", "site"}).Draw(rt, "domain")
 			}
 			fabric.Streams = append(fabric.Streams, spec)
 		}
