@@ -2,6 +2,7 @@
 #ifndef FARLOG_READER_H
 #define FARLOG_READER_H
 
+#include "mutant.h"
 #include "record.h"
 #include "region.h"
 #include "superblock.h"
@@ -63,7 +64,7 @@ void reader_refresh(struct farlog_reader *reader);
  * a member of several, has any. */
 static inline bool reader_is_of_log(const struct farlog_reader *reader, uint64_t lsn, uint32_t epoch)
 {
-	return lsn < reader->superblock.epoch_start_lsn || epoch >= reader->superblock.writer_epoch;
+	return lsn < reader->superblock.epoch_start_lsn || epoch >= reader->superblock.writer_epoch || MUTANT(EPOCH_ORDER_UNCHECKED);
 }
 
 /* reader_store_head -- of a drain that knows that all below it will be in every log to come: a new writer makes no difference. OK, also where the head is

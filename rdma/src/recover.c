@@ -74,6 +74,15 @@ uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover
 	return one_lsn < other_lsn ? one_lsn : other_lsn;
 }
 
+/* is_cut -- a record in whose place a later epoch began. Of several members one that that epoch's writer did not have may hold more of the one before, and a drain may have
+ * seen the log go on without it. Those who go by no order of epochs do not look at this either. */
+static bool is_cut(const struct superblock *superblock, uint64_t lsn, uint32_t epoch)
+{
+	if (MUTANT(NOT_CUT) || MUTANT(EPOCH_ORDER_UNCHECKED) || MUTANT(LONGEST_LOG))
+		return false;
+	return lsn >= superblock->epoch_start_lsn && epoch < superblock->writer_epoch;
+}
+
 int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan)
 {
 	struct record_identity identity = superblock_identity(superblock);
@@ -96,8 +105,7 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 			verdict = record_check(&identity, &scan->tail, data + off, identity.capacity - off, &found);
 		if (result != FARLOG_OK || verdict != RECORD_VALID)
 			break;
-		/* Of several members one that the epoch's writer did not have may hold more of the one before, and a drain may have seen the log go on without it. */
-		if (scan->tail.lsn >= superblock->epoch_start_lsn && found.epoch < superblock->writer_epoch && !MUTANT(NOT_CUT))
+		if (is_cut(superblock, scan->tail.lsn, found.epoch))
 			break;
 		note_turn(scan, found.epoch);
 		record_advance(&scan->tail, &found);
