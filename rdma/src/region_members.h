@@ -57,7 +57,8 @@ struct member {
 	struct superblock superblock;
 	struct head_slot head;
 	struct recover_scan scan;
-	struct farlog_error error; /* why it is away */
+	struct farlog_error error; /* why it is away: what its owner writes */
+	struct farlog_error told;  /* and its last state that was whole. Guarded by `mutex` of the whole */
 	struct region_members *whole;
 	pthread_t thread;
 };
@@ -75,7 +76,7 @@ struct region_members {
 	uint8_t *copy;
 	uint64_t copy_len;
 	uint32_t level;
-	uint32_t epoch;
+	uint64_t epoch;        /* 0 until the superblock is proposed; loaded by members' threads, too */
 	uint32_t epoch_last;   /* the highest that was found */
 	uint64_t epoch_last_start_lsn; /* and where it began: what lies there of older ones is of no log any more */
 	uint32_t epoch_asked;  /* of the grant */
@@ -84,7 +85,7 @@ struct region_members {
 	bool is_gathered;      /* the opening goes on with those that are open. Guarded by `mutex`, and so is the next */
 	bool is_ticking;
 	pthread_t ticker;
-	bool is_opened;        /* the epoch is: members that come from now on join */
+	uint64_t is_opened;    /* the epoch is: members that come from now on join. Stored with the mutex held */
 	uint64_t is_closing;
 	uint64_t demotion_count;
 	uint64_t eviction_count;

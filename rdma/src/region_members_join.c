@@ -62,12 +62,16 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 
 static void note(struct member *member, const struct farlog_error *why)
 {
-	uint64_t epoch = member->whole->epoch != 0 ? member->whole->epoch : member->whole->epoch_asked;
+	uint64_t own = atomic_load_relaxed(&member->whole->epoch);
+	uint64_t epoch = own != 0 ? own : member->whole->epoch_asked;
 
 	if (why != &member->error)
 		member->error = *why;
 	if (why->result == FARLOG_FENCED && member->fence <= epoch)
 		member->fence = epoch + 1;
+	pthread_mutex_lock(&member->whole->mutex);
+	member->told = member->error;
+	pthread_mutex_unlock(&member->whole->mutex);
 }
 
 void member_shut(struct member *member)
@@ -113,7 +117,7 @@ static int take_roles(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	struct region *region = member->region;
-	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_ALONE, .epoch = (uint32_t)whole->epoch, .ring_uuid = member->superblock.ring_uuid, .uri = member->uri};
 	int result = region_lock(region, REGION_ROLE_WRITER);
 
 	if (result != FARLOG_OK)
@@ -291,7 +295,7 @@ static void *tick_loop(void *context)
 	while (!whole->is_closing) {
 		members_pause(whole, TICK_NS);
 		pthread_mutex_unlock(&whole->mutex);
-		if (__atomic_load_n(&whole->is_opened, __ATOMIC_ACQUIRE) && atomic_load_relaxed(&whole->poll_count) == poll_count)
+		if (atomic_load_acquire(&whole->is_opened) && atomic_load_relaxed(&whole->poll_count) == poll_count)
 			members_tick(whole);
 		poll_count = atomic_load_relaxed(&whole->poll_count);
 		pthread_mutex_lock(&whole->mutex);

@@ -345,7 +345,7 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 
 	memcpy(&whole->superblock, src, sizeof(whole->superblock));
 	memcpy(whole->copy + off, src, len);
-	whole->epoch = whole->superblock.writer_epoch;
+	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
 	for (unsigned i = 0; i < whole->count && (count < needed || !MUTANT(EPOCH_ON_FEW)); i++) {
 		struct member *member = &whole->members[i];
 		struct farlog_error why = {.result = FARLOG_IO, .text = "it did not store the new epoch"};
@@ -369,7 +369,7 @@ int members_propose(struct region *region, uint64_t off, const void *src, size_t
 	if (count < needed)
 		return is_fenced ? FARLOG_FENCED : FARLOG_IO;
 	pthread_mutex_lock(&whole->mutex);
-	whole->is_opened = true;
+	atomic_store_release(&whole->is_opened, 1);
 	pthread_cond_broadcast(&whole->bell);
 	pthread_mutex_unlock(&whole->mutex);
 	return FARLOG_OK;

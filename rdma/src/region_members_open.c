@@ -28,7 +28,7 @@ static void count_open(const struct region_members *whole, unsigned *open_count,
 	}
 }
 
-/* describe -- each member that cannot be used, and why. */
+/* describe -- each member that cannot be used, and why. The mutex is held. */
 static void describe(const struct region_members *whole, char *text, size_t room)
 {
 	size_t used = 0;
@@ -40,7 +40,7 @@ static void describe(const struct region_members *whole, char *text, size_t room
 		if (member_is_open(member) && member->is_sound)
 			continue;
 		used += (size_t)snprintf(text + used, room - used, "; member %u, \"%.100s\": %.160s", i + 1, member->uri,
-			member->error.text[0] != '\0' ? member->error.text : member->is_fresh ? "it is new and does not know the log"
+			member->told.text[0] != '\0' ? member->told.text : member->is_fresh ? "it is new and does not know the log"
 				: member->is_damaged ? "it has lost records that it had" : "no answer yet");
 	}
 }
@@ -55,13 +55,15 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 	count_open(whole, &open_count, &sound_count);
 	if (open_count >= whole->needed && open_count >= members_quorum(whole) && sound_count >= members_quorum(whole))
 		return FARLOG_OK;
+	pthread_mutex_lock(&whole->mutex);
 	for (unsigned i = 0; i < whole->count; i++) {
-		int own = whole->members[i].error.result;
+		int own = whole->members[i].told.result;
 
 		if (!member_is_open(&whole->members[i]) && (own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
 			result = own;
 	}
 	describe(whole, text, sizeof(text));
+	pthread_mutex_unlock(&whole->mutex);
 	return error_set(error, result, 0, "%u of %u members can be used to find the log; expected %u, and %u to go on with%s", sound_count, whole->count,
 		members_quorum(whole), whole->needed, text);
 }

@@ -170,10 +170,11 @@ static void look_at(struct region_members *whole, struct member *member)
 /* watch -- how long something is under way. Late, it is not waited for to be called that; later, it is given up, and what it was sent is sent again. */
 static void watch(struct region_members *whole, struct member *member, uint64_t now_ns)
 {
-	struct region *region = member->region;
+	struct region *region;
 
 	if (member_state(member) != MEMBER_IN || !member->is_going)
 		return;
+	region = member->region;
 	if (member->started_ns == 0)
 		member->started_ns = now_ns;
 	if (now_ns - member->started_ns < member->deadline_ns)
