@@ -137,8 +137,11 @@ static void send(struct region_members *whole, struct member *member)
 	member->started_ns = 0;
 	member->is_cut = false;
 	member->is_going = true;
-	if (member->region->ops->persist(member->region, spans, span_count, member->going_tag) != FARLOG_OK)
+	if (member->region->ops->persist(member->region, spans, span_count, member->going_tag) != FARLOG_OK) {
 		members_evict(whole, member);
+		return;
+	}
+	region_push(member->region); /* the writer waits for all, not for this one */
 }
 
 static void look_at(struct region_members *whole, struct member *member)
