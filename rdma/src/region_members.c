@@ -42,18 +42,23 @@ static void members_gather(struct region *region, uint64_t off, struct gather *g
 	gather_build(members_of(region)->copy + off, gather);
 }
 
-/* members_persist -- of records alone, one behind the other: the header is stored by other ways. */
+/* members_persist -- of records alone, one behind the other: the header is stored by other ways. What does not go on where the last one ended would be sent from another
+ * place than it is in. */
 static int members_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
 	struct region_members *whole = members_of(region);
+	int result = FARLOG_IO;
 
 	take_surely(whole);
-	for (unsigned i = 0; i < span_count; i++)
-		whole->asked_lsn += spans[i].len;
-	whole->tag_asked = tag;
-	members_turn(whole, false);
+	if (span_count > 0 && spans[0].off == LAYOUT_DATA_OFF + whole->asked_lsn % whole->capacity) {
+		for (unsigned i = 0; i < span_count; i++)
+			whole->asked_lsn += spans[i].len;
+		whole->tag_asked = tag;
+		members_turn(whole, false);
+		result = FARLOG_OK;
+	}
 	give(whole);
-	return FARLOG_OK;
+	return result;
 }
 
 static int members_poll(struct region *region)

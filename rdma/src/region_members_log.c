@@ -179,16 +179,23 @@ static struct member *find_best(struct region_members *whole, struct member **la
 	return best;
 }
 
-/* check_copy -- it is sent to all, and appended to: it is walked once more. */
+/* end_copy -- what a far member brought there beyond the best log, before it failed or was found unsound, is not part of the copy. */
+static void end_copy(struct region_members *whole, uint64_t tail_lsn)
+{
+	if (tail_lsn - whole->start.head_lsn < whole->capacity)
+		memset(whole->copy + LAYOUT_DATA_OFF + tail_lsn % whole->capacity, 0, RECORD_HEADER_LEN);
+}
+
+/* check_copy -- it is sent to all, and appended to: it is walked once more. The writer that walks it next must come to the same end. */
 static int check_copy(struct region_members *whole, uint64_t tail_lsn, struct farlog_error *error)
 {
 	struct superblock superblock = whole->superblock;
 	struct recover_scan scan;
 
 	superblock.writer_epoch = whole->epoch_last;
-	if (recover_scan(&whole->region, &superblock, &whole->start, &scan) == FARLOG_OK && scan.tail.lsn >= tail_lsn)
+	if (recover_scan(&whole->region, &superblock, &whole->start, &scan) == FARLOG_OK && scan.tail.lsn == tail_lsn)
 		return FARLOG_OK;
-	return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": the longest log was read up to lsn %lu, and came only up to lsn %lu; try again", whole->text, tail_lsn,
+	return error_set(error, FARLOG_CORRUPT, 0, "members \"%s\": the longest log was read up to lsn %lu, and came up to lsn %lu; try again", whole->text, tail_lsn,
 		scan.tail.lsn);
 }
 
@@ -207,6 +214,7 @@ static int bring(struct region_members *whole, struct member *best, const struct
 	}
 	for (unsigned i = 0; i < span_count && !best->region->is_far; i++)
 		memcpy(whole->copy + spans[i].off, best->region->base + spans[i].off, spans[i].len);
+	end_copy(whole, tail_lsn);
 	return check_copy(whole, tail_lsn, error);
 }
 

@@ -1,0 +1,141 @@
+/* test_members_far.c -- one member is far, the others are near: its records come into the copy that all are sent from. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "block_fault.h"
+#include "layout.h"
+#include "unit.h"
+#include "writer.h"
+
+#define NAME "unit-far-member"
+#define FAR_URI "block-fault:" NAME
+#define NEAR_COUNT 2u
+#define RING_SIZE (LAYOUT_DATA_OFF + (2u << 20))
+#define RECORD_LEN 15000u
+#define SHARED_COUNT 10u
+#define LONGER_COUNT 100u /* beyond the first piece that a far log is read in */
+
+static char near_uris[NEAR_COUNT][512];
+static char whole_uri[2048];
+
+static void format_one(const char *uri)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 16384, .is_forced = 1, .salt = 7, .align = 512, .stream_name = "members"};
+	struct farlog_error error = {0};
+
+	if (farlog_ring_format(uri, &config, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+}
+
+static void make_members(void)
+{
+	static const char *const names[NEAR_COUNT] = {"near-one", "near-two"};
+
+	for (unsigned i = 0; i < NEAR_COUNT; i++) {
+		snprintf(near_uris[i], sizeof(near_uris[i]), "%s", unit_tmpfs_uri(names[i]));
+		unlink(unit_path(near_uris[i]));
+		format_one(near_uris[i]);
+	}
+	farlog_block_drop(NAME);
+	farlog_block_shape(512, 0);
+	format_one(FAR_URI);
+}
+
+static farlog_writer *open_members(unsigned needed)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	snprintf(whole_uri, sizeof(whole_uri), "members:%u %s %s %s", needed, near_uris[0], near_uris[1], FAR_URI);
+	if (farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .deadline_ns = 5000000000u), &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	return writer;
+}
+
+/* wipe_near -- the near members never had what begins there, nor any word of it. */
+static void wipe_near(uint64_t from_lsn)
+{
+	static uint8_t blank[RING_SIZE - LAYOUT_DATA_OFF];
+
+	for (unsigned i = 0; i < NEAR_COUNT; i++) {
+		FILE *file = fopen(unit_path(near_uris[i]), "r+");
+
+		assert_non_null(file);
+		assert_int_equal(fseek(file, LAYOUT_TAIL_HINT_OFF, SEEK_SET), 0);
+		assert_int_equal(fwrite(blank, 1, 16, file), 16);
+		assert_int_equal(fseek(file, (long)(LAYOUT_DATA_OFF + from_lsn), SEEK_SET), 0);
+		assert_int_equal(fwrite(blank, 1, sizeof(blank) - from_lsn, file), sizeof(blank) - from_lsn);
+		fclose(file);
+	}
+}
+
+/* has_record -- is it, unchanged, where its acknowledgement says? */
+static bool has_record(const char *uri, const struct farlog_position *position, uint8_t fill)
+{
+	struct farlog_batch batch;
+	static uint8_t buf[RING_SIZE];
+	farlog_reader *reader = unit_read(uri, FARLOG_START_HEAD, false);
+	bool is_there = false;
+
+	while (farlog_reader_read(reader, buf, sizeof(buf), &batch) == FARLOG_OK)
+		if (position->lsn >= batch.first_lsn && position->lsn < batch.next_lsn)
+			is_there = buf[position->lsn - batch.first_lsn + RECORD_HEADER_LEN] == fill;
+	farlog_reader_close(reader);
+	return is_there;
+}
+
+static void fail_far(void *context)
+{
+	*(bool *)context = true;
+	farlog_block_trouble(NAME, 0, EIO);
+}
+
+/* play -- the far one alone has records that were never acknowledged, and fails at that operation of the next opening. False: it did not come to that operation. */
+static bool play(unsigned operation)
+{
+	struct farlog_position position;
+	bool has_failed = false;
+	uint64_t shared_lsn;
+	farlog_writer *writer;
+
+	make_members();
+	writer = open_members(3);
+	for (unsigned i = 0; i < SHARED_COUNT; i++)
+		assert_int_equal(unit_append(writer, RECORD_LEN, 1, &position), FARLOG_OK);
+	shared_lsn = (position.end_lsn + 511) / 512 * 512;
+	for (unsigned i = 0; i < LONGER_COUNT; i++)
+		assert_int_equal(unit_append(writer, RECORD_LEN, 2, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	wipe_near(shared_lsn);
+
+	farlog_block_call(NAME, operation, fail_far, &has_failed);
+	writer = open_members(2);
+	assert_int_equal(unit_append(writer, RECORD_LEN, 3, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	farlog_block_call(NAME, UINT64_MAX, NULL, NULL);
+	farlog_block_trouble(NAME, 0, 0);
+	for (unsigned i = 0; i < NEAR_COUNT; i++)
+		if (!has_record(near_uris[i], &position, 3))
+			fail_msg("far member failed at operation %u: lsn %lu was acknowledged with %u copies, and %s does not have it", operation, position.lsn,
+				position.copies, near_uris[i]);
+	return has_failed;
+}
+
+/* open__far_member_fails_midway -- what it brought into the copy beyond the best log is no part of it. */
+static void open__far_member_fails_midway(void **state)
+{
+	unsigned operation = 1;
+
+	(void)state;
+	while (play(operation))
+		operation++;
+	assert_true(operation > 10);
+	farlog_block_drop(NAME);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(open__far_member_fails_midway),
+};
+
+RUN_GROUP(members_far, tests)
