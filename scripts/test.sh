@@ -46,10 +46,31 @@ tally() {
 	fi | awk '{p += $1; f += $3; s += $5} END {print p " passed, " f " failed" (s > 0 ? ", " s " skipped" : "")}'
 }
 
+# failed_go_tests LOG -- each test that failed, and the last lines that it itself has written.
+failed_go_tests() {
+	awk -v keep=14 '
+		/^=== (RUN|NAME|CONT|PAUSE) / { test = $3; next }
+		/^ *--- FAIL: / { failed[++count] = $3 }
+		{ line[test, ++lines[test]] = $0 }
+		END {
+			for (i = 1; i <= count; i++) print "failed: " failed[i]
+			for (i = 1; i <= count; i++) {
+				name = failed[i]
+				from = lines[name] > keep ? lines[name] - keep + 1 : 1
+				if (lines[name] > 0) print "the end of " name ":"
+				for (n = from; n <= lines[name]; n++) print "  " line[name, n]
+			}
+		}' "$1"
+}
+
 report_failure() {
 	echo "FAILED: $1; the whole output: $logs/$1.log" >&2
-	grep -E -A25 '^ *--- FAIL|^panic:|ERROR|FAIL' "$logs/$1.log" | head -60 >&2 || true
-	tail -15 "$logs/$1.log" >&2
+	if grep -q '^ *--- FAIL' "$logs/$1.log"; then
+		failed_go_tests "$logs/$1.log" | head -80 >&2
+	else
+		grep -E -A12 '^panic:|ERROR|FAIL|DATA RACE' "$logs/$1.log" | head -60 >&2 || true
+		tail -15 "$logs/$1.log" >&2
+	fi
 }
 
 run_stage() {
