@@ -33,7 +33,8 @@ static void make_members(void)
 	static const char *const names[NEAR_COUNT] = {"near-one", "near-two"};
 
 	for (unsigned i = 0; i < NEAR_COUNT; i++) {
-		snprintf(near_uris[i], sizeof(near_uris[i]), "%s", unit_tmpfs_uri(names[i]));
+		if (near_uris[i][0] == '\0')
+			snprintf(near_uris[i], sizeof(near_uris[i]), "%s", unit_tmpfs_uri(names[i]));
 		unlink(unit_path(near_uris[i]));
 		format_one(near_uris[i]);
 	}
