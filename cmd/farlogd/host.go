@@ -196,7 +196,10 @@ func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 		if err != nil {
 			continue // it has not opened yet, or the host was started anew
 		}
-		sample.Writers = append(sample.Writers, metrics.HostWriterSample{Stream: stream, Target: writer.Target, Level: writer.Level, Writer: writerSample(counters)})
+		members, _ := farlog.ReadMemberCounters(r.settings.countersDir, [16]byte(uuid)) // of the same file
+		sample.Writers = append(sample.Writers, metrics.HostWriterSample{
+			Stream: stream, Target: writer.Target, Level: writer.Level, Writer: writerSample(counters, members),
+		})
 	}
 	slices.SortFunc(sample.Writers, func(a, b metrics.HostWriterSample) int { return cmp.Compare(a.Stream, b.Stream) })
 	return sample

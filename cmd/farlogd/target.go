@@ -83,7 +83,7 @@ func ringSample(ring target.Ring) metrics.RingSample {
 		DurableLSN: state.DurableLsn, LagBytes: state.LagBytes, LagRecords: state.LagRecords, LagAge: state.LagAge.AsDuration(),
 		TimeToFull: state.TimeToFull.AsDuration(), IsFilling: state.TimeToFull != nil,
 		WriterEpoch: state.WriterEpoch, EpochMin: state.EpochMin, IsWriterHeld: state.IsWriterHeld, IsDrainHeld: state.IsDrainHeld,
-		Writer: writerSample(ring.Counters),
+		Writer: writerSample(ring.Counters, ring.Members),
 	}
 }
 
@@ -96,7 +96,7 @@ func levelReached(state *api.RingState) string {
 	return farlog.Level(level).String()
 }
 
-func writerSample(counters *farlog.Counters) *metrics.WriterSample {
+func writerSample(counters *farlog.Counters, members []farlog.MemberCounters) *metrics.WriterSample {
 	if counters == nil {
 		return nil
 	}
@@ -108,6 +108,20 @@ func writerSample(counters *farlog.Counters) *metrics.WriterSample {
 	}
 	for _, bucket := range counters.Buckets() {
 		sample.Latency.Buckets = append(sample.Latency.Buckets, metrics.HistogramBucket{UpperBound: bucket.UpperBound, Count: bucket.Count})
+	}
+	for i := range members {
+		member := &members[i]
+		sample.Members = append(sample.Members, metrics.MemberSample{
+			State: member.State(), ConfirmedLSN: member.ConfirmedLSN(), LagBytes: member.LagBytes(), HeadLSN: member.HeadLSN(),
+			Demotions: member.DemotionCount(), Evictions: member.EvictionCount(), Rejoins: member.RejoinCount(),
+		})
+	}
+	for i := range members {
+		member := &members[i]
+		sample.Members = append(sample.Members, metrics.MemberSample{
+			State: member.State(), ConfirmedLSN: member.ConfirmedLSN(), LagBytes: member.LagBytes(), HeadLSN: member.HeadLSN(),
+			Demotions: member.DemotionCount(), Evictions: member.EvictionCount(), Rejoins: member.RejoinCount(),
+		})
 	}
 	return sample
 }

@@ -9,6 +9,7 @@ import "C"
 import (
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // Member is what a grant says of one of a stream's rings. Zero stands for none.
@@ -55,14 +56,17 @@ func grantPointers(uuid, token *[uuidLen]byte, members []Member) (uuids, tokens 
 	return (*C.uint8_t)(C.CBytes(allUUIDs)), (*C.uint8_t)(C.CBytes(allTokens))
 }
 
-// MemberState says how a reader or drain finds a member.
+// MemberState says how a reader, a drain or a writer finds a member.
 type MemberState int
 
-// Up has the stream's newest epoch; of Stale nothing is believed until it has joined again; Away does not answer or cannot be opened, and is tried again.
+// Up has the stream's newest epoch; of Stale nothing is believed until it has joined again; Away does not answer or cannot be opened, and is tried again. To a writer
+// Late has fallen behind its deadline and not caught up, and Out does not come back before the next writer.
 const (
 	MemberUp    MemberState = C.FARLOG_MEMBER_UP
 	MemberStale MemberState = C.FARLOG_MEMBER_STALE
 	MemberAway  MemberState = C.FARLOG_MEMBER_AWAY
+	MemberLate  MemberState = C.FARLOG_MEMBER_LATE
+	MemberOut   MemberState = C.FARLOG_MEMBER_OUT
 )
 
 func (s MemberState) String() string {
@@ -73,6 +77,10 @@ func (s MemberState) String() string {
 		return "stale"
 	case MemberAway:
 		return "away"
+	case MemberLate:
+		return "late"
+	case MemberOut:
+		return "out"
 	}
 	return fmt.Sprintf("state(%d)", int(s))
 }
@@ -105,4 +113,31 @@ func (r *Reader) Members() []MemberStatus {
 		})
 	}
 	return members
+}
+
+// MemberCounters are what a stream's present or last writer exported of one of its rings.
+type MemberCounters struct {
+	raw C.struct_farlog_member_counters
+}
+
+// ReadMemberCounters copies them for each ring, in the order of the stream's URI; none of a stream with one ring. Arguments and errors are those of ReadCounters, with the
+// uuid of the first ring.
+//
+// Implements: int farlog_member_counters_read(const char *, const uint8_t[16], struct farlog_member_counters *, unsigned, unsigned *, struct farlog_error *)
+func ReadMemberCounters(dir string, ringUUID [16]byte) ([]MemberCounters, error) {
+	uuid := uuidPointer(&ringUUID)
+	defer C.free(unsafe.Pointer(uuid))
+	c := countersDir(dir)
+	defer C.free(unsafe.Pointer(c))
+	var failure C.struct_farlog_error
+	var seen [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_member_counters
+	var count C.unsigned
+	if result := C.farlog_member_counters_read(c, uuid, &seen[0], C.unsigned(len(seen)), &count, &failure); result != 0 {
+		return nil, &Error{Result: Result(result), Errno: int(failure.os_errno), Text: C.GoString(&failure.text[0])}
+	}
+	members := make([]MemberCounters, 0, count)
+	for _, one := range seen[:count] {
+		members = append(members, MemberCounters{one})
+	}
+	return members, nil
 }

@@ -156,23 +156,6 @@ func (c *Counters) All() []Counter {
 	}
 }
 
-// All gives every counter, in the order of the table in farlog.h.
-func (c *TargetCounters) All() []Counter {
-	return []Counter{
-		{"admitted_count", "counter", "Connections let in.", uint64(c.raw.admitted_count)},
-		{"refused_count", "counter", "Connections refused: grant, epoch, ring or version.", uint64(c.raw.refused_count)},
-		{"fenced_count", "counter", "Connections torn down by a fence.", uint64(c.raw.fenced_count)},
-		{"lost_count", "counter", "Connections that ended by an error.", uint64(c.raw.lost_count)},
-		{"denied_count", "counter", "Operations of a peer that the device refused.", uint64(c.raw.denied_count)},
-		{"registration_count", "counter", "Connections by verbs whose key is a registration: no window was bound.", uint64(c.raw.registration_count)},
-		{"request_count", "counter", "Requests served.", uint64(c.raw.request_count)},
-		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
-		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},
-		{"writer_count", "gauge", "Writers connected.", uint64(c.raw.writer_count)},
-		{"drain_count", "gauge", "Drains connected.", uint64(c.raw.drain_count)},
-	}
-}
-
 // AppendedLSN: First LSN not yet appended.
 func (c *Counters) AppendedLSN() uint64 { return uint64(c.raw.appended_lsn) }
 
@@ -229,3 +212,54 @@ func (c *Counters) AlarmCount() uint64 { return uint64(c.raw.alarm_count) }
 
 // OrphanCount: Unacknowledged records dropped by recovery when this writer opened.
 func (c *Counters) OrphanCount() uint64 { return uint64(c.raw.orphan_count) }
+
+// All gives every counter, in the order of the table in farlog.h.
+func (c *TargetCounters) All() []Counter {
+	return []Counter{
+		{"admitted_count", "counter", "Connections let in.", uint64(c.raw.admitted_count)},
+		{"refused_count", "counter", "Connections refused: grant, epoch, ring or version.", uint64(c.raw.refused_count)},
+		{"fenced_count", "counter", "Connections torn down by a fence.", uint64(c.raw.fenced_count)},
+		{"lost_count", "counter", "Connections that ended by an error.", uint64(c.raw.lost_count)},
+		{"denied_count", "counter", "Operations of a peer that the device refused.", uint64(c.raw.denied_count)},
+		{"registration_count", "counter", "Connections by verbs whose key is a registration: no window was bound.", uint64(c.raw.registration_count)},
+		{"request_count", "counter", "Requests served.", uint64(c.raw.request_count)},
+		{"flush_count", "counter", "Flushes by this host's processor.", uint64(c.raw.flush_count)},
+		{"bad_request_count", "counter", "Requests that made no sense.", uint64(c.raw.bad_request_count)},
+		{"writer_count", "gauge", "Writers connected.", uint64(c.raw.writer_count)},
+		{"drain_count", "gauge", "Drains connected.", uint64(c.raw.drain_count)},
+	}
+}
+
+// All gives every counter, in the order of the table in member.h.
+func (c *MemberCounters) All() []Counter {
+	return []Counter{
+		{"state", "gauge", "1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer.", uint64(c.raw.state)},
+		{"confirmed_lsn", "gauge", "First LSN that it has not confirmed.", uint64(c.raw.confirmed_lsn)},
+		{"lag_bytes", "gauge", "Undrained bytes that were given to members and that it has not confirmed.", uint64(c.raw.lag_bytes)},
+		{"head_lsn", "gauge", "First LSN not yet stored, as it is known to keep it.", uint64(c.raw.head_lsn)},
+		{"demotion_count", "counter", "Times it fell behind its deadline.", uint64(c.raw.demotion_count)},
+		{"eviction_count", "counter", "Times it was shut out after an error.", uint64(c.raw.eviction_count)},
+		{"rejoin_count", "counter", "Times it came, or came back, after the writer had opened.", uint64(c.raw.rejoin_count)},
+	}
+}
+
+// State: 1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer.
+func (c *MemberCounters) State() uint64 { return uint64(c.raw.state) }
+
+// ConfirmedLSN: First LSN that it has not confirmed.
+func (c *MemberCounters) ConfirmedLSN() uint64 { return uint64(c.raw.confirmed_lsn) }
+
+// LagBytes: Undrained bytes that were given to members and that it has not confirmed.
+func (c *MemberCounters) LagBytes() uint64 { return uint64(c.raw.lag_bytes) }
+
+// HeadLSN: First LSN not yet stored, as it is known to keep it.
+func (c *MemberCounters) HeadLSN() uint64 { return uint64(c.raw.head_lsn) }
+
+// DemotionCount: Times it fell behind its deadline.
+func (c *MemberCounters) DemotionCount() uint64 { return uint64(c.raw.demotion_count) }
+
+// EvictionCount: Times it was shut out after an error.
+func (c *MemberCounters) EvictionCount() uint64 { return uint64(c.raw.eviction_count) }
+
+// RejoinCount: Times it came, or came back, after the writer had opened.
+func (c *MemberCounters) RejoinCount() uint64 { return uint64(c.raw.rejoin_count) }

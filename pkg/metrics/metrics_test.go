@@ -30,7 +30,7 @@ func fullRegistry() *prometheus.Registry {
 			Stream: "a", Target: "t", Region: "tmpfs", FlushMethod: "clwb", Level: "visible", IsReady: true,
 			CapacityBytes: 1000, HeadLSN: 5000, AppendedLSN: 5750, DurableLSN: 5700, LagBytes: 750, LagRecords: 3, LagAge: 1500 * time.Millisecond,
 			IsFilling: true, TimeToFull: 20 * time.Second, WriterEpoch: 7, IsWriterHeld: true,
-			Writer: &WriterSample{Records: 11, ClockErrorNS: 2000, Latency: Histogram{Count: 4, Sum: 3 * time.Microsecond,
+			Writer: &WriterSample{Records: 11, ClockErrorNS: 2000, Members: []MemberSample{{State: 1}, {State: 4, LagBytes: 512, Demotions: 3}}, Latency: Histogram{Count: 4, Sum: 3 * time.Microsecond,
 				Buckets: []HistogramBucket{{90, 2}, {450, 1}, {2 * time.Second, 1}}}},
 		}}
 	})

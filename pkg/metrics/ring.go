@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +30,13 @@ type WriterSample struct {
 	Pressure                                                                                   uint64
 	ClockErrorNS                                                                               uint64 // clockErrorUnknown = unknown
 	Latency                                                                                    Histogram
+	Members                                                                                    []MemberSample // in the order of the stream's URIs; none of a stream with one ring
+}
+
+// MemberSample is what a writer exports of one ring of a stream that has several.
+type MemberSample struct {
+	State, ConfirmedLSN, LagBytes, HeadLSN uint64
+	Demotions, Evictions, Rejoins          uint64
 }
 
 // Histogram is a latency histogram as the C core keeps it: non-empty buckets with their upper bounds, in order.
@@ -105,6 +113,22 @@ var writerMetrics = []writerMetric{
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) }},
 }
 
+type memberMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(MemberSample) uint64
+}
+
+var memberMetrics = []memberMetric{
+	memberMetricOf("state", "1 up, 2 catching up, 3 away, 4 late: demoted, 5 out until the next writer.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.State }),
+	memberMetricOf("lag_bytes", "Undrained bytes that were given to members and that this one has not confirmed.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.LagBytes }),
+	memberMetricOf("confirmed_lsn", "First LSN that it has not confirmed.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.ConfirmedLSN }),
+	memberMetricOf("head_lsn", "First LSN not yet stored, as it is known to keep it.", prometheus.GaugeValue, func(m MemberSample) uint64 { return m.HeadLSN }),
+	memberMetricOf("demotions_total", "Times it fell behind its deadline.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Demotions }),
+	memberMetricOf("evictions_total", "Times it was shut out after an error.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Evictions }),
+	memberMetricOf("rejoins_total", "Times it came, or came back, after the writer had opened.", prometheus.CounterValue, func(m MemberSample) uint64 { return m.Rejoins }),
+}
+
 var (
 	writerClockKnown = desc("writer", "clock_known", "1 while the error of the writer's timestamps has a known bound.", "stream", "target")
 	writerClockError = desc("writer", "clock_error_seconds", "Bound on the error of the writer's timestamps; absent while unknown.", "stream", "target")
@@ -119,6 +143,10 @@ func ringGauge(name, help string, value func(RingSample) float64) ringMetric {
 func writerCounter(name, help string, value func(*WriterSample) uint64) writerMetric {
 	return writerMetric{desc("writer", name, help, "stream", "target"), prometheus.CounterValue,
 		func(w *WriterSample) float64 { return float64(value(w)) }}
+}
+
+func memberMetricOf(name, help string, kind prometheus.ValueType, value func(MemberSample) uint64) memberMetric {
+	return memberMetric{desc("writer", "member_"+name, help, "stream", "target", "member"), kind, value}
 }
 
 func fullRatio(s RingSample) float64 {
@@ -141,6 +169,9 @@ func (c ringCollector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- one.desc
 	}
 	for _, one := range writerMetrics {
+		descs <- one.desc
+	}
+	for _, one := range memberMetrics {
 		descs <- one.desc
 	}
 	descs <- writerClockKnown
@@ -168,6 +199,11 @@ func (c ringCollector) Collect(metrics chan<- prometheus.Metric) {
 func collectWriter(metrics chan<- prometheus.Metric, sample RingSample) {
 	for _, one := range writerMetrics {
 		metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, one.value(sample.Writer), sample.Stream, sample.Target)
+	}
+	for i, member := range sample.Writer.Members {
+		for _, one := range memberMetrics {
+			metrics <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value(member)), sample.Stream, sample.Target, strconv.Itoa(i+1))
+		}
 	}
 	isKnown := sample.Writer.ClockErrorNS != clockErrorUnknown
 	metrics <- gauge(writerClockKnown, number(isKnown), sample.Stream, sample.Target)

@@ -15,10 +15,11 @@ import (
 // rateIntervalLeast keeps rates from being made of a few milliseconds.
 const rateIntervalLeast = 200 * time.Millisecond
 
-// Ring is what was seen of one ring at one moment. Counters is nil while its writer exports none on this host.
+// Ring is what was seen of one ring at one moment. Counters is nil while its writer exports none on this host; Members are of that writer, whose stream has several rings.
 type Ring struct {
 	State    *api.RingState
 	Counters *farlog.Counters
+	Members  []farlog.MemberCounters
 
 	rates rates
 }
@@ -50,6 +51,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	counters, err := farlog.ReadCounters(t.config.CountersDir, status.RingUUID)
 	if err == nil {
 		ring.Counters = counters
+		ring.Members, _ = farlog.ReadMemberCounters(t.config.CountersDir, status.RingUUID) // of the same file
 	} else if !errors.Is(err, farlog.ErrNotFound) {
 		t.config.Logger.Debug("read counters", "stream", stream, "error", err)
 	}

@@ -17,6 +17,7 @@
 
 #include "atomics.h"
 #include "farlog/farlog.h"
+#include "farlog/member.h"
 #include "gather.h"
 
 struct region;
@@ -135,6 +136,8 @@ struct region {
 	uint64_t comeback_count; /* with is_far: connections after the first one */
 	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
 	bool are_members;     /* several rings that hold the same */
+	unsigned member_count;
+	struct farlog_member_counters *member_counters; /* one for each: where to tell how they are. NULL: nobody asks */
 	uint64_t more_copies; /* with are_members: how many members beyond the first have the last persist that was completed */
 	const char *trouble;  /* with is_far: what broke its link last, "" = nothing yet */
 	uint64_t patience_ns; /* how long region_persist_wait may take; 0 = as long as the media */

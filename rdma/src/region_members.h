@@ -46,6 +46,9 @@ struct member {
 	bool is_late;
 	bool is_weak;          /* gives less than the level asked for */
 	bool has_been_in;      /* it may have records of this writer */
+	uint64_t demotion_count;
+	uint64_t eviction_count;
+	uint64_t rejoin_count;
 	uint64_t pin_count;    /* who reads from it without is_busy: it is not closed meanwhile */
 	uint64_t client_id;    /* of all its connections */
 	bool is_of_epoch;      /* knows this writer's epoch, so that it may have records of it */
@@ -87,9 +90,6 @@ struct region_members {
 	pthread_t ticker;
 	uint64_t is_opened;    /* the epoch is: members that come from now on join. Stored with the mutex held */
 	uint64_t is_closing;
-	uint64_t demotion_count;
-	uint64_t eviction_count;
-	uint64_t rejoin_count;
 	struct staging staging;
 	bool has_staging;
 	const uint8_t *tokens;
@@ -174,6 +174,9 @@ void members_evict(struct region_members *whole, struct member *member);
 
 /* members_take_credit -- learn how far the members' heads have gone; urgently, where room is wanted, of one that is late the place is taken. */
 void members_take_credit(struct region_members *whole, bool is_urgent);
+
+/* members_tell_counters -- is_busy is taken: how each member is, to whoever looks from outside. */
+void members_tell_counters(struct region_members *whole);
 
 /* members_turn -- is_busy is taken: whatever has come back, and what can be sent; and now and then, or at once, how late it is. */
 void members_turn(struct region_members *whole, bool is_clock_due);

@@ -51,6 +51,7 @@ void members_show_header(struct region_members *whole)
 {
 	const struct member *newest = NULL;
 	const struct member *highest = NULL;
+	static const uint8_t any[16];
 	uint8_t ring_uuid[16];
 
 	for (unsigned i = 0; i < whole->count; i++) {
@@ -67,6 +68,8 @@ void members_show_header(struct region_members *whole)
 	}
 	if (newest == NULL)
 		return;
+	if (whole->uuids != NULL && memcmp(whole->uuids, any, sizeof(any)) != 0)
+		memcpy(ring_uuid, whole->uuids, sizeof(ring_uuid)); /* the first member's, also while that is away: counters are looked for by it */
 	if (!whole->is_opened) {
 		uint32_t block_len = whole->superblock.block_len;
 

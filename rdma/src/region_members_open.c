@@ -210,6 +210,7 @@ static int take_uri(struct region_members *whole, struct farlog_error *error)
 
 	whole->count = result == FARLOG_OK ? whole->uri.count : 0;
 	whole->needed = whole->uri.needed;
+	whole->region.member_count = whole->count;
 	for (unsigned i = 0; i < whole->count; i++)
 		whole->members[i].uri = whole->uri.uris[i];
 	return result;
@@ -269,6 +270,7 @@ void members_close(struct region *region)
 	struct region_members *whole = members_of(region);
 
 	members_stop_threads(whole);
+	members_tell_counters(whole);
 	for (unsigned i = 0; i < whole->count; i++)
 		member_shut(&whole->members[i]);
 	if (whole->copy != NULL)

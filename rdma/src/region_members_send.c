@@ -74,7 +74,7 @@ static bool is_fenced(const struct region_members *whole, const struct member *m
 void members_evict(struct region_members *whole, struct member *member)
 {
 	pthread_mutex_lock(&whole->mutex);
-	whole->eviction_count++;
+	member->eviction_count++;
 	atomic_store_release(&member->state, MEMBER_LEAVING);
 	pthread_cond_broadcast(&whole->bell);
 	pthread_mutex_unlock(&whole->mutex);
@@ -91,7 +91,7 @@ static void take_in(struct region_members *whole, struct member *member)
 	member->is_cut = false;
 	member->started_ns = 0;
 	member->has_been_in = true;
-	whole->rejoin_count++;
+	member->rejoin_count += member->is_of_epoch; /* else it has to be told first, and comes once more */
 	atomic_store_release(&member->state, MEMBER_IN);
 }
 
@@ -171,7 +171,7 @@ static void look_at(struct region_members *whole, struct member *member)
 }
 
 /* watch -- how long something is under way. Late, it is not waited for to be called that; later, it is given up, and what it was sent is sent again. */
-static void watch(struct region_members *whole, struct member *member, uint64_t now_ns)
+static void watch(struct member *member, uint64_t now_ns)
 {
 	struct region *region;
 
@@ -182,7 +182,7 @@ static void watch(struct region_members *whole, struct member *member, uint64_t 
 		member->started_ns = now_ns;
 	if (now_ns - member->started_ns < member->deadline_ns)
 		return;
-	whole->demotion_count += !member->is_late;
+	member->demotion_count += !member->is_late;
 	member->is_late = true;
 	if (now_ns - member->started_ns >= CUT_NS && region->ops->cut != NULL && !member->is_cut)
 		member->is_cut = region->ops->cut(region) == FARLOG_OK;
@@ -254,6 +254,51 @@ static void take_fence(struct region_members *whole)
 		members_set_word(whole, LAYOUT_FENCE_OFF, fence);
 }
 
+/* ---------------------------------------------------------------- counters */
+
+/* state_of -- as others are told. What is a member's thread's is not looked at. */
+static enum farlog_member_state state_of(const struct region_members *whole, const struct member *member)
+{
+	switch (member_state(member)) {
+	case MEMBER_IN: break;
+	case MEMBER_JOINED:
+	case MEMBER_TOLD: return FARLOG_MEMBER_STALE;
+	case MEMBER_FENCED:
+	case MEMBER_OTHER: return FARLOG_MEMBER_OUT;
+	default: return FARLOG_MEMBER_AWAY;
+	}
+	if (is_fenced(whole, member))
+		return FARLOG_MEMBER_OUT;
+	if (!member->is_of_epoch)
+		return FARLOG_MEMBER_STALE;
+	return member->is_late ? FARLOG_MEMBER_LATE : FARLOG_MEMBER_UP;
+}
+
+void members_tell_counters(struct region_members *whole)
+{
+	uint64_t drained_lsn;
+
+	if (whole->region.member_counters == NULL)
+		return;
+	drained_lsn = nth_highest(whole, whole->needed, credit_of);
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct farlog_member_counters *told = &whole->region.member_counters[i];
+		const struct member *member = &whole->members[i];
+		uint64_t confirmed_lsn = member_state(member) == MEMBER_IN ? member->done_lsn : told->confirmed_lsn;
+		uint64_t from_lsn = confirmed_lsn > drained_lsn ? confirmed_lsn : drained_lsn;
+
+		atomic_store_relaxed(&told->state, state_of(whole, member));
+		atomic_store_relaxed(&told->confirmed_lsn, confirmed_lsn);
+		atomic_store_relaxed(&told->lag_bytes, from_lsn < whole->asked_lsn ? whole->asked_lsn - from_lsn : 0);
+		atomic_store_relaxed(&told->head_lsn, credit_of(member));
+		atomic_store_relaxed(&told->demotion_count, member->demotion_count);
+		atomic_store_relaxed(&told->eviction_count, member->eviction_count);
+		atomic_store_relaxed(&told->rejoin_count, member->rejoin_count);
+	}
+}
+
+/* ---------------------------------------------------------------- a turn */
+
 void members_turn(struct region_members *whole, bool is_clock_due)
 {
 	uint64_t now_ns = 0;
@@ -272,10 +317,12 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 		if (member_state(member) == MEMBER_IN)
 			look_at(whole, member);
 		if (is_clock_due)
-			watch(whole, member, now_ns);
+			watch(member, now_ns);
 	}
 	take_fence(whole);
 	settle(whole);
+	if (is_clock_due)
+		members_tell_counters(whole);
 }
 
 /* free_limit -- the first place in the copy that a member may still be sent from; UINT64_MAX: none is. Where room is wanted, one that is late gives it up. */

@@ -19,9 +19,13 @@
 struct counter_file {
 	uint64_t magic;
 	uint64_t counters_len;
-	uint64_t reserved[6];
+	uint64_t member_count; /* 0: a ring alone */
+	uint64_t reserved[5];
 	struct farlog_counters counters;
+	struct farlog_member_counters members[FARLOG_MEMBER_COUNT_MAX];
 };
+
+#define PLAIN_LEN offsetof(struct counter_file, members) /* what a writer of an earlier build leaves */
 
 #define COUNT_FIELD(name, kind, help) +1
 _Static_assert(sizeof(struct farlog_counters) ==
@@ -99,39 +103,90 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	return FARLOG_OK;
 }
 
+static struct counter_file *file_of(struct farlog_counters *counters)
+{
+	return (struct counter_file *)((char *)counters - offsetof(struct counter_file, counters));
+}
+
+struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count)
+{
+	struct counter_file *file = file_of(counters);
+
+	atomic_store_release(&file->member_count, count);
+	return file->members;
+}
+
 void stats_close(struct farlog_counters *counters)
 {
 	if (counters != NULL)
-		munmap((char *)counters - offsetof(struct counter_file, counters), sizeof(struct counter_file));
+		munmap(file_of(counters), sizeof(struct counter_file));
 }
 
-int farlog_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters,
-	struct farlog_error *error)
+/* map_file -- for reading; *has_members: it is long enough for them. */
+static int map_file(const char *directory, const uint8_t ring_uuid[16], struct counter_file **mapped, bool *has_members, struct farlog_error *error)
 {
 	char path[PATH_LEN];
 	struct counter_file *file;
 	struct stat info;
-	int result = FARLOG_OK;
 	int fd;
 
 	counters_path(directory, ring_uuid, path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open counters \"%s\"", path);
-	if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < sizeof(*file)) {
+	if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < PLAIN_LEN) {
 		close(fd);
-		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": shorter than %zu bytes", path, sizeof(*file));
+		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\": shorter than %zu bytes", path, PLAIN_LEN);
 	}
+	*has_members = (uint64_t)info.st_size >= sizeof(*file);
 	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (file == MAP_FAILED)
 		return error_set(error, FARLOG_IO, errno, "map counters \"%s\"", path);
-	if (atomic_load_acquire(&file->magic) != FILE_MAGIC || file->counters_len != sizeof(*counters))
-		result = error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\" are of another version", path);
-	for (size_t i = 0; result == FARLOG_OK && i < sizeof(*counters) / 8; i++)
-		((uint64_t *)counters)[i] = atomic_load_relaxed((uint64_t *)&file->counters + i);
+	if (atomic_load_acquire(&file->magic) != FILE_MAGIC || file->counters_len != sizeof(file->counters)) {
+		munmap(file, sizeof(*file));
+		return error_set(error, FARLOG_CORRUPT, 0, "counters \"%s\" are of another version", path);
+	}
+	*mapped = file;
+	return FARLOG_OK;
+}
+
+static void copy_words(void *to, const void *from, size_t len)
+{
+	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
+		((uint64_t *)to)[i] = atomic_load_relaxed((const uint64_t *)from + i);
+}
+
+int farlog_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters *counters,
+	struct farlog_error *error)
+{
+	struct counter_file *file;
+	bool has_members;
+	int result = map_file(directory, ring_uuid, &file, &has_members, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	copy_words(counters, &file->counters, sizeof(*counters));
 	munmap(file, sizeof(*file));
-	return result;
+	return FARLOG_OK;
+}
+
+int farlog_member_counters_read(const char *directory, const uint8_t ring_uuid[16], struct farlog_member_counters *members, unsigned room,
+	unsigned *count, struct farlog_error *error)
+{
+	struct counter_file *file;
+	uint64_t there;
+	bool has_members;
+	int result = map_file(directory, ring_uuid, &file, &has_members, error);
+
+	*count = 0;
+	if (result != FARLOG_OK)
+		return result;
+	there = has_members ? atomic_load_acquire(&file->member_count) : 0;
+	*count = there <= FARLOG_MEMBER_COUNT_MAX ? (unsigned)there : 0;
+	copy_words(members, file->members, (*count < room ? *count : room) * sizeof(*members));
+	munmap(file, sizeof(*file));
+	return FARLOG_OK;
 }
 
 uint64_t farlog_histogram_bucket_ns(unsigned bucket)

@@ -6,12 +6,16 @@
 
 #include "atomics.h"
 #include "farlog/farlog.h"
+#include "farlog/member.h"
 
 /* stats_open -- map the counters of a ring for writing, zeroed. directory: as in struct farlog_writer_config. They stay private to
  * the process where the directory or the last writer's file belongs to another user. */
 int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
 	struct farlog_error *error);
 void stats_close(struct farlog_counters *counters);
+
+/* stats_members -- of the same file: room for those of so many members, at most FARLOG_MEMBER_COUNT_MAX, which are read from now on. Good until stats_close. */
+struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count);
 
 /* stats_bucket -- bucket of a latency: 0..63 ns one each, then 32 an octave. */
 static inline unsigned stats_bucket(uint64_t latency_ns)

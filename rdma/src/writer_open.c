@@ -288,6 +288,7 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 {
 	double interval_ns = writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS;
 	int failure = clock_start();
+	int result;
 
 	if (failure != 0)
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
@@ -298,7 +299,10 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
 	if (writer->staging == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "allocate %u bytes of staging", writer->identity.record_len_max);
-	return stats_open(config->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
+	result = stats_open(config->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
+	if (result == FARLOG_OK && writer->region->are_members)
+		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
+	return result;
 }
 
 static int check_config(const char *uri, const struct farlog_writer_config *config, struct farlog_error *error)
@@ -360,10 +364,10 @@ static void release(struct farlog_writer *writer)
 {
 	if (writer->has_clock)
 		clock_stop();
+	if (writer->region != NULL)
+		writer->region->ops->close(writer->region); /* which still tells counters of its members */
 	stats_close(writer->counters);
 	free(writer->staging);
-	if (writer->region != NULL)
-		writer->region->ops->close(writer->region);
 	free(writer);
 }
 

@@ -13,7 +13,7 @@ const javaFolder = "java/farlog-client/src/main/java/io/github/farlog/client"
 
 var versionLine = regexp.MustCompile(`#define FARLOG_VERSION "([^"]+)"`)
 
-// javaTables gives name → content of the Java side of FARLOG_VERSION, FARLOG_RESULT_TABLE and FARLOG_COUNTER_TABLE.
+// javaTables gives name → content of the Java side of FARLOG_VERSION, FARLOG_RESULT_TABLE and the tables of a writer's counters.
 func javaTables(header string) (map[string][]byte, error) {
 	version := versionLine.FindStringSubmatch(header)
 	if version == nil {
@@ -22,7 +22,8 @@ func javaTables(header string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"NativeVersion.java": fmt.Appendf([]byte(javaHead), javaVersion, version[1]),
 		"Result.java":        javaResults(resultLine.FindAllStringSubmatch(header, -1)),
-		"Counter.java":       javaCounters(counterTable(header, "FARLOG_COUNTER_TABLE")),
+		"Counter.java":       javaCounters("Counter", "a writer keeps", counterTable(header, "FARLOG_COUNTER_TABLE")),
+		"MemberCounter.java": javaCounters("MemberCounter", "a writer keeps of each of its stream's rings", counterTable(header, "FARLOG_MEMBER_COUNTER_TABLE")),
 	}, nil
 }
 
@@ -90,14 +91,14 @@ const javaResultTail = `
 }
 `
 
-func javaCounters(counters [][]string) []byte {
+func javaCounters(name, whose string, counters [][]string) []byte {
 	var out bytes.Buffer
 	out.WriteString(javaHead)
-	out.WriteString("/** The numbers that a writer keeps, in the order of the C core's table. */\npublic enum Counter {\n")
+	fmt.Fprintf(&out, "/** The numbers that %s, in the order of the C core's table. */\npublic enum %s {\n", whose, name)
 	for i, c := range counters {
 		fmt.Fprintf(&out, "    /** %s */\n    %s(%q, %t, %q)%s\n", c[3], strings.ToUpper(c[1]), c[1], c[2] == "gauge", c[3], separator(i, len(counters)))
 	}
-	out.WriteString(javaCounterTail)
+	fmt.Fprintf(&out, javaCounterTail, name)
 	return out.Bytes()
 }
 
@@ -106,7 +107,7 @@ const javaCounterTail = `
     private final boolean gauge;
     private final String help;
 
-    Counter(final String metric, final boolean gauge, final String help) {
+    %s(final String metric, final boolean gauge, final String help) {
         this.metric = metric;
         this.gauge = gauge;
         this.help = help;

@@ -1,4 +1,4 @@
-// Command gen writes what is derived from the C core: the Go and Java results and counters of farlog.h, the list of core files
+// Command gen writes what is derived from the C core: the Go and Java results and counters of farlog.h and member.h, the list of core files
 // that cgo compiles, and the core's hash, without which the Go build cache would not see that a C file has changed.
 //
 // Run it by `go generate ./pkg/farlog`. With -check it writes nothing and fails when something is stale.
@@ -36,7 +36,7 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
-	header, err := os.ReadFile(headerPath(root))
+	header, err := readHeaders(root)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,24 @@ func run(check bool) error {
 		apply(filepath.Join(root, filepath.FromSlash(javaFolder)), tables, check))
 }
 
-func headerPath(root string) string {
-	return filepath.Join(root, "rdma", "include", "farlog", "farlog.h")
+// readHeaders gives the public C headers, farlog.h first.
+func readHeaders(root string) ([]byte, error) {
+	folder := filepath.Join(root, "rdma", "include", "farlog")
+	others, err := filepath.Glob(filepath.Join(folder, "*.h"))
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(others)
+	first := filepath.Join(folder, "farlog.h")
+	headers, err := os.ReadFile(first)
+	for _, path := range others {
+		var content []byte
+		if path != first && err == nil {
+			content, err = os.ReadFile(path)
+		}
+		headers = append(headers, content...)
+	}
+	return headers, err
 }
 
 // findRoot walks up to the folder that holds go.mod.
@@ -73,7 +89,7 @@ func findRoot() (string, error) {
 
 // generate gives name → content of every generated file of pkg/farlog.
 func generate(root string) (map[string][]byte, error) {
-	header, err := os.ReadFile(headerPath(root))
+	header, err := readHeaders(root)
 	if err != nil {
 		return nil, err
 	}
@@ -139,21 +155,30 @@ func table(header string) ([]byte, error) {
 		fmt.Fprintf(&out, "\tcase %s:\n\t\treturn %q\n", r[2], r[1])
 	}
 	out.WriteString("\t}\n\treturn \"?\"\n}\n\n// Counter is one number of a writer or of a target.\ntype Counter struct {\n\tName, Kind, Help string\n\tValue uint64\n}\n\n")
-	out.WriteString("// All gives every counter, in the order of the table in farlog.h.\nfunc (c *Counters) All() []Counter {\n\treturn []Counter{\n")
-	counters := counterTable(header, "FARLOG_COUNTER_TABLE")
-	for _, c := range counters {
-		fmt.Fprintf(&out, "\t\t{%q, %q, %q, uint64(c.raw.%s)},\n", c[1], c[2], c[3], c[1])
-	}
-	out.WriteString("\t}\n}\n")
-	out.WriteString("\n// All gives every counter, in the order of the table in farlog.h.\nfunc (c *TargetCounters) All() []Counter {\n\treturn []Counter{\n")
-	for _, c := range counterTable(header, "FARLOG_TARGET_COUNTER_TABLE") {
-		fmt.Fprintf(&out, "\t\t{%q, %q, %q, uint64(c.raw.%s)},\n", c[1], c[2], c[3], c[1])
-	}
-	out.WriteString("\t}\n}\n")
-	for _, c := range counters {
-		fmt.Fprintf(&out, "\n// %s: %s\nfunc (c *Counters) %s() uint64 { return uint64(c.raw.%s) }\n", camel(c[1]), c[3], camel(c[1]), c[1])
+	for _, one := range counterTypes {
+		counters := counterTable(header, one.table)
+		fmt.Fprintf(&out, "// All gives every counter, in the order of the table in %s.\nfunc (c *%s) All() []Counter {\n\treturn []Counter{\n", one.header, one.name)
+		for _, c := range counters {
+			fmt.Fprintf(&out, "\t\t{%q, %q, %q, uint64(c.raw.%s)},\n", c[1], c[2], c[3], c[1])
+		}
+		out.WriteString("\t}\n}\n\n")
+		for _, c := range counters {
+			if one.hasMethods {
+				fmt.Fprintf(&out, "// %s: %s\nfunc (c *%s) %s() uint64 { return uint64(c.raw.%s) }\n\n", camel(c[1]), c[3], one.name, camel(c[1]), c[1])
+			}
+		}
 	}
 	return format.Source(out.Bytes())
+}
+
+// counterTypes are the Go types of the headers' tables of counters.
+var counterTypes = []struct {
+	name, table, header string
+	hasMethods          bool // one for each counter
+}{
+	{"Counters", "FARLOG_COUNTER_TABLE", "farlog.h", true},
+	{"TargetCounters", "FARLOG_TARGET_COUNTER_TABLE", "farlog.h", false},
+	{"MemberCounters", "FARLOG_MEMBER_COUNTER_TABLE", "member.h", true},
 }
 
 // camel turns NOT_A_RING and appended_lsn into NotARing and AppendedLSN.

@@ -1,4 +1,4 @@
-/* member.h -- libfarlog: the rings of a stream that has several, as its reader or drain sees them. On top of farlog.h.
+/* member.h -- libfarlog: the rings of a stream that has several, as its reader, its drain and its writer see them. On top of farlog.h.
  *
  * Their URI is "members:K URI URI ...", K of which an acknowledgement needs; ring_uuid and grant_token of a configuration then point to as many of them, one
  * behind the other, in the order of the URIs. One that is all zero is none. */
@@ -17,6 +17,8 @@ enum farlog_member_state {
 	FARLOG_MEMBER_UP = 1,    /* it has the stream's newest epoch */
 	FARLOG_MEMBER_STALE = 2, /* a writer has come that did not have it: what it holds is not believed until it has joined again */
 	FARLOG_MEMBER_AWAY = 3,  /* it does not answer, or cannot be opened: text says why. It is tried again */
+	FARLOG_MEMBER_LATE = 4,  /* to a writer: it did not confirm within its deadline, and has not caught up since. Nobody waits for it */
+	FARLOG_MEMBER_OUT = 5,   /* to a writer: fenced there, or another ring than it was. Not before the next writer */
 };
 
 struct farlog_member_status {
@@ -32,6 +34,30 @@ struct farlog_member_status {
 /* farlog_reader_members -- how the members are, in the order of their URIs: at most `room` of them; the result is how many there are, 0 of a reader of one ring. It
  * does no input or output: what was seen last. As old as the last farlog_reader_read. */
 FARLOG_API unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *members, unsigned room);
+
+/* ---------------------------------------------------------------- as the writer sees them */
+
+/* One table for every number that a writer exports of a member, as FARLOG_COUNTER_TABLE is of the stream. Some 10 ms old at most while it appends or is idle. */
+#define FARLOG_MEMBER_COUNTER_TABLE(X)                                                                              \
+	X(state, "gauge", "1 up, 2 stale: it catches up and does not count, 3 away, 4 late: demoted, 5 out until the next writer.") \
+	X(confirmed_lsn, "gauge", "First LSN that it has not confirmed.")                                           \
+	X(lag_bytes, "gauge", "Undrained bytes that were given to members and that it has not confirmed.")          \
+	X(head_lsn, "gauge", "First LSN not yet stored, as it is known to keep it.")                                \
+	X(demotion_count, "counter", "Times it fell behind its deadline.")                                          \
+	X(eviction_count, "counter", "Times it was shut out after an error.")                                       \
+	X(rejoin_count, "counter", "Times it came, or came back, after the writer had opened.")
+
+struct farlog_member_counters {
+#define FARLOG_MEMBER_COUNTER_FIELD(name, kind, help) uint64_t name;
+	FARLOG_MEMBER_COUNTER_TABLE(FARLOG_MEMBER_COUNTER_FIELD)
+#undef FARLOG_MEMBER_COUNTER_FIELD
+};
+
+/* farlog_member_counters_read -- copy what the stream's present or last writer exported of its members, in the order of its URI: at most `room`; *count is how many
+ * there are, 0 of a stream with one ring. ring_uuid: that of the first member, where the writer was given uuids; else that of the first that was there when it opened.
+ * Any thread; opens a file. NOT_FOUND: nothing was exported on this machine. IO, CORRUPT. */
+FARLOG_API int farlog_member_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_member_counters *members, unsigned room,
+	unsigned *count, struct farlog_error *error);
 
 #ifdef __cplusplus
 }

@@ -219,7 +219,8 @@ static void tend(struct side *side)
 	members_tend(side->writer->region);
 	if (below(2))
 		(void)side->writer->region->ops->poll(side->writer->region);
-	world.joins += members_of(side->writer->region)->rejoin_count > 0;
+	for (unsigned i = 0; i < members_of(side->writer->region)->count; i++)
+		world.joins += members_of(side->writer->region)->members[i].rejoin_count > 0;
 }
 
 /* ---------------------------------------------------------------- opening */

@@ -264,6 +264,76 @@ static void join__while_open(void **state)
 	farlog_writer_close(writer);
 }
 
+static void move_aside(unsigned member, bool is_back)
+{
+	char aside[600];
+
+	snprintf(aside, sizeof(aside), "%s.aside", unit_path(uris[member]));
+	assert_int_equal(is_back ? rename(aside, unit_path(uris[member])) : rename(unit_path(uris[member]), aside), 0);
+}
+
+/* is_told -- that the members are in these states, and those that are up have all below end_lsn. */
+static bool is_told(const char *directory, const uint8_t uuid[16], const enum farlog_member_state states[COUNT], uint64_t end_lsn,
+	struct farlog_member_counters counters[COUNT])
+{
+	struct farlog_error error;
+	unsigned count;
+
+	if (farlog_member_counters_read(directory, uuid, counters, COUNT, &count, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(count, COUNT);
+	for (unsigned i = 0; i < COUNT; i++)
+		if (counters[i].state != states[i] || (states[i] == FARLOG_MEMBER_UP && (counters[i].lag_bytes != 0 || counters[i].confirmed_lsn != end_lsn)))
+			return false;
+	return true;
+}
+
+/* counters__tell_of_each_member -- also when the first is away, by whose uuid they are looked for; it comes back, and is counted. */
+static void counters__tell_of_each_member(void **state)
+{
+	static const enum farlog_member_state without[COUNT] = {FARLOG_MEMBER_AWAY, FARLOG_MEMBER_UP, FARLOG_MEMBER_UP};
+	static const enum farlog_member_state all[COUNT] = {FARLOG_MEMBER_UP, FARLOG_MEMBER_UP, FARLOG_MEMBER_UP};
+	char directory[] = "/dev/shm/farlog-unit-members-XXXXXX";
+	struct farlog_member_counters counters[COUNT];
+	struct farlog_ring_status status;
+	struct farlog_position position;
+	struct farlog_error error = {0};
+	uint8_t uuids[COUNT][16];
+	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .counters_dir = directory, .ring_uuid = uuids[0]};
+	uint64_t until = clock_after_ns(WAIT_NS);
+	farlog_writer *writer;
+	char path[120];
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	make_members(2);
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_int_equal(farlog_ring_inspect(uris[i], &status, &error), FARLOG_OK);
+		memcpy(uuids[i], status.ring_uuid, 16);
+	}
+	move_aside(0, false);
+	if (farlog_writer_open(whole_uri, &config, &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(unit_append(writer, 200, 3, &position), FARLOG_OK);
+	while (!is_told(directory, uuids[0], without, position.end_lsn, counters) && clock_monotonic_ns() < until)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	assert_true(is_told(directory, uuids[0], without, position.end_lsn, counters));
+	assert_int_equal(counters[0].lag_bytes, position.end_lsn);
+	move_aside(0, true);
+	while (!is_told(directory, uuids[0], all, position.end_lsn, counters) && clock_monotonic_ns() < until)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	assert_true(is_told(directory, uuids[0], all, position.end_lsn, counters));
+	assert_true(counters[0].rejoin_count >= 1);
+	assert_int_equal(counters[1].rejoin_count + counters[1].eviction_count, 0);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	snprintf(path, sizeof(path), "%s/", directory);
+	for (unsigned i = 0; i < 16; i++)
+		snprintf(path + strlen(path), 3, "%02x", uuids[0][i]);
+	assert_int_equal(unlink(strcat(path, ".counters")), 0);
+	assert_int_equal(rmdir(directory), 0);
+}
+
 static void keep_bytes(unsigned member, uint64_t off, uint64_t len, uint8_t *bytes, bool is_put)
 {
 	FILE *file = fopen(unit_path(uris[member]), is_put ? "r+" : "r");
@@ -272,14 +342,6 @@ static void keep_bytes(unsigned member, uint64_t off, uint64_t len, uint8_t *byt
 	assert_int_equal(fseek(file, (long)off, SEEK_SET), 0);
 	assert_int_equal(is_put ? fwrite(bytes, 1, len, file) : fread(bytes, 1, len, file), len);
 	fclose(file);
-}
-
-static void move_aside(unsigned member, bool is_back)
-{
-	char aside[600];
-
-	snprintf(aside, sizeof(aside), "%s.aside", unit_path(uris[member]));
-	assert_int_equal(is_back ? rename(aside, unit_path(uris[member])) : rename(unit_path(uris[member]), aside), 0);
 }
 
 /* open__epoch_cuts -- the first member has more of epoch 1 than was acknowledged. Epoch 2 begins below that on the other two, and its first record reaches
@@ -338,6 +400,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__ring_that_is_new),
 	cmocka_unit_test(join__while_open),
 	cmocka_unit_test(open__epoch_cuts),
+	cmocka_unit_test(counters__tell_of_each_member),
 };
 
 RUN_GROUP(members, tests)

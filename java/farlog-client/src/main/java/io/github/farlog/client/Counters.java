@@ -1,20 +1,45 @@
 package io.github.farlog.client;
 
 import static io.github.farlog.client.Structs.COUNTERS;
+import static io.github.farlog.client.Structs.MEMBER_COUNTERS;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.UUID;
 
 /** A writer's numbers at one moment. Immutable; any thread. */
 public final class Counters {
     private final MemorySegment values; // on the heap
+    private final List<Member> members;
     private final long p50;
     private final long p99;
     private final long p999;
     private final long p9999;
 
-    private Counters(final MemorySegment counters) {
+    /** What the writer keeps of one ring of its stream. */
+    public static final class Member {
+        private final MemorySegment values; // on the heap
+
+        private Member(final MemorySegment counters) {
+            values = Cold.copy(counters);
+        }
+
+        /**
+         * One of the numbers.
+         *
+         * @param counter which
+         * @return its value
+         */
+        public long value(final MemberCounter counter) {
+            return Structs.getLong(values, MEMBER_COUNTERS, counter.metric());
+        }
+    }
+
+    private Counters(final MemorySegment counters, final List<Member> members) {
         values = Cold.copy(counters);
+        this.members = members;
         p50 = quantile(counters, 0.5);
         p99 = quantile(counters, 0.99);
         p999 = quantile(counters, 0.999);
@@ -22,7 +47,7 @@ public final class Counters {
     }
 
     /** Reads the exported counters of a ring; where they are private to the writer, what its cursors tell. */
-    static Counters read(final String countersDir, final java.util.UUID ringUuid, final Cursors cursors, final Level level) {
+    static Counters read(final String countersDir, final UUID ringUuid, final Cursors cursors, final Level level) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment counters = arena.allocate(COUNTERS);
             final MemorySegment error = arena.allocate(Structs.ERROR);
@@ -41,10 +66,19 @@ public final class Counters {
             set(counters, Counter.CAPACITY_BYTES, cursors.capacityBytes());
             set(counters, Counter.EPOCH, cursors.epoch());
             set(counters, Counter.PRESSURE, cursors.pressure());
-            return new Counters(counters);
+            return new Counters(counters, isPrivate ? List.of() : readMembers(arena, countersDir, ringUuid));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
+    }
+
+    private static List<Member> readMembers(final Arena arena, final String countersDir, final UUID ringUuid) throws Throwable {
+        final MemorySegment seen = arena.allocate(MEMBER_COUNTERS, Structs.MEMBER_COUNT_MAX);
+        final MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
+        final MemorySegment error = arena.allocate(Structs.ERROR);
+        final int code = (int) Native.MEMBER_COUNTERS_READ.invokeExact(Cold.text(arena, "counters folder", countersDir), Cold.uuid(arena, ringUuid),
+            seen.address(), Structs.MEMBER_COUNT_MAX, count.address(), error.address());
+        return code == 0 ? seen.elements(MEMBER_COUNTERS).limit(count.get(ValueLayout.JAVA_INT, 0)).map(Member::new).toList() : List.of();
     }
 
     private static void set(final MemorySegment counters, final Counter counter, final long value) {
@@ -67,6 +101,15 @@ public final class Counters {
      */
     public long value(final Counter counter) {
         return Structs.getLong(values, COUNTERS, counter.metric());
+    }
+
+    /**
+     * What the writer keeps of each ring of its stream.
+     *
+     * @return in the order of the URI; empty of a stream with one ring, and when the writer keeps its counters private
+     */
+    public List<Member> members() {
+        return members;
     }
 
     /**

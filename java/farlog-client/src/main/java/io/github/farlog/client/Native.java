@@ -63,6 +63,8 @@ final class Native {
     static final MethodHandle RING_FENCE = call("farlog_ring_fence", JAVA_LONG, JAVA_INT, JAVA_LONG);
     static final MethodHandle REGION_PROBE = call("farlog_region_probe", JAVA_LONG, JAVA_LONG, JAVA_LONG);
     static final MethodHandle COUNTERS_READ = call("farlog_counters_read", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    static final MethodHandle MEMBER_COUNTERS_READ =
+        call("farlog_member_counters_read", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
     static final MethodHandle QUANTILE = handle("farlog_histogram_quantile_ns", FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_DOUBLE));
 
     private Native() {

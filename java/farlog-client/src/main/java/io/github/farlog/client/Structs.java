@@ -12,11 +12,12 @@ import java.lang.foreign.StructLayout;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
 
 /**
- * The structures of farlog.h, field by field in its order. Pointers are longs: the memory behind them is kept alive by whoever wrote
+ * The structures of farlog.h and member.h, field by field in its order. Pointers are longs: the memory behind them is kept alive by whoever wrote
  * them there. A test compares every offset with what the C compiler says.
  */
 final class Structs {
@@ -48,10 +49,13 @@ final class Structs {
         i32("last_epoch"), i32("is_rewound"), i64("len"), i64("last_ts_ns"));
     static final int HISTOGRAM_BUCKET_COUNT = 1408;
     static final StructLayout COUNTERS = counters();
+    static final int MEMBER_COUNT_MAX = 9;
+    static final StructLayout MEMBER_COUNTERS = struct("farlog_member_counters",
+        Arrays.stream(MemberCounter.values()).map(counter -> i64(counter.metric())).toArray(MemoryLayout[]::new));
 
     /** All of them, for the test. */
     static final List<StructLayout> ALL = List.of(ERROR, CONTRACT, RING_CONFIG, RING_STATUS, WRITER_CONFIG, POSITION, ENTRY, RECOVERY,
-        CURSORS, READER_CONFIG, BATCH, COUNTERS);
+        CURSORS, READER_CONFIG, BATCH, COUNTERS, MEMBER_COUNTERS);
 
     private Structs() {
     }

@@ -6,13 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** A stream with three rings, two of which an acknowledgement needs. */
 class MembersTest {
@@ -77,6 +80,20 @@ class MembersTest {
     }
 
     /** C reads as many as there are members: fewer would be read beyond their end. */
+    @Test
+    void shouldTellOfEachMember(@TempDir final Path folder) throws Exception {
+        Files.delete(rings.get(1).path);
+        try (Writer writer = Writer.open(uri, options().withCountersDir(folder.toString()))) {
+            final long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            List<Long> states;
+            do {
+                states = writer.counters().members().stream().map(member -> member.value(MemberCounter.STATE)).toList();
+            } while (!states.equals(List.of(1L, 3L, 1L)) && System.nanoTime() < limit);
+            assertEquals(List.of(1L, 3L, 1L), states);
+            assertEquals(0, writer.counters().members().getFirst().value(MemberCounter.EVICTION_COUNT));
+        }
+    }
+
     @Test
     void shouldTakeAnIdentityAndATokenForEachMember() throws Exception {
         final List<UUID> uuids = new ArrayList<>();

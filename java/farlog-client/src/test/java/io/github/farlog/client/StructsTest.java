@@ -11,12 +11,12 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The structures written down in Java against those that the C compiler makes of farlog.h. */
+/** The structures written down in Java against those that the C compiler makes of the headers. */
 class StructsTest {
     @Test
     void shouldHaveTheOffsetsOfTheCCompiler(@TempDir final Path folder) throws Exception {
         final Path source = folder.resolve("offsets.c");
-        Files.writeString(source, "#include <farlog/farlog.h>\n#include <stdio.h>\nint main(void)\n{\n"
+        Files.writeString(source, "#include <farlog/member.h>\n#include <stdio.h>\nint main(void)\n{\n"
             + Structs.ALL.stream().map(StructsTest::printing).collect(Collectors.joining()) + "\treturn 0;\n}\n");
         final Path program = folder.resolve("offsets");
         final Path include = Programs.repository().resolve("rdma/include");
