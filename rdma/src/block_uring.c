@@ -2,54 +2,25 @@
  *
  * Each queue is an io_uring of its own, so that a call of one thread never waits behind another's commit. The role locks lie on the descriptor
  * that the commands use: the kernel holds it until the last of them has come back, and so nobody else becomes writer before. */
-#include "block_uring.h"
+#include "block_uring_device.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/fs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent.h"
-#include "block_passthrough.h"
 #include "block_reserve.h"
 #include "clock.h"
-#include "err.h"
 #include "layout.h"
-#include "lib_uring.h"
 #include "role_lock.h"
 
 #define BUFFER_COUNT_MAX 64u
 #define ZERO_LEN (1u << 20)
 #define ZERO_STEP_LEN (1u << 30) /* of one call to the kernel: it can be killed between two */
-#define COMMAND_LEN_MAX (1u << 30)
 #define WATCH_NS 100000000u /* who watches for an answer does not burn a core for a device that gives none */
 #define WATCH_COUNT 64u
-#define SQ_IDLE_MS 2000u
-
-struct block_uring {
-	struct block_device device;
-	const struct lib_uring *lib;
-	struct io_uring rings[BLOCK_QUEUE_COUNT];
-	unsigned ring_count;
-	uint64_t flying_counts[BLOCK_QUEUE_COUNT]; /* put, and not yet taken back */
-	int fd;
-	bool is_device;
-	bool is_plain; /* a plain write is durable when it comes back, or is not asked to be */
-	bool is_io_polled; /* of the commits: answers come when they are asked for */
-	bool is_sq_polled; /* of the commits: a thread of the kernel takes what is put, and brings the answers */
-	struct passthrough passthrough;
-	uint8_t *buffer;       /* registered with the commits' ring, NULL = nothing is */
-	uint64_t buffer_len;
-	uint8_t *others;
-	uint64_t others_len;
-	unsigned others_index;
-	char path[URI_PATH_LEN_MAX];
-};
 
 static struct block_uring *uring_of(struct block_device *device)
 {
@@ -327,171 +298,8 @@ static void uring_close(struct block_device *device)
 	free(uring);
 }
 
-static const struct block_ops uring_ops = {
+const struct block_ops uring_ops = {
 	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
 	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .has_parts = uring_has_parts, .reserve = uring_reserve,
 	.close = uring_close,
 };
-
-/* make_file -- for tests: all its blocks written, so that no append allocates one. */
-static int make_file(const char *text, const char *path, uint64_t size_bytes, struct farlog_error *error)
-{
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
-	int failure;
-
-	if (fd < 0)
-		return error_set(error, FARLOG_IO, errno, "make region \"%s\"", text);
-	failure = posix_fallocate(fd, 0, (off_t)size_bytes);
-	if (failure == 0 && fsync(fd) != 0)
-		failure = errno;
-	close(fd);
-	if (failure == 0)
-		return FARLOG_OK;
-	unlink(path);
-	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
-}
-
-/* is_in_use -- by a mount, or by a device made of it. Asked by a descriptor of its own: who has one for itself alone shuts out the next. */
-static bool is_in_use(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
-	bool is_busy = fd < 0 && errno == EBUSY;
-
-	if (fd >= 0)
-		close(fd);
-	return is_busy;
-}
-
-static int open_blocks(const char *text, struct block_uring *uring, const struct block_facts *facts, const struct region_ask *ask,
-	struct farlog_error *error)
-{
-	int flags = (ask->access == REGION_READ ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
-
-	if (ask->access != REGION_READ && facts->is_read_only)
-		return error_set(error, FARLOG_IO, 0, "region \"%s\": %s is read-only", text, facts->name);
-	if (facts->is_device && ask->access == REGION_CREATE && is_in_use(uring->path))
-		return error_set(error, FARLOG_HELD, 0, "region \"%s\": %s is in use: mounted, or part of another device; free it first", text, uring->path);
-	uring->fd = open(uring->path, flags);
-	if (uring->fd >= 0)
-		return FARLOG_OK;
-	if ((errno == EACCES || errno == EPERM) && facts->is_device && ask->access != REGION_CREATE)
-		return agent_device_open(uring->path, ask->access != REGION_READ, &uring->fd, error);
-	if (errno == EINVAL)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "region \"%s\": no direct I/O (O_DIRECT) here; expected a block device", text);
-	return error_set(error, errno == ENOENT ? FARLOG_NOT_FOUND : FARLOG_IO, errno, "open region \"%s\"", text);
-}
-
-/* start_ring -- its first file is where commands go. With passthrough the second one has the role locks: the kernel keeps both until the last
- * command is back. */
-static int start_ring(struct block_uring *uring, enum block_queue queue)
-{
-	bool is_raw = uring->passthrough.fd >= 0;
-	int files[2] = {is_raw ? uring->passthrough.fd : uring->fd, uring->fd};
-	struct io_uring_params params = {.flags = is_raw ? IORING_SETUP_SQE128 | IORING_SETUP_CQE32 : 0};
-	int failure;
-
-	if (queue == BLOCK_COMMITS && uring->is_io_polled)
-		params.flags |= IORING_SETUP_IOPOLL;
-	if (queue == BLOCK_COMMITS && uring->is_sq_polled) {
-		params.flags |= IORING_SETUP_SQPOLL;
-		params.sq_thread_idle = SQ_IDLE_MS;
-	}
-	failure = uring->lib->queue_init_params(BLOCK_DEPTH, &uring->rings[queue], &params);
-	if (failure != 0)
-		return failure;
-	uring->ring_count++;
-	return uring->lib->register_files(&uring->rings[queue], files, is_raw ? 2 : 1);
-}
-
-static int start_rings(const char *text, struct block_uring *uring, struct farlog_error *error)
-{
-	int failure = start_ring(uring, BLOCK_COMMITS);
-
-	if (failure == 0)
-		failure = start_ring(uring, BLOCK_CALLS);
-	if (failure == 0)
-		return FARLOG_OK;
-	return error_set(error, failure == -EPERM || failure == -ENOSYS || failure == -EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
-		"region \"%s\": set up io_uring (%s)", text,
-		failure == -ENOMEM ? "this process may lock too little memory: raise ulimit -l"
-		: failure == -EINVAL ? "this kernel is too old for what the URI asks for" : "see /proc/sys/kernel/io_uring_disabled");
-}
-
-/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are asked for. Where a write is more than one command
- * to the device, because that has a cache and no FUA, there is no polling for it. */
-static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
-	struct farlog_error *error)
-{
-	bool can_poll = facts->has_poll && contract->flush_method != FARLOG_FLUSH_DSYNC;
-	bool is_raw = strcmp(uri->commands, "nvme") == 0;
-	size_t used = strlen(contract->probe);
-	int result;
-
-	if (strcmp(uri->poll, "io") == 0 && !can_poll)
-		return error_set(error, FARLOG_UNSUPPORTED, 0, "uri \"%s\": poll=io: %s %s", text, facts->name,
-			facts->has_poll ? "has a cache and no FUA" : "has no poll queues; connect it with --nr-poll-queues, or set nvme.poll_queues");
-	uring->is_sq_polled = strcmp(uri->poll, "sq") == 0;
-	uring->is_io_polled = can_poll && strcmp(uri->poll, "none") != 0;
-	snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%s%s", uring->is_io_polled ? "; polled" : "", uring->is_sq_polled ? "; by a thread of the kernel" : "",
-		is_raw ? "; bare NVMe commands" : "");
-	if (!is_raw)
-		return FARLOG_OK;
-	result = passthrough_open(text, facts, &uring->passthrough, error);
-	uring->device.command_len_max = uring->passthrough.command_len_max;
-	uring->device.read_len_max = uring->passthrough.command_len_max;
-	return result;
-}
-
-int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error)
-{
-	struct block_facts facts;
-	int result = block_probe(text, uri->path, &facts, error);
-
-	return result == FARLOG_OK ? block_contract(text, uri, &facts, contract, error) : result;
-}
-
-static int find_facts(const char *text, const struct uri *uri, const struct region_ask *ask, struct block_facts *facts, struct farlog_error *error)
-{
-	int result = block_probe(text, uri->path, facts, error);
-
-	if (result != FARLOG_OK || facts->size_bytes != 0 || facts->is_device)
-		return result;
-	if (ask->access != REGION_CREATE || ask->size_bytes == 0)
-		return error_set(error, FARLOG_NOT_FOUND, ENOENT, "open region \"%s\"", text);
-	result = make_file(text, uri->path, ask->size_bytes, error);
-	return result == FARLOG_OK ? block_probe(text, uri->path, facts, error) : result;
-}
-
-int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct farlog_contract *contract,
-	struct block_device **device, struct farlog_error *error)
-{
-	struct block_uring *uring;
-	struct block_facts facts;
-	const struct lib_uring *lib;
-	int result = lib_uring_load(&lib, error);
-
-	if (result == FARLOG_OK)
-		result = find_facts(text, uri, ask, &facts, error);
-	if (result == FARLOG_OK)
-		result = block_contract(text, uri, &facts, contract, error);
-	if (result != FARLOG_OK)
-		return result;
-	uring = calloc(1, sizeof(*uring));
-	if (uring == NULL)
-		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
-	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE, .passthrough = {.fd = -1},
-		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX}};
-	strcpy(uring->path, uri->path);
-	result = open_blocks(text, uring, &facts, ask, error);
-	if (result == FARLOG_OK)
-		result = choose_way(text, uring, uri, &facts, contract, error);
-	if (result == FARLOG_OK)
-		result = start_rings(text, uring, error);
-	if (result != FARLOG_OK) {
-		uring_close(&uring->device);
-		return result;
-	}
-	reserve_say(&uring->device, ask->has_directory, contract);
-	*device = &uring->device;
-	return FARLOG_OK;
-}
