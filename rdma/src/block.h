@@ -20,7 +20,8 @@
 enum block_queue {
 	BLOCK_COMMITS = 0, /* of the append path */
 	BLOCK_CALLS = 1,   /* of calls that wait */
-	BLOCK_QUEUE_COUNT = 2,
+	BLOCK_AHEAD = 2,   /* of a drain: reads that are not waited for yet */
+	BLOCK_QUEUE_COUNT = 3,
 };
 
 enum block_verb {

@@ -287,7 +287,7 @@ static void uring_close(struct block_device *device)
 	struct block_uring *uring = uring_of(device);
 
 	/* The kernel lets go of a queue's file a while after the queue's end. */
-	if (uring->fd >= 0 && uring->flying_counts[0] + uring->flying_counts[1] == 0)
+	if (uring->fd >= 0 && uring->flying_counts[BLOCK_COMMITS] + uring->flying_counts[BLOCK_CALLS] + uring->flying_counts[BLOCK_AHEAD] == 0)
 		role_lock_give_all(uring->fd);
 	while (uring->ring_count > 0)
 		uring->lib->queue_exit(&uring->rings[--uring->ring_count]);

@@ -84,12 +84,14 @@ static int start_ring(struct block_uring *uring, enum block_queue queue)
 	return uring->lib->register_files(&uring->rings[queue], files, is_raw ? 2 : 1);
 }
 
-static int start_rings(const char *text, struct block_uring *uring, struct farlog_error *error)
+static int start_rings(const char *text, struct block_uring *uring, const struct region_ask *ask, struct farlog_error *error)
 {
 	int failure = start_ring(uring, BLOCK_COMMITS);
 
 	if (failure == 0)
 		failure = start_ring(uring, BLOCK_CALLS);
+	if (failure == 0 && ask->role == REGION_ROLE_DRAIN)
+		failure = start_ring(uring, BLOCK_AHEAD);
 	if (failure == 0)
 		return FARLOG_OK;
 	return error_set(error, failure == -EPERM || failure == -ENOSYS || failure == -EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO, -failure,
@@ -167,7 +169,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	if (result == FARLOG_OK)
 		result = choose_way(text, uring, uri, &facts, contract, error);
 	if (result == FARLOG_OK)
-		result = start_rings(text, uring, error);
+		result = start_rings(text, uring, ask, error);
 	if (result != FARLOG_OK) {
 		uring_ops.close(&uring->device);
 		return result;

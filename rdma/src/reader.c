@@ -14,6 +14,7 @@
 #define TIP_PAUSE_NS 10000u
 #define TIP_LEN_LAST (1u << 20)
 #define AGAIN_LEN (1u << 20)     /* of a READ of the second look */
+#define AHEAD_PIECE_LEN (1u << 19) /* of what has been read ahead: checked while it is in the cache */
 
 /* One pass over the ring into the caller's buffer. */
 struct pass {
@@ -72,6 +73,8 @@ void reader_refresh(struct farlog_reader *reader)
 		reader->is_resync_needed = true;
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
+	if (reader->region->ops->expect != NULL)
+		reader->region->ops->expect(reader->region, NULL, 0);
 }
 
 /* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log to come has is given out: one in which our
@@ -160,6 +163,8 @@ static uint64_t piece_len(const struct farlog_reader *reader, const struct pass 
 
 	if (len > left_in_ring)
 		len = left_in_ring;
+	if (len > AHEAD_PIECE_LEN && reader->is_drain && reader->region->ops->expect != NULL)
+		len = AHEAD_PIECE_LEN;
 	if (hint_lsn > lsn && reader->barren_lsn != lsn)
 		return len < hint_lsn - lsn ? len : hint_lsn - lsn;
 	return len < tip_len ? len : tip_len;
@@ -423,6 +428,25 @@ int reader_look(struct farlog_reader *reader)
 	return FARLOG_OK;
 }
 
+/* expect_next -- what is durable stays as it is until this drain releases it: it may be fetched ahead. Behind it a record may still be missing, or become another's. */
+static void expect_next(struct farlog_reader *reader)
+{
+	uint64_t lsn = reader->cursor.lsn;
+	uint64_t len = reader->sure_lsn > lsn ? reader->sure_lsn - lsn : 0;
+	uint64_t left_in_ring = reader->identity.capacity - lsn % reader->identity.capacity;
+	struct region_span spans[2] = {{data_off(reader, lsn), left_in_ring}, {LAYOUT_DATA_OFF, 0}};
+
+	if (!reader->is_drain || reader->region->ops->expect == NULL)
+		return;
+	if (MUTANT(AHEAD_OF_DURABLE))
+		len = reader->released.head_lsn + reader->identity.capacity - lsn;
+	if (len < left_in_ring)
+		spans[0].len = len;
+	else
+		spans[1].len = len - left_in_ring;
+	reader->region->ops->expect(reader->region, spans, len > 0 ? 2 : 0);
+}
+
 int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct pass pass = {.buf = buf, .buf_len = buf_len};
@@ -446,6 +470,7 @@ int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, st
 	durable_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_DURABLE_HINT_OFF);
 	hint_lsn = is_spared ? reader->sure_lsn : hint_at(reader, LAYOUT_TAIL_HINT_OFF);
 	batch->first_lsn = reader->cursor.lsn;
+	expect_next(reader);
 	for (;;) {
 		if (is_spared && reader->cursor.lsn >= hint_lsn)
 			break;

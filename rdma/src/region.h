@@ -69,6 +69,9 @@ struct region_ops {
 	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the region itself. OK or IO.
 	 * Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
+	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they are: they may be fetched now. Takes the place of what
+	 * was expected before; with none, nothing that was fetched is used. Of a drain. Blocks no longer than a system call. NULL: nothing to fetch. */
+	void (*expect)(struct region *region, const struct region_span *spans, unsigned span_count);
 	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks a little. NULL: poll does,
 	 * or they are seen as they are stored. */
 	void (*look)(struct region *region, bool is_urgent);

@@ -303,10 +303,29 @@ static int read_window(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uin
 	return result;
 }
 
+/* copy_ahead -- what has been read ahead, from the first byte on. */
+static size_t copy_ahead(struct region_nvme *nvme, uint64_t off, uint8_t *dst, size_t len)
+{
+	size_t done = 0;
+	size_t copied;
+
+	if (nvme->ahead.bytes == NULL)
+		return 0;
+	nvme_take(&nvme->are_calls_busy);
+	nvme_ahead_begin(nvme, off);
+	do {
+		copied = nvme_ahead_copy(nvme, off + done, dst + done, len - done);
+		done += copied;
+	} while (copied > 0 && done < len);
+	nvme_give(&nvme->are_calls_busy);
+	return done;
+}
+
 static int nvme_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	uint64_t piece_max = nvme_window_len(nvme) - 2 * LAYOUT_BLOCK_LEN;
+	size_t copied;
 	int result = FARLOG_OK;
 
 	if (nvme->role == REGION_ROLE_WRITER || off < LAYOUT_DATA_OFF) {
@@ -315,7 +334,8 @@ static int nvme_read(struct region *region, uint64_t off, void *dst, size_t len)
 		memcpy(dst, nvme->copy + off, len);
 		return result;
 	}
-	for (size_t done = 0; done < len && result == FARLOG_OK; done += piece_max)
+	copied = copy_ahead(nvme, off, dst, len);
+	for (size_t done = copied; done < len && result == FARLOG_OK; done += piece_max)
 		result = read_window(nvme, off + done, (uint8_t *)dst + done, len - done < piece_max ? len - done : piece_max);
 	return result;
 }
@@ -457,6 +477,7 @@ static void let_go(struct region_nvme *nvme)
 	struct block_device *device = nvme->device;
 	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
 
+	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
 	collect(nvme);
 	if (nvme->role == REGION_ROLE_WRITER && nvme->are_hints_due && !nvme->is_hints_flying && nvme->failure == 0)
 		put_hints(nvme);
@@ -482,13 +503,15 @@ void nvme_close(struct region *region)
 		munmap(nvme->copy, nvme->copy_len);
 	if (nvme->own != NULL)
 		munmap(nvme->own, 3 * NVME_CONTROL_LEN + NVME_WINDOW_LEN);
+	if (nvme->ahead.bytes != NULL)
+		munmap(nvme->ahead.bytes, (uint64_t)NVME_AHEAD_COUNT * NVME_AHEAD_LEN);
 	free(nvme->directory);
 	free(nvme);
 }
 
 const struct region_ops nvme_ops = {
 	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
-	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
+	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
 	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
 	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,
 	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,

@@ -29,6 +29,9 @@ enum nvme_control {
 #define NVME_EXTRA_LEN (NVME_DATA_OFF - LAYOUT_DATA_OFF)   /* what a device must have beyond what the region shows */
 #define NVME_WINDOW_LEN (1u << 20)
 #define NVME_SPAN_COUNT_MAX 2
+#define NVME_AHEAD_COUNT 8u            /* windows of a drain that reads ahead */
+#define NVME_AHEAD_LEN (1u << 19)
+#define NVME_CLOCKLESS_TURN_COUNT 1000u /* the patience of tests, whose machine may stand still for longer than any time */
 #define NVME_PATIENCE_NS 5000000000u /* with a device that answers nothing: of calls */
 
 /* What lies at the beginning of the blocks of fence, credit and hints. Zeros are not sound: nothing was stored yet. */
@@ -36,6 +39,23 @@ struct nvme_words {
 	uint64_t words[2];
 	uint8_t reserved[12];
 	uint32_t crc32c;
+};
+
+/* A window of what was read ahead. */
+struct nvme_slot {
+	uint64_t off; /* in the region */
+	uint32_t len;
+	bool is_flying;
+	bool is_stale; /* nobody wants it any more, or it failed: free as soon as it is back */
+};
+
+/* What a drain has read ahead: `count` windows from `first` on, in the order in which they will be read, and behind them what is to be fetched next. */
+struct nvme_ahead {
+	uint8_t *bytes; /* NULL = nothing was expected yet */
+	struct nvme_slot slots[NVME_AHEAD_COUNT];
+	unsigned first;
+	unsigned count;
+	struct region_span spans[2]; /* the second counts when the first is done; len 0 = none */
 };
 
 struct region_nvme {
@@ -50,6 +70,7 @@ struct region_nvme {
 	uint8_t *called;   /* calls: header blocks either way */
 	uint8_t *window;   /* calls: the ring's data on its way here, and a directory on its way there */
 	uint8_t *directory; /* calls: of all of the device, NULL = not fetched yet */
+	struct nvme_ahead ahead; /* calls */
 	enum region_role role;
 	uint64_t is_busy;      /* the commits' queue is in use */
 	uint64_t are_calls_busy;
@@ -182,6 +203,13 @@ void nvme_hold(struct region_nvme *nvme);
 void nvme_take_first(struct region_nvme *nvme, int failure);
 int nvme_follow(struct region_nvme *nvme);
 void nvme_take_follow(struct region_nvme *nvme, int failure);
+
+/* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin -- a read begins here: what lies before it is done with.
+ * nvme_ahead_copy -- as much from there on as one window has; 0 = it was not read ahead, or that has failed. nvme_ahead_end -- nothing is expected any more: wait for what is under way. */
+void nvme_expect(struct region *region, const struct region_span *spans, unsigned span_count);
+void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
+uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
+void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);
 
 /* nvme_map_own -- memory of its own, zero, kept out of forked children; NULL: none. */
 void *nvme_map_own(uint64_t len);

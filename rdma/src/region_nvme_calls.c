@@ -10,7 +10,6 @@
 #include "region_nvme.h"
 
 #define NAP_NS 20000
-#define CLOCKLESS_TURN_COUNT 1000u /* the patience of tests, whose machine may stand still for longer than any time */
 #define LOOK_PATIENCE_NS 2000000u /* of an append that looks for room: its deadline may be short */
 
 const struct nvme_item nvme_items[NVME_ITEM_COUNT] = {
@@ -119,7 +118,7 @@ static int settle_call(struct region_nvme *nvme, uint64_t patience_ns)
 		if (!nvme->is_call_flying)
 			return failure != 0 ? FARLOG_IO : FARLOG_OK;
 		now_ns = clock_monotonic_ns();
-		if (device->is_clockless ? turn >= CLOCKLESS_TURN_COUNT || patience_ns == 0 : now_ns >= until_ns) {
+		if (device->is_clockless ? turn >= NVME_CLOCKLESS_TURN_COUNT || patience_ns == 0 : now_ns >= until_ns) {
 			snprintf(nvme->trouble, sizeof(nvme->trouble), "the device has not answered for %lu ms", patience_ns / 1000000u);
 			return FARLOG_IO;
 		}

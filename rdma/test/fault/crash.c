@@ -20,7 +20,7 @@
 
 #define CRASHES_DEFAULT 100000u
 #define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 16
+#define MUTANT_COUNT 17
 #define CRASHES_PER_ROUND 40u
 
 static const struct {
@@ -37,6 +37,7 @@ static const struct {
 	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
 	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS}, {MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
 	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS}, {MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
+	{MUTANT_AHEAD_OF_DURABLE, "read ahead of what is durable, and not again", BLOCKS},
 };
 
 struct tally {
