@@ -171,12 +171,14 @@ func readFabric(raw []byte) *fabricFile {
 	if len(document.Content) == 0 {
 		return f // an empty file declares nothing
 	}
-	for key, value := range f.members(document.Content[0], "", []string{"targets", "streams"}) {
+	for key, value := range f.members(document.Content[0], "", []string{"targets", "streams", "routes"}) {
 		switch key {
 		case "targets":
 			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
 		case "streams":
 			f.fabric.Streams = readItems(f, key, value, streamFields, func() *api.StreamSpec { return new(api.StreamSpec) })
+		case "routes":
+			f.fabric.Routes = readItemsWith(f, key, value, routeFields, routeLists, func() *api.RouteSpec { return new(api.RouteSpec) })
 		}
 	}
 	return f
@@ -211,8 +213,18 @@ func (f *fabricFile) members(node *yaml.Node, path string, known []string) func(
 	}
 }
 
+// note remembers where a field stands, and what it is called in the file.
+func (f *fabricFile) note(field, key string, node *yaml.Node) {
+	f.places["fabric."+field], f.keys["fabric."+field] = place{node.Line, node.Column}, key
+}
+
 // readItems reads a list of targets or streams.
 func readItems[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], make func() M) (items []M) {
+	return readItemsWith(f, list, node, fields, nil, make)
+}
+
+// readItemsWith reads a list of items some of whose keys have lists themselves.
+func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []fileField[M], lists []fileList[M], make func() M) (items []M) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		return nil
 	}
@@ -224,14 +236,23 @@ func readItems[M any](f *fabricFile, list string, node *yaml.Node, fields []file
 	for _, field := range fields {
 		known = append(known, field.key)
 	}
+	for _, list := range lists {
+		known = append(known, list.key)
+	}
 	for i, element := range node.Content {
 		path := fmt.Sprintf("%s[%d]", list, i)
 		f.places["fabric."+path] = place{element.Line, element.Column}
 		item := make()
 		for key, value := range f.members(element, path, known) {
-			field := fields[slices.Index(known, key)]
-			full := path + "." + key
-			f.places["fabric."+path+"."+field.field], f.keys["fabric."+path+"."+field.field] = place{value.Line, value.Column}, full
+			full, number := path+"."+key, slices.Index(known, key)
+			if number >= len(fields) {
+				one := lists[number-len(fields)]
+				f.note(path+"."+one.field, full, value)
+				one.read(f, item, full, value)
+				continue
+			}
+			field := fields[number]
+			f.note(path+"."+field.field, full, value)
 			if value.Kind != yaml.ScalarNode {
 				f.fail(value, full, "", "expected one value")
 			} else if err := field.read(item, value.Value); err != nil {
@@ -289,10 +310,17 @@ func (f *fabricFile) find(field string) (place, string) {
 func writeFabric(fabric *api.Fabric) ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields), scalar("streams"), writeItems(fabric.Streams, streamFields))
+	if len(fabric.Routes) > 0 {
+		root.Content = append(root.Content, scalar("routes"), writeItemsWith(fabric.Routes, routeFields, routeLists))
+	}
 	return yaml.Marshal(root)
 }
 
 func writeItems[M any](items []M, fields []fileField[M]) *yaml.Node {
+	return writeItemsWith(items, fields, nil)
+}
+
+func writeItemsWith[M any](items []M, fields []fileField[M], lists []fileList[M]) *yaml.Node {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	if len(items) == 0 {
 		list.Style = yaml.FlowStyle
@@ -302,6 +330,11 @@ func writeItems[M any](items []M, fields []fileField[M]) *yaml.Node {
 		for _, field := range fields {
 			if text := field.write(item); text != "" {
 				mapping.Content = append(mapping.Content, scalar(field.key), scalar(text))
+			}
+		}
+		for _, one := range lists {
+			if node := one.write(item); node != nil {
+				mapping.Content = append(mapping.Content, scalar(one.key), node)
 			}
 		}
 		list.Content = append(list.Content, mapping)

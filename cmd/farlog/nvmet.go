@@ -22,8 +22,8 @@ type nvmetOptions struct {
 }
 
 func newTargetCommand(env *environment) *cobra.Command {
-	group := &cobra.Command{Use: "target", Short: "Set up what this host is a target of", Args: groupArgs, RunE: runGroup}
-	group.AddCommand(newNVMeTCommand(env))
+	group := &cobra.Command{Use: "target", Short: "List and show the targets; set up what this host is a target of", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newTargetListCommand(env), newTargetShowCommand(env), newNVMeTCommand(env))
 	return group
 }
 

@@ -46,8 +46,8 @@ type Act struct {
 	Time     time.Time       `json:"time"` // when it began
 	Who      string          `json:"who"`  // of the certificate
 	From     string          `json:"from,omitempty"`
-	What     string          `json:"what"` // the call
-	Stream   string          `json:"stream,omitempty"`
+	What     string          `json:"what"`             // the call
+	Stream   string          `json:"stream,omitempty"` // or, of a call about a route, that
 	Request  json.RawMessage `json:"request,omitempty"`
 	Changes  []string        `json:"changes,omitempty"` // what was created or changed
 	Epoch    uint32          `json:"epoch,omitempty"`   // that was granted
@@ -67,7 +67,8 @@ func isAct(method string) bool {
 	switch method {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
-		api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
+		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
 	}
 	return false
@@ -91,7 +92,7 @@ func (r *recorder) act(ctx context.Context, caller access.Caller, method string,
 		return do()
 	}
 	act := r.begin(ctx, caller, method, request)
-	isGrant := method == api.ControlService_AcquireWriter_FullMethodName
+	isGrant := method == api.ControlService_AcquireWriter_FullMethodName || method == api.ControlService_AcquireRoute_FullMethodName
 	if r.isFull(ctx, actsWaitMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
 			return nil, status.Errorf(codes.ResourceExhausted, "%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
@@ -158,6 +159,20 @@ func (a *Act) take(response any, err error) {
 		a.Epoch = response.GetEpoch()
 		for _, target := range response.GetUnreached() {
 			a.Changes = append(a.Changes, "not fenced at target "+target)
+		}
+	case *api.CreateRouteResponse:
+		a.Revision = response.GetRoute().GetRevision()
+	case *api.UpdateRouteResponse:
+		a.Revision, a.Changes = response.GetRoute().GetRevision(), fieldTexts("route", a.Stream, response.GetFields())
+	case *api.DeleteRouteResponse:
+		a.Changes = []string{"deleted route " + a.Stream}
+	case *api.AcquireRouteResponse:
+		for _, leg := range response.GetLegs() {
+			text := fmt.Sprintf("stream %s epoch %d", leg.Stream, leg.GetGrant().GetEpoch())
+			if leg.Error != "" {
+				text = fmt.Sprintf("stream %s: %s", leg.Stream, leg.Error)
+			}
+			a.Changes = append(a.Changes, text)
 		}
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()

@@ -41,6 +41,9 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if deletion := now.deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
+	if by := now.routesWith(nil).whoSelects(request.Name, ""); by != "" {
+		return nil, status.Errorf(codes.FailedPrecondition, "stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+	}
 	if reason := now.whyNotDelete(request.Name, request.IsRingLost); reason != "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "stream %q is not deleted: %s", request.Name, reason)
 	}
@@ -48,7 +51,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if request.IsDryRun {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
-	if deletion.Revision, err = s.specs.beginDeletion(ctx, now, deletion); err != nil {
+	if deletion.Revision, err = s.specs.beginDeletion(ctx, now, now.revision, deletion); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("deleting", "stream", request.Name, "stream_id", deletion.StreamId, "is_ring_lost", request.IsRingLost, "by", callerOf(ctx).ID)
@@ -117,14 +120,15 @@ func (v *view) deletion(name string, isRingLost bool, by string) *api.Deletion {
 	}
 }
 
-// beginDeletion fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view.
-func (s specStore) beginDeletion(ctx context.Context, v *view, deletion *api.Deletion) (revision int64, err error) {
+// beginDeletion fences what was granted and lets nobody come after, in one step, unless a grant was given or the stream changed since the view, or a route
+// since a revision.
+func (s specStore) beginDeletion(ctx context.Context, v *view, routesSince int64, deletion *api.Deletion) (revision int64, err error) {
 	name := deletion.Name
 	guards, writes, err := s.deletionWrites(ctx, v, deletion)
 	if err != nil {
 		return 0, err
 	}
-	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	put, err := s.client.Txn(ctx).If(append(guards, noRouteSince(routesSince))...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("begin to delete stream %q: %w", name, err)
 	}

@@ -16,8 +16,10 @@ type fabricPlan struct {
 	changes    []*api.Change
 	undeclared []string
 	problems   []*api.Problem
-	deletions  []*api.Deletion // of streams that are not declared, when that was asked for
-	dropped    []string        // hosts of targets of which nothing is declared any more
+	deletions  []*api.Deletion  // of streams that are not declared, when that was asked for
+	dropped    []string         // hosts of targets of which nothing is declared any more
+	routes     []*api.RouteSpec // new or changed
+	ended      []string         // routes that are not declared, when that was asked for
 }
 
 // planFabric compares. All that is wrong is in problems; then nothing of the rest may be done.
@@ -31,6 +33,7 @@ func planFabric(v *view, asked *api.Fabric) (*fabricPlan, error) {
 	plan.findDoubles(fabric)
 	plan.compareTargets(v, fabric.Targets)
 	plan.compareStreams(v, fabric.Streams)
+	plan.compareRoutes(v, fabric)
 	plan.checkPlaces(v, fabric)
 	plan.findUndeclared(v, fabric)
 	return plan, nil
@@ -44,6 +47,9 @@ func completeFabric(asked *api.Fabric) *api.Fabric {
 	for _, stream := range asked.GetStreams() {
 		fabric.Streams = append(fabric.Streams, withDefaults(stream))
 	}
+	for _, route := range asked.GetRoutes() {
+		fabric.Routes = append(fabric.Routes, routeWithDefaults(route))
+	}
 	return fabric
 }
 
@@ -52,20 +58,20 @@ func (p *fabricPlan) fail(field, value, rule string, args ...any) {
 }
 
 func (p *fabricPlan) findDoubles(fabric *api.Fabric) {
-	hosts, names := map[string]int{}, map[string]int{}
-	for i, target := range fabric.Targets {
-		if first, isThere := hosts[target.Host]; isThere {
-			p.fail(fmt.Sprintf("targets[%d].host", i), fmt.Sprintf("%q", target.Host), "expected each host once: targets[%d] is the same", first)
+	findDoubles(p, "targets", "host", fabric.Targets, (*api.TargetSpec).GetHost)
+	findDoubles(p, "streams", "name", fabric.Streams, (*api.StreamSpec).GetName)
+	findDoubles(p, "routes", "name", fabric.Routes, (*api.RouteSpec).GetName)
+}
+
+func findDoubles[M any](p *fabricPlan, list, field string, items []M, nameOf func(M) string) {
+	names := map[string]int{}
+	for i, item := range items {
+		name := nameOf(item)
+		if first, isThere := names[name]; isThere {
+			p.fail(fmt.Sprintf("%s[%d].%s", list, i, field), fmt.Sprintf("%q", name), "expected each %s once: %s[%d] is the same", field, list, first)
 			continue
 		}
-		hosts[target.Host] = i
-	}
-	for i, stream := range fabric.Streams {
-		if first, isThere := names[stream.Name]; isThere {
-			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", stream.Name), "expected each name once: streams[%d] is the same", first)
-			continue
-		}
-		names[stream.Name] = i
+		names[name] = i
 	}
 }
 
@@ -201,6 +207,11 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 			p.undeclared = append(p.undeclared, "stream "+name)
 		}
 	}
+	for _, name := range sortedKeys(v.routes) {
+		if !slices.ContainsFunc(fabric.Routes, func(spec *api.RouteSpec) bool { return spec.Name == name }) {
+			p.undeclared = append(p.undeclared, "route "+name)
+		}
+	}
 }
 
 // fabric is what is declared now.
@@ -214,6 +225,9 @@ func (v *view) fabric() *api.Fabric {
 			continue
 		}
 		fabric.Streams = append(fabric.Streams, v.streams[name].Spec)
+	}
+	for _, name := range sortedKeys(v.routes) {
+		fabric.Routes = append(fabric.Routes, v.routes[name].Spec)
 	}
 	return fabric
 }

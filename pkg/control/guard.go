@@ -73,7 +73,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	})
 }
 
-// mayAsk decides whether a caller has the role for a call, on the stream that it names if it names one.
+// mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.
 func mayAsk(caller access.Caller, method string, request any) error {
 	if err := caller.MayCall(method); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
@@ -86,7 +86,7 @@ func mayAsk(caller access.Caller, method string, request any) error {
 	return nil
 }
 
-// streamNamed is the stream that a request is about.
+// streamNamed is the stream, or the route, that a request is about.
 func streamNamed(request any) (string, bool) {
 	switch request := request.(type) {
 	case *api.CreateStreamRequest:
@@ -101,6 +101,23 @@ func streamNamed(request any) (string, bool) {
 		return request.Stream, true
 	case *api.TakeOverStreamRequest:
 		return request.Stream, true
+	}
+	return routeNamed(request)
+}
+
+// routeNamed is the route that a request is about.
+func routeNamed(request any) (string, bool) {
+	switch request := request.(type) {
+	case *api.CreateRouteRequest:
+		return request.GetSpec().GetName(), true
+	case *api.UpdateRouteRequest:
+		return request.GetSpec().GetName(), true
+	case *api.DeleteRouteRequest:
+		return request.Name, true
+	case *api.GetRouteRequest:
+		return request.Name, true
+	case *api.AcquireRouteRequest:
+		return request.Route, true
 	}
 	return "", false
 }

@@ -125,6 +125,7 @@ type trial func(context.Context, *grpc.ClientConn) error
 func trials() map[string]trial {
 	all := agentTrials(&api.Agent{Id: "alpha-00000000", Host: "alpha"})
 	maps.Copy(all, operatorTrials())
+	maps.Copy(all, routeTrials())
 	return all
 }
 
@@ -243,6 +244,13 @@ var allowed = map[string]string{
 	"ListStreams":      "append drain replay admin audit target",
 	"GetStream":        "append drain replay admin audit target",
 	"AcquireWriter":    "append",
+	"CreateRoute":      "admin",
+	"UpdateRoute":      "admin",
+	"DeleteRoute":      "admin",
+	"WatchRoutes":      "append drain replay admin audit target",
+	"ListRoutes":       "append drain replay admin audit target",
+	"GetRoute":         "append drain replay admin audit target",
+	"AcquireRoute":     "append",
 	"ListAgents":       "admin audit",
 	"WatchRings":       "target",
 	"ReportTarget":     "target",

@@ -13,6 +13,7 @@ import (
 //
 //	spec/streams/<name>                Stream
 //	spec/targets/<host>                TargetSpec
+//	spec/routes/<name>                 Route
 //	spec/rings/<name>                  RingSpec
 //	spec/assignments/<name>            Assignment
 //	spec/admissions/<name>             Admission: who is let into the ring from other hosts; holds secrets
@@ -29,6 +30,7 @@ const (
 	keyRoot        = "/farlog/v1/"
 	keyStreams     = keyRoot + "spec/streams/"
 	keyTargetSpecs = keyRoot + "spec/targets/"
+	keyRoutes      = keyRoot + "spec/routes/"
 	keyRings       = keyRoot + "spec/rings/"
 	keyAssignments = keyRoot + "spec/assignments/"
 	keyAdmissions  = keyRoot + "spec/admissions/"

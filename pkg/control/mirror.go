@@ -25,9 +25,11 @@ const mirrorRetryDelay = 200 * time.Millisecond
 // readers need no lock; its messages must not be changed either.
 type view struct {
 	revision       int64
-	fabricRevision int64 // of the last change of what is declared: streams, their ends, and targets
+	fabricRevision int64 // of the last change of what is declared: streams, their ends, targets and routes
+	routeRevision  int64 // of the last change of a route, or of the end of one that was seen
 	streams        map[string]*api.Stream
 	targetSpecs    map[string]*api.TargetSpec
+	routes         map[string]*api.Route
 	rings          map[string]*api.RingSpec
 	assignments    map[string]*api.Assignment
 	admissions     map[string]*api.Admission
@@ -127,9 +129,7 @@ func (m *mirror) follow(ctx context.Context) error {
 		for _, event := range response.Events {
 			if event.Type == clientv3.EventTypeDelete {
 				next.remove(string(event.Kv.Key))
-				if strings.HasPrefix(string(event.Kv.Key), keyTargetSpecs) {
-					next.fabricRevision = max(next.fabricRevision, event.Kv.ModRevision)
-				}
+				next.declaredAt(string(event.Kv.Key), event.Kv.ModRevision)
 			} else {
 				m.apply(next, event.Kv)
 			}
@@ -162,8 +162,22 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 	if isDeletion {
 		v.deletions[gone].Revision = kv.ModRevision
 	}
-	if isStream || isDeletion || strings.HasPrefix(string(kv.Key), keyTargetSpecs) {
+	if route, isRoute := strings.CutPrefix(string(kv.Key), keyRoutes); isRoute {
+		v.routes[route].Revision = kv.ModRevision
+	}
+	if isStream || isDeletion {
 		v.fabricRevision = max(v.fabricRevision, kv.ModRevision)
+	}
+	v.declaredAt(string(kv.Key), kv.ModRevision)
+}
+
+// declaredAt remembers when targets and routes changed or ended. Of streams the end of their deletion is that.
+func (v *view) declaredAt(key string, revision int64) {
+	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyRoutes) {
+		v.fabricRevision = max(v.fabricRevision, revision)
+	}
+	if strings.HasPrefix(key, keyRoutes) {
+		v.routeRevision = max(v.routeRevision, revision)
 	}
 }
 
@@ -177,7 +191,7 @@ func newView() *view {
 
 // clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
 func (v *view) clone() *view {
-	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, owned: map[string]bool{}}
+	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, routeRevision: v.routeRevision, owned: map[string]bool{}}
 	for _, kind := range kinds {
 		kind.share(next, v)
 	}
@@ -250,6 +264,7 @@ func messages[M any, P interface {
 var kinds = map[string]kind{
 	keyStreams:     messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
 	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	keyRoutes:      messages(func(v *view) *map[string]*api.Route { return &v.routes }),
 	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
 	keyAssignments: messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
 	keyDeletions:   messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),

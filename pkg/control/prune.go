@@ -19,22 +19,43 @@ func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
 		return
 	}
 	var stay []string
+	left := v.routesWith(fabric.GetRoutes()) // by the end
+	for _, one := range p.undeclared {
+		if name, isRoute := strings.CutPrefix(one, "route "); isRoute && caller.May(api.ControlService_DeleteRoute_FullMethodName, name) == nil {
+			delete(left, name)
+		}
+	}
 	for _, one := range p.undeclared {
 		kind, name, _ := strings.Cut(one, " ")
 		switch {
+		case kind == "route" && left[name] == nil:
+			p.pruneRoute(left, name)
 		case kind == "target":
 			p.dropped = append(p.dropped, name)
 			p.changes = append(p.changes, &api.Change{Kind: kind, Name: name, IsDeleted: true})
 		case caller.May(api.ControlService_DeleteStream_FullMethodName, name) != nil:
 			stay = append(stay, one)
 		default:
-			p.pruneStream(v, caller, name)
+			p.pruneStream(v, left, caller, name)
 		}
 	}
 	p.undeclared = stay
 }
 
-func (p *fabricPlan) pruneStream(v *view, caller access.Caller, name string) {
+func (p *fabricPlan) pruneRoute(left routes, name string) {
+	if by := left.whoSelects("", name); by != "" {
+		p.fail("routes", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
+		return
+	}
+	p.ended = append(p.ended, name)
+	p.changes = append(p.changes, &api.Change{Kind: "route", Name: name, IsDeleted: true})
+}
+
+func (p *fabricPlan) pruneStream(v *view, left routes, caller access.Caller, name string) {
+	if by := left.whoSelects(name, ""); by != "" {
+		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
+		return
+	}
 	if reason := v.whyNotDelete(name, false); reason != "" {
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: %s", reason)
 		return
@@ -43,8 +64,8 @@ func (p *fabricPlan) pruneStream(v *view, caller access.Caller, name string) {
 	p.changes = append(p.changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
 }
 
-// endPruned begins the ends of a plan, each only if its stream is still as it was looked at.
-func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
+// endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
+func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {
 	for _, host := range plan.dropped {
 		key := keyTargetSpecs + host
 		if revision, err = s.commit(ctx, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
@@ -52,7 +73,7 @@ func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan) (re
 		}
 	}
 	for _, deletion := range plan.deletions {
-		if revision, err = s.beginDeletion(ctx, v, deletion); err != nil {
+		if revision, err = s.beginDeletion(ctx, v, routesSince, deletion); err != nil {
 			return 0, err
 		}
 	}

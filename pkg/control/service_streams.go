@@ -261,22 +261,21 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	return response, s.mirror.waitRevision(ctx, response.Revision)
 }
 
-// mayApply asks for the role on every stream that would change; a target is every stream's.
+// mayApply asks for the role on every stream and route that would change; a target is every stream's.
 func mayApply(caller access.Caller, plan *fabricPlan) error {
 	for _, change := range plan.changes {
-		name := change.Name
-		if change.Kind != "stream" && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
-			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of target %q needs", caller.ID, name)
+		if change.Kind == "target" && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of target %q needs", caller.ID, change.Name)
 		}
-		if change.Kind == "stream" {
-			if err := caller.May(api.ControlService_ApplyFabric_FullMethodName, name); err != nil {
+		if change.Kind != "target" {
+			if err := caller.May(api.ControlService_ApplyFabric_FullMethodName, change.Name); err != nil {
 				return status.Error(codes.PermissionDenied, err.Error())
 			}
 		}
 	}
 	plan.undeclared = slices.DeleteFunc(plan.undeclared, func(one string) bool {
-		name, isStream := strings.CutPrefix(one, "stream ")
-		return isStream && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
+		kind, name, _ := strings.Cut(one, " ")
+		return kind != "target" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
 	})
 	return nil
 }
@@ -289,6 +288,9 @@ func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.G
 	}
 	fabric := now.fabric()
 	fabric.Streams = slices.DeleteFunc(fabric.Streams, func(spec *api.StreamSpec) bool {
+		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
+	})
+	fabric.Routes = slices.DeleteFunc(fabric.Routes, func(spec *api.RouteSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
 	return &api.GetFabricResponse{Fabric: fabric, Revision: now.fabricRevision}, nil

@@ -79,8 +79,12 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 			return 0, err
 		}
 	}
-	ended, err := s.endPruned(ctx, v, plan)
-	return max(revision, ended), err
+	routed, err := s.applyRoutes(ctx, v, plan.routes, plan.ended)
+	if err != nil {
+		return 0, err
+	}
+	ended, err := s.endPruned(ctx, v, plan, max(v.revision, routed))
+	return max(revision, routed, ended), err
 }
 
 // createBatch makes streams and gives them the next ids, in one transaction.

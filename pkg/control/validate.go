@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +19,8 @@ import (
 
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
-	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{}, &api.TakeOverStreamRequest{}))
+	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
+		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}))
 })
 
 // labels are the words for fields in a text for people, where these are others than the name.
@@ -47,14 +49,28 @@ func problemsOf(message proto.Message, prefix string) ([]*api.Problem, error) {
 
 func problemOf(message proto.Message, prefix string, violation *protovalidate.Violation) *api.Problem {
 	field, value, descriptor := protovalidate.FieldPathString(violation.Proto.GetField()), violation.FieldValue, violation.FieldDescriptor
-	if field == "" { // a rule of several fields has the name of the one that is to be changed
-		field = violation.Proto.GetRuleId()
-		descriptor = message.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field))
-		if descriptor != nil {
-			value = message.ProtoReflect().Get(descriptor)
+	if descriptor == nil { // a rule of several fields has the name of the one that is to be changed
+		within := messageAt(message.ProtoReflect(), violation.Proto.GetField())
+		name := violation.Proto.GetRuleId()
+		field = strings.TrimPrefix(field+"."+name, ".")
+		value = protoreflect.Value{}
+		if descriptor = within.Descriptor().Fields().ByName(protoreflect.Name(name)); descriptor != nil {
+			value = within.Get(descriptor)
 		}
 	}
 	return &api.Problem{Field: prefix + field, Value: valueText(descriptor, value), Rule: violation.Proto.GetMessage()}
+}
+
+// messageAt goes down a path of messages and lists of them.
+func messageAt(message protoreflect.Message, path *validate.FieldPath) protoreflect.Message {
+	for _, element := range path.GetElements() {
+		value := message.Get(message.Descriptor().Fields().ByName(protoreflect.Name(element.GetFieldName())))
+		if element.HasIndex() {
+			value = value.List().Get(int(element.GetIndex()))
+		}
+		message = value.Message()
+	}
+	return message
 }
 
 // valueText is a value as an operator would write it.
@@ -62,10 +78,17 @@ func valueText(descriptor protoreflect.FieldDescriptor, value protoreflect.Value
 	if descriptor == nil || !value.IsValid() {
 		return ""
 	}
+	if descriptor.IsList() {
+		return fmt.Sprintf("%d of them", value.List().Len())
+	}
 	switch descriptor.Kind() {
 	case protoreflect.EnumKind:
 		if known := descriptor.Enum().Values().ByNumber(value.Enum()); known != nil {
-			_, name, _ := strings.Cut(string(known.Name()), "_")
+			name := string(known.Name())
+			if descriptor.Enum().Name() == "LegPolicy" {
+				name = strings.TrimPrefix(name, "LEG_")
+			}
+			_, name, _ = strings.Cut(name, "_")
 			return strings.ToLower(name)
 		}
 	case protoreflect.StringKind:
@@ -74,6 +97,7 @@ func valueText(descriptor protoreflect.FieldDescriptor, value protoreflect.Value
 		if duration, ok := value.Message().Interface().(*durationpb.Duration); ok {
 			return duration.AsDuration().String()
 		}
+		return ""
 	}
 	return fmt.Sprint(value.Interface())
 }
@@ -110,6 +134,10 @@ func checkRequest(request any) error {
 	case *api.ListStreamsRequest:
 		return checkMessage(request)
 	case *api.WatchStreamsRequest:
+		return checkMessage(request)
+	case *api.ListRoutesRequest:
+		return checkMessage(request)
+	case *api.WatchRoutesRequest:
 		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
 		return checkMessage(request)

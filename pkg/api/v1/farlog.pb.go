@@ -143,6 +143,60 @@ func (Policy) EnumDescriptor() ([]byte, []int) {
 	return file_farlog_proto_rawDescGZIP(), []int{1}
 }
 
+// What becomes of a record that the stream of a leg does not take within its deadline: it is full, or not reached, or has no writer. The numbers are those of enum
+// farlog_route_policy in route.h, plus 1.
+type LegPolicy int32
+
+const (
+	LegPolicy_LEG_POLICY_UNSPECIFIED LegPolicy = 0
+	LegPolicy_LEG_POLICY_FAIL        LegPolicy = 1 // the append tells it. The default of a required leg
+	LegPolicy_LEG_POLICY_SPILL       LegPolicy = 2 // a persistent ring on the writer's host takes it, and gives it to the stream, in order, when that takes records again
+	LegPolicy_LEG_POLICY_DROP        LegPolicy = 3 // it is counted, and a GAP record tells of it. The default of an optional leg, and of no other
+)
+
+// Enum value maps for LegPolicy.
+var (
+	LegPolicy_name = map[int32]string{
+		0: "LEG_POLICY_UNSPECIFIED",
+		1: "LEG_POLICY_FAIL",
+		2: "LEG_POLICY_SPILL",
+		3: "LEG_POLICY_DROP",
+	}
+	LegPolicy_value = map[string]int32{
+		"LEG_POLICY_UNSPECIFIED": 0,
+		"LEG_POLICY_FAIL":        1,
+		"LEG_POLICY_SPILL":       2,
+		"LEG_POLICY_DROP":        3,
+	}
+)
+
+func (x LegPolicy) Enum() *LegPolicy {
+	p := new(LegPolicy)
+	*p = x
+	return p
+}
+
+func (x LegPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LegPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_farlog_proto_enumTypes[2].Descriptor()
+}
+
+func (LegPolicy) Type() protoreflect.EnumType {
+	return &file_farlog_proto_enumTypes[2]
+}
+
+func (x LegPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LegPolicy.Descriptor instead.
+func (LegPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
 // What a grant of a far ring lets its holder do.
 type GrantRole int32
 
@@ -177,11 +231,11 @@ func (x GrantRole) String() string {
 }
 
 func (GrantRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[2].Descriptor()
+	return file_farlog_proto_enumTypes[3].Descriptor()
 }
 
 func (GrantRole) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[2]
+	return &file_farlog_proto_enumTypes[3]
 }
 
 func (x GrantRole) Number() protoreflect.EnumNumber {
@@ -190,7 +244,7 @@ func (x GrantRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GrantRole.Descriptor instead.
 func (GrantRole) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
 // How far the deletion of a stream has come.
@@ -230,11 +284,11 @@ func (x DeletionStage) String() string {
 }
 
 func (DeletionStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[3].Descriptor()
+	return file_farlog_proto_enumTypes[4].Descriptor()
 }
 
 func (DeletionStage) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[3]
+	return &file_farlog_proto_enumTypes[4]
 }
 
 func (x DeletionStage) Number() protoreflect.EnumNumber {
@@ -243,7 +297,7 @@ func (x DeletionStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeletionStage.Descriptor instead.
 func (DeletionStage) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{4}
 }
 
 // How a stream is, worst first wins. The text of StreamStatus.reason says why.
@@ -304,11 +358,11 @@ func (x Condition) String() string {
 }
 
 func (Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_farlog_proto_enumTypes[4].Descriptor()
+	return file_farlog_proto_enumTypes[5].Descriptor()
 }
 
 func (Condition) Type() protoreflect.EnumType {
-	return &file_farlog_proto_enumTypes[4]
+	return &file_farlog_proto_enumTypes[5]
 }
 
 func (x Condition) Number() protoreflect.EnumNumber {
@@ -317,7 +371,7 @@ func (x Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Condition.Descriptor instead.
 func (Condition) EnumDescriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{5}
 }
 
 // StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every default filled in. The rules are those of a
@@ -534,18 +588,342 @@ func (x *TargetSpec) GetSite() string {
 	return ""
 }
 
+// ClassRange is the classes from first to last, both included.
+type ClassRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          uint32                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassRange) Reset() {
+	*x = ClassRange{}
+	mi := &file_farlog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassRange) ProtoMessage() {}
+
+func (x *ClassRange) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassRange.ProtoReflect.Descriptor instead.
+func (*ClassRange) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClassRange) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *ClassRange) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+// RouteLeg is one stream that a rule selects.
+type RouteLeg struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// That an acknowledgement of the route waits for; unspecified: the stream's own.
+	Level           Level     `protobuf:"varint,2,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
+	IsOptional      bool      `protobuf:"varint,3,opt,name=is_optional,json=isOptional,proto3" json:"is_optional,omitempty"` // it delays no acknowledgement, and fails none
+	Policy          LegPolicy `protobuf:"varint,4,opt,name=policy,proto3,enum=farlog.v1.LegPolicy" json:"policy,omitempty"`
+	BufferSizeBytes uint64    `protobuf:"varint,5,opt,name=buffer_size_bytes,json=bufferSizeBytes,proto3" json:"buffer_size_bytes,omitempty"` // on the writer's host, of a leg that spills (0: 64 MiB, on its medium) or drops (0: 4 MiB, in memory)
+	// For its part of an append, after which a required leg spills or fails; absent: the stream's own.
+	Deadline      *durationpb.Duration `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteLeg) Reset() {
+	*x = RouteLeg{}
+	mi := &file_farlog_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteLeg) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteLeg) ProtoMessage() {}
+
+func (x *RouteLeg) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteLeg.ProtoReflect.Descriptor instead.
+func (*RouteLeg) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RouteLeg) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *RouteLeg) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *RouteLeg) GetIsOptional() bool {
+	if x != nil {
+		return x.IsOptional
+	}
+	return false
+}
+
+func (x *RouteLeg) GetPolicy() LegPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return LegPolicy_LEG_POLICY_UNSPECIFIED
+}
+
+func (x *RouteLeg) GetBufferSizeBytes() uint64 {
+	if x != nil {
+		return x.BufferSizeBytes
+	}
+	return 0
+}
+
+func (x *RouteLeg) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// RouteRule says which records go where: into its legs, or wherever another route says.
+type RouteRule struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Classes        []*ClassRange          `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`                                      // of the records; none: all
+	CriticalityMin uint32                 `protobuf:"varint,2,opt,name=criticality_min,json=criticalityMin,proto3" json:"criticality_min,omitempty"` // of the appends: less critical ones are not selected
+	Legs           []*RouteLeg            `protobuf:"bytes,3,rep,name=legs,proto3" json:"legs,omitempty"`
+	Route          string                 `protobuf:"bytes,4,opt,name=route,proto3" json:"route,omitempty"` // whose rules apply to what this rule selects, and so on; never back to this one
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RouteRule) Reset() {
+	*x = RouteRule{}
+	mi := &file_farlog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteRule) ProtoMessage() {}
+
+func (x *RouteRule) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteRule.ProtoReflect.Descriptor instead.
+func (*RouteRule) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RouteRule) GetClasses() []*ClassRange {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *RouteRule) GetCriticalityMin() uint32 {
+	if x != nil {
+		return x.CriticalityMin
+	}
+	return 0
+}
+
+func (x *RouteRule) GetLegs() []*RouteLeg {
+	if x != nil {
+		return x.Legs
+	}
+	return nil
+}
+
+func (x *RouteRule) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+// RouteSpec is what the operator says of a route: one append to it goes to the legs of every rule that selects its record. A stream is selected by one rule only.
+type RouteSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Rules         []*RouteRule           `protobuf:"bytes,2,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteSpec) Reset() {
+	*x = RouteSpec{}
+	mi := &file_farlog_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteSpec) ProtoMessage() {}
+
+func (x *RouteSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteSpec.ProtoReflect.Descriptor instead.
+func (*RouteSpec) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RouteSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RouteSpec) GetRules() []*RouteRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// Route is a spec with what the control plane says of it.
+type Route struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Created       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created,proto3" json:"created,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"` // of its last change; what an update is based on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Route) Reset() {
+	*x = Route{}
+	mi := &file_farlog_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Route) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Route) ProtoMessage() {}
+
+func (x *Route) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Route.ProtoReflect.Descriptor instead.
+func (*Route) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Route) GetSpec() *RouteSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Route) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *Route) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // Fabric is all that an operator declares.
 type Fabric struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Targets       []*TargetSpec          `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
 	Streams       []*StreamSpec          `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
+	Routes        []*RouteSpec           `protobuf:"bytes,3,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fabric) Reset() {
 	*x = Fabric{}
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +935,7 @@ func (x *Fabric) String() string {
 func (*Fabric) ProtoMessage() {}
 
 func (x *Fabric) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +948,7 @@ func (x *Fabric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fabric.ProtoReflect.Descriptor instead.
 func (*Fabric) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Fabric) GetTargets() []*TargetSpec {
@@ -583,6 +961,13 @@ func (x *Fabric) GetTargets() []*TargetSpec {
 func (x *Fabric) GetStreams() []*StreamSpec {
 	if x != nil {
 		return x.Streams
+	}
+	return nil
+}
+
+func (x *Fabric) GetRoutes() []*RouteSpec {
+	if x != nil {
+		return x.Routes
 	}
 	return nil
 }
@@ -602,7 +987,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +999,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +1012,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Stream) GetSpec() *StreamSpec {
@@ -692,7 +1077,7 @@ type Contract struct {
 
 func (x *Contract) Reset() {
 	*x = Contract{}
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +1089,7 @@ func (x *Contract) String() string {
 func (*Contract) ProtoMessage() {}
 
 func (x *Contract) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +1102,7 @@ func (x *Contract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contract.ProtoReflect.Descriptor instead.
 func (*Contract) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Contract) GetKind() string {
@@ -809,7 +1194,7 @@ type RingSpec struct {
 
 func (x *RingSpec) Reset() {
 	*x = RingSpec{}
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1206,7 @@ func (x *RingSpec) String() string {
 func (*RingSpec) ProtoMessage() {}
 
 func (x *RingSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1219,7 @@ func (x *RingSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingSpec.ProtoReflect.Descriptor instead.
 func (*RingSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RingSpec) GetTarget() string {
@@ -895,7 +1280,7 @@ type FarGrant struct {
 
 func (x *FarGrant) Reset() {
 	*x = FarGrant{}
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1292,7 @@ func (x *FarGrant) String() string {
 func (*FarGrant) ProtoMessage() {}
 
 func (x *FarGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1305,7 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
 func (*FarGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{6}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FarGrant) GetToken() []byte {
@@ -969,7 +1354,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1366,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1379,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -1057,7 +1442,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1454,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1467,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RingState) GetStream() string {
@@ -1329,7 +1714,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1726,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1739,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Deletion) GetName() string {
@@ -1458,7 +1843,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1855,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1868,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -1618,7 +2003,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +2015,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +2028,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Agent) GetId() string {
@@ -1713,7 +2098,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +2110,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +2123,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -1774,7 +2159,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2171,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2184,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -1848,7 +2233,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2245,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2258,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -1960,7 +2345,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2357,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2370,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2070,7 +2455,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2467,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2480,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Holder) GetHost() string {
@@ -2138,7 +2523,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2535,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2548,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Member) GetUri() string {
@@ -2214,7 +2599,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2611,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2624,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Grant) GetStream() string {
@@ -2342,7 +2727,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2739,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2752,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -2480,7 +2865,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2877,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2890,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Problem) GetField() string {
@@ -2539,7 +2924,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2936,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2949,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2584,7 +2969,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2981,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2994,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -2636,7 +3021,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +3033,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +3046,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -2689,7 +3074,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +3086,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +3099,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -2748,7 +3133,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +3145,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +3158,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -2804,7 +3189,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +3201,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +3214,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -2869,7 +3254,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +3266,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +3279,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -2918,7 +3303,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3315,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3328,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -2999,7 +3384,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3396,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3409,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3058,7 +3443,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3455,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3468,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3111,7 +3496,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3508,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3521,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -3171,7 +3556,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3568,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3581,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FieldChange) GetName() string {
@@ -3222,7 +3607,7 @@ func (x *FieldChange) GetAfter() string {
 
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target or stream
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, stream or route
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`
 	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
@@ -3233,7 +3618,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3630,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3643,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Change) GetKind() string {
@@ -3308,7 +3693,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3705,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3718,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -3367,7 +3752,7 @@ func (x *ApplyFabricRequest) GetIsPrune() bool {
 type ApplyFabricResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
-	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "stream NAME": there, and not in what was declared; they stay
+	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "stream NAME", "route NAME": there, and not in what was declared; they stay
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3375,7 +3760,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3772,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3785,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -3432,7 +3817,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3829,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3842,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -3472,7 +3857,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3869,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3882,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -3530,7 +3915,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3927,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3940,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -3573,7 +3958,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3970,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3983,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 type GetFabricResponse struct {
@@ -3611,7 +3996,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +4008,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +4021,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -3662,7 +4047,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +4059,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +4072,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -3706,7 +4091,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +4103,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +4116,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -3755,7 +4140,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +4152,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +4165,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -3820,7 +4205,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +4217,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4230,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -3865,7 +4250,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +4262,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +4275,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -3920,7 +4305,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4317,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4330,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -3983,6 +4368,851 @@ func (x *TakeOverStreamResponse) GetFormer() *Holder {
 	return nil
 }
 
+type CreateRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	IsDryRun      bool                   `protobuf:"varint,2,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"` // say what would come of it; nothing is changed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateRouteRequest) Reset() {
+	*x = CreateRouteRequest{}
+	mi := &file_farlog_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateRouteRequest) ProtoMessage() {}
+
+func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
+func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CreateRouteRequest) GetSpec() *RouteSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *CreateRouteRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type CreateRouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	IsNew         bool                   `protobuf:"varint,2,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"` // false: it was there already, with the same spec
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateRouteResponse) Reset() {
+	*x = CreateRouteResponse{}
+	mi := &file_farlog_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateRouteResponse) ProtoMessage() {}
+
+func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
+func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *CreateRouteResponse) GetRoute() *Route {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *CreateRouteResponse) GetIsNew() bool {
+	if x != nil {
+		return x.IsNew
+	}
+	return false
+}
+
+type UpdateRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *RouteSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`          // all of it
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of the route that the caller has seen; 0: whichever
+	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRouteRequest) Reset() {
+	*x = UpdateRouteRequest{}
+	mi := &file_farlog_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRouteRequest) ProtoMessage() {}
+
+func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
+func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *UpdateRouteRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *UpdateRouteRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type UpdateRouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Fields        []*FieldChange         `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"` // none: it was so already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRouteResponse) Reset() {
+	*x = UpdateRouteResponse{}
+	mi := &file_farlog_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRouteResponse) ProtoMessage() {}
+
+func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
+func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *UpdateRouteResponse) GetRoute() *Route {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *UpdateRouteResponse) GetFields() []*FieldChange {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+type DeleteRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of the route that the caller has seen; 0: whichever
+	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRouteRequest) Reset() {
+	*x = DeleteRouteRequest{}
+	mi := &file_farlog_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRouteRequest) ProtoMessage() {}
+
+func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DeleteRouteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteRouteRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *DeleteRouteRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type DeleteRouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRouteResponse) Reset() {
+	*x = DeleteRouteResponse{}
+	mi := &file_farlog_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRouteResponse) ProtoMessage() {}
+
+func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *DeleteRouteResponse) GetRoute() *Route {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+type ListRoutesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 1000
+	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before; empty: the first page
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                            // a name or a pattern: * within a part, ** at the end for all below; empty: all
+	Stream        string                 `protobuf:"bytes,4,opt,name=stream,proto3" json:"stream,omitempty"`                        // that one of its rules selects; empty: whichever
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoutesRequest) Reset() {
+	*x = ListRoutesRequest{}
+	mi := &file_farlog_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoutesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoutesRequest) ProtoMessage() {}
+
+func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
+func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListRoutesRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRoutesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRoutesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListRoutesRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+type ListRoutesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Routes        []*Route               `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`                                      // by name
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which the routes were so; WatchRoutes goes on from there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoutesResponse) Reset() {
+	*x = ListRoutesResponse{}
+	mi := &file_farlog_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoutesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoutesResponse) ProtoMessage() {}
+
+func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
+func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListRoutesResponse) GetRoutes() []*Route {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *ListRoutesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListRoutesResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type GetRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteRequest) Reset() {
+	*x = GetRouteRequest{}
+	mi := &file_farlog_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteRequest) ProtoMessage() {}
+
+func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
+func (*GetRouteRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetRouteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetRouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Resolved      []*RouteRule           `protobuf:"bytes,2,rep,name=resolved,proto3" json:"resolved,omitempty"` // with the rules of the routes that it selects in the place of their names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteResponse) Reset() {
+	*x = GetRouteResponse{}
+	mi := &file_farlog_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteResponse) ProtoMessage() {}
+
+func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
+func (*GetRouteResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *GetRouteResponse) GetRoute() *Route {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *GetRouteResponse) GetResolved() []*RouteRule {
+	if x != nil {
+		return x.Resolved
+	}
+	return nil
+}
+
+type WatchRoutesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // that the caller has heard of; 0: none
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`          // as in ListRoutesRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRoutesRequest) Reset() {
+	*x = WatchRoutesRequest{}
+	mi := &file_farlog_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRoutesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRoutesRequest) ProtoMessage() {}
+
+func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
+func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *WatchRoutesRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchRoutesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type WatchRoutesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Routes        []*GetRouteResponse    `protobuf:"bytes,2,rep,name=routes,proto3" json:"routes,omitempty"` // all of them, by name: one that is not among them is not there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRoutesResponse) Reset() {
+	*x = WatchRoutesResponse{}
+	mi := &file_farlog_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRoutesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRoutesResponse) ProtoMessage() {}
+
+func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
+func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *WatchRoutesResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchRoutesResponse) GetRoutes() []*GetRouteResponse {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+type AcquireRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
+	Streams       []string               `protobuf:"bytes,4,rep,name=streams,proto3" json:"streams,omitempty"`     // only these of its streams; none: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireRouteRequest) Reset() {
+	*x = AcquireRouteRequest{}
+	mi := &file_farlog_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireRouteRequest) ProtoMessage() {}
+
+func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
+func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *AcquireRouteRequest) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *AcquireRouteRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *AcquireRouteRequest) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *AcquireRouteRequest) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+// LegGrant is the right to write one stream of a route, or why there is none.
+type LegGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Grant         *Grant                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"` // empty: it is granted
+	IsOptional    bool                   `protobuf:"varint,4,opt,name=is_optional,json=isOptional,proto3" json:"is_optional,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LegGrant) Reset() {
+	*x = LegGrant{}
+	mi := &file_farlog_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LegGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LegGrant) ProtoMessage() {}
+
+func (x *LegGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
+func (*LegGrant) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *LegGrant) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *LegGrant) GetGrant() *Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *LegGrant) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *LegGrant) GetIsOptional() bool {
+	if x != nil {
+		return x.IsOptional
+	}
+	return false
+}
+
+type AcquireRouteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Route         *Route                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Resolved      []*RouteRule           `protobuf:"bytes,2,rep,name=resolved,proto3" json:"resolved,omitempty"` // as in GetRouteResponse
+	Legs          []*LegGrant            `protobuf:"bytes,3,rep,name=legs,proto3" json:"legs,omitempty"`         // one a stream, in the order in which the rules name them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireRouteResponse) Reset() {
+	*x = AcquireRouteResponse{}
+	mi := &file_farlog_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireRouteResponse) ProtoMessage() {}
+
+func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
+func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *AcquireRouteResponse) GetRoute() *Route {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *AcquireRouteResponse) GetResolved() []*RouteRule {
+	if x != nil {
+		return x.Resolved
+	}
+	return nil
+}
+
+func (x *AcquireRouteResponse) GetLegs() []*LegGrant {
+	if x != nil {
+		return x.Legs
+	}
+	return nil
+}
+
 type ListAgentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3991,7 +5221,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +5233,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +5246,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 type ListAgentsResponse struct {
@@ -4031,7 +5261,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +5273,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +5286,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -4096,7 +5326,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +5338,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +5351,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -4140,7 +5370,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +5382,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +5395,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -4184,7 +5414,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +5426,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +5439,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -4228,7 +5458,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +5470,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +5483,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -4273,7 +5503,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +5515,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +5528,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -4324,7 +5554,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +5566,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +5579,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -4368,7 +5598,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +5610,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +5623,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -4412,7 +5642,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +5654,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +5667,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -4487,10 +5717,46 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x1b\n" +
 	"\tis_closed\x18\x03 \x01(\bR\bisClosed\x12\x1c\n" +
 	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
-	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\"j\n" +
+	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\"\xc6\x01\n" +
+	"\n" +
+	"ClassRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last:\x8d\x01\xbaH\x89\x01\x1a\x86\x01\n" +
+	"\x04last\x1a~this.first <= this.last && this.last <= 65535u ? '' : 'expected a class from 0 to 65535, or the first and the last of several'\"\xdc\b\n" +
+	"\bRouteLeg\x12f\n" +
+	"\x06stream\x18\x01 \x01(\tBN\xbaHK\xba\x01H\n" +
+	"\x06stream\x12\x1dexpected the name of a stream\x1a\x1fthis != '' && this.size() <= 63R\x06stream\x12u\n" +
+	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelBM\xbaHJ\xba\x01G\n" +
+	"\x05level\x12&expected posted, visible or persistent\x1a\x16this >= 0 && this <= 3R\x05level\x12\x1f\n" +
+	"\vis_optional\x18\x03 \x01(\bR\n" +
+	"isOptional\x12,\n" +
+	"\x06policy\x18\x04 \x01(\x0e2\x14.farlog.v1.LegPolicyR\x06policy\x12*\n" +
+	"\x11buffer_size_bytes\x18\x05 \x01(\x04R\x0fbufferSizeBytes\x12\x9d\x01\n" +
+	"\bdeadline\x18\x06 \x01(\v2\x19.google.protobuf.DurationBf\xbaHc\xba\x01`\n" +
+	"\bdeadline\x12#expected more than 0 and at most 1h\x1a/this > duration('0s') && this <= duration('1h')R\bdeadline:\xd5\x04\xbaH\xd1\x04\x1a\x9c\x02\n" +
+	"\x06policy\x1a\x91\x02this.policy == 3 && !this.is_optional ? 'expected fail or spill: a leg that is required loses nothing' : this.policy == 1 && this.is_optional ? 'expected spill or drop: a leg that is optional fails no append' : this.policy in [1, 2, 3] ? '' : 'expected fail, spill or drop'\x1a\xaf\x02\n" +
+	"\x11buffer_size_bytes\x1a\x99\x02this.policy == 1 ? (this.buffer_size_bytes == 0u ? '' : 'expected only with policy spill or drop') : this.buffer_size_bytes % 4096u == 0u && this.buffer_size_bytes >= 16384u && this.buffer_size_bytes <= 17592186044416u ? '' : 'expected a multiple of 4096 bytes from 16384 to 16TiB'\"\x9c\x03\n" +
+	"\tRouteRule\x12p\n" +
+	"\aclasses\x18\x01 \x03(\v2\x15.farlog.v1.ClassRangeB?\xbaH<\xba\x019\n" +
+	"\aclasses\x12\x1bexpected at most 64 of them\x1a\x11this.size() <= 64R\aclasses\x12a\n" +
+	"\x0fcriticality_min\x18\x02 \x01(\rB8\xbaH5\xba\x012\n" +
+	"\x0fcriticality_min\x12\x11expected 0 to 255\x1a\fthis <= 255uR\x0ecriticalityMin\x12'\n" +
+	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.RouteLegR\x04legs\x12\x14\n" +
+	"\x05route\x18\x04 \x01(\tR\x05route:{\xbaHx\x1av\n" +
+	"\x04legs\x1an(this.legs.size() > 0) != (this.route != '') ? '' : 'expected at least one leg with a stream, or else a route'\"\xec\x02\n" +
+	"\tRouteSpec\x12\xe4\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
+	"\x04name\x12\\expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/all\x1aathis.size() <= 63 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$')R\x04name\x12x\n" +
+	"\x05rules\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleBL\xbaHI\xba\x01F\n" +
+	"\x05rules\x12\x16expected 1 to 64 rules\x1a%this.size() >= 1 && this.size() <= 64R\x05rules\"\x83\x01\n" +
+	"\x05Route\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x124\n" +
+	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x98\x01\n" +
 	"\x06Fabric\x12/\n" +
 	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
-	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\"\xc4\x01\n" +
+	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\x12,\n" +
+	"\x06routes\x18\x03 \x03(\v2\x14.farlog.v1.RouteSpecR\x06routes\"\xc4\x01\n" +
 	"\x06Stream\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
@@ -4805,7 +6071,65 @@ const file_farlog_proto_rawDesc = "" +
 	"\tconfirmed\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tconfirmed\x12\x16\n" +
 	"\x06fenced\x18\x03 \x03(\tR\x06fenced\x12\x1c\n" +
 	"\tunreached\x18\x04 \x03(\tR\tunreached\x12)\n" +
-	"\x06former\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06former\"\x13\n" +
+	"\x06former\x18\x05 \x01(\v2\x11.farlog.v1.HolderR\x06former\"\\\n" +
+	"\x12CreateRouteRequest\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x02 \x01(\bR\bisDryRun\"T\n" +
+	"\x13CreateRouteResponse\x12&\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x12\x15\n" +
+	"\x06is_new\x18\x02 \x01(\bR\x05isNew\"x\n" +
+	"\x12UpdateRouteRequest\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"m\n" +
+	"\x13UpdateRouteResponse\x12&\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x12.\n" +
+	"\x06fields\x18\x02 \x03(\v2\x16.farlog.v1.FieldChangeR\x06fields\"b\n" +
+	"\x12DeleteRouteRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"=\n" +
+	"\x13DeleteRouteResponse\x12&\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\"\x8f\x01\n" +
+	"\x11ListRoutesRequest\x12%\n" +
+	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\x12\x16\n" +
+	"\x06stream\x18\x04 \x01(\tR\x06stream\"\x82\x01\n" +
+	"\x12ListRoutesResponse\x12(\n" +
+	"\x06routes\x18\x01 \x03(\v2\x10.farlog.v1.RouteR\x06routes\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"%\n" +
+	"\x0fGetRouteRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"l\n" +
+	"\x10GetRouteResponse\x12&\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x120\n" +
+	"\bresolved\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleR\bresolved\"N\n" +
+	"\x12WatchRoutesRequest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"f\n" +
+	"\x13WatchRoutesResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x123\n" +
+	"\x06routes\x18\x02 \x03(\v2\x1b.farlog.v1.GetRouteResponseR\x06routes\"\x8e\x01\n" +
+	"\x13AcquireRouteRequest\x12\x14\n" +
+	"\x05route\x18\x01 \x01(\tR\x05route\x12)\n" +
+	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
+	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x18\n" +
+	"\astreams\x18\x04 \x03(\tR\astreams\"\x81\x01\n" +
+	"\bLegGrant\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12&\n" +
+	"\x05grant\x18\x02 \x01(\v2\x10.farlog.v1.GrantR\x05grant\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1f\n" +
+	"\vis_optional\x18\x04 \x01(\bR\n" +
+	"isOptional\"\x99\x01\n" +
+	"\x14AcquireRouteResponse\x12&\n" +
+	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x120\n" +
+	"\bresolved\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleR\bresolved\x12'\n" +
+	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.LegGrantR\x04legs\"\x13\n" +
 	"\x11ListAgentsRequest\"\xbd\x01\n" +
 	"\x12ListAgentsResponse\x120\n" +
 	"\atargets\x18\x01 \x03(\v2\x16.farlog.v1.TargetStateR\atargets\x12-\n" +
@@ -4839,7 +6163,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06Policy\x12\x16\n" +
 	"\x12POLICY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPOLICY_BLOCK\x10\x01\x12\x11\n" +
-	"\rPOLICY_REJECT\x10\x02*T\n" +
+	"\rPOLICY_REJECT\x10\x02*g\n" +
+	"\tLegPolicy\x12\x1a\n" +
+	"\x16LEG_POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fLEG_POLICY_FAIL\x10\x01\x12\x14\n" +
+	"\x10LEG_POLICY_SPILL\x10\x02\x12\x13\n" +
+	"\x0fLEG_POLICY_DROP\x10\x03*T\n" +
 	"\tGrantRole\x12\x1a\n" +
 	"\x16GRANT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_ROLE_WRITER\x10\x01\x12\x14\n" +
@@ -4860,8 +6189,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
 	"\x0fCONDITION_ERROR\x10\b\x12\x19\n" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\x86\n" +
-	"\n" +
+	"\x12CONDITION_DELETING\x10\x142\xd7\x0f\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -4870,7 +6198,18 @@ const file_farlog_proto_rawDesc = "" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
 	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12o\n" +
-	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12]\n" +
+	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12c\n" +
+	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
+	"/v1/routes\x12c\n" +
+	"\vUpdateRoute\x12\x1d.farlog.v1.UpdateRouteRequest\x1a\x1e.farlog.v1.UpdateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*2\n" +
+	"/v1/routes\x12j\n" +
+	"\vDeleteRoute\x12\x1d.farlog.v1.DeleteRouteRequest\x1a\x1e.farlog.v1.DeleteRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16*\x14/v1/routes/{name=**}\x12]\n" +
+	"\n" +
+	"ListRoutes\x12\x1c.farlog.v1.ListRoutesRequest\x1a\x1d.farlog.v1.ListRoutesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/routes\x12a\n" +
+	"\bGetRoute\x12\x1a.farlog.v1.GetRouteRequest\x1a\x1b.farlog.v1.GetRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/routes/{name=**}\x12h\n" +
+	"\vWatchRoutes\x12\x1d.farlog.v1.WatchRoutesRequest\x1a\x1e.farlog.v1.WatchRoutesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/watch/routes0\x01\x12m\n" +
+	"\fAcquireRoute\x12\x1e.farlog.v1.AcquireRouteRequest\x1a\x1f.farlog.v1.AcquireRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/route-writers\x12]\n" +
 	"\n" +
 	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/agents\x12c\n" +
@@ -4900,194 +6239,253 @@ func file_farlog_proto_rawDescGZIP() []byte {
 	return file_farlog_proto_rawDescData
 }
 
-var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
-	(GrantRole)(0),                   // 2: farlog.v1.GrantRole
-	(DeletionStage)(0),               // 3: farlog.v1.DeletionStage
-	(Condition)(0),                   // 4: farlog.v1.Condition
-	(*StreamSpec)(nil),               // 5: farlog.v1.StreamSpec
-	(*TargetSpec)(nil),               // 6: farlog.v1.TargetSpec
-	(*Fabric)(nil),                   // 7: farlog.v1.Fabric
-	(*Stream)(nil),                   // 8: farlog.v1.Stream
-	(*Contract)(nil),                 // 9: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 10: farlog.v1.RingSpec
-	(*FarGrant)(nil),                 // 11: farlog.v1.FarGrant
-	(*Admission)(nil),                // 12: farlog.v1.Admission
-	(*RingState)(nil),                // 13: farlog.v1.RingState
-	(*Deletion)(nil),                 // 14: farlog.v1.Deletion
-	(*WriterCounters)(nil),           // 15: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 16: farlog.v1.Agent
-	(*TargetState)(nil),              // 17: farlog.v1.TargetState
-	(*DrainState)(nil),               // 18: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 19: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 20: farlog.v1.Assignment
-	(*Holder)(nil),                   // 21: farlog.v1.Holder
-	(*Member)(nil),                   // 22: farlog.v1.Member
-	(*Grant)(nil),                    // 23: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 24: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 25: farlog.v1.Problem
-	(*Problems)(nil),                 // 26: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 27: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 28: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 29: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 30: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 31: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 32: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 33: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 34: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 35: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 36: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 37: farlog.v1.FieldChange
-	(*Change)(nil),                   // 38: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 39: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 40: farlog.v1.ApplyFabricResponse
-	(*BackupRequest)(nil),            // 41: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 42: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 43: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 44: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 45: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 46: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 47: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 48: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 49: farlog.v1.AcquireWriterResponse
-	(*TakeOverStreamRequest)(nil),    // 50: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 51: farlog.v1.TakeOverStreamResponse
-	(*ListAgentsRequest)(nil),        // 52: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 53: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 54: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 55: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 56: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 57: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 58: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 59: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 60: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 61: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 62: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
+	(LegPolicy)(0),                   // 2: farlog.v1.LegPolicy
+	(GrantRole)(0),                   // 3: farlog.v1.GrantRole
+	(DeletionStage)(0),               // 4: farlog.v1.DeletionStage
+	(Condition)(0),                   // 5: farlog.v1.Condition
+	(*StreamSpec)(nil),               // 6: farlog.v1.StreamSpec
+	(*TargetSpec)(nil),               // 7: farlog.v1.TargetSpec
+	(*ClassRange)(nil),               // 8: farlog.v1.ClassRange
+	(*RouteLeg)(nil),                 // 9: farlog.v1.RouteLeg
+	(*RouteRule)(nil),                // 10: farlog.v1.RouteRule
+	(*RouteSpec)(nil),                // 11: farlog.v1.RouteSpec
+	(*Route)(nil),                    // 12: farlog.v1.Route
+	(*Fabric)(nil),                   // 13: farlog.v1.Fabric
+	(*Stream)(nil),                   // 14: farlog.v1.Stream
+	(*Contract)(nil),                 // 15: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 16: farlog.v1.RingSpec
+	(*FarGrant)(nil),                 // 17: farlog.v1.FarGrant
+	(*Admission)(nil),                // 18: farlog.v1.Admission
+	(*RingState)(nil),                // 19: farlog.v1.RingState
+	(*Deletion)(nil),                 // 20: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 21: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 22: farlog.v1.Agent
+	(*TargetState)(nil),              // 23: farlog.v1.TargetState
+	(*DrainState)(nil),               // 24: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 25: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 26: farlog.v1.Assignment
+	(*Holder)(nil),                   // 27: farlog.v1.Holder
+	(*Member)(nil),                   // 28: farlog.v1.Member
+	(*Grant)(nil),                    // 29: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 30: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 31: farlog.v1.Problem
+	(*Problems)(nil),                 // 32: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 33: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 34: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 35: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 36: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 37: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 38: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 39: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 40: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 41: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 42: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 43: farlog.v1.FieldChange
+	(*Change)(nil),                   // 44: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 45: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 46: farlog.v1.ApplyFabricResponse
+	(*BackupRequest)(nil),            // 47: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 48: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 49: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 50: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 51: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 52: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 53: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 54: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 55: farlog.v1.AcquireWriterResponse
+	(*TakeOverStreamRequest)(nil),    // 56: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 57: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 58: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 59: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 60: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 61: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 62: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 63: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 64: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 65: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 66: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 67: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 68: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 69: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 70: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 71: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 72: farlog.v1.AcquireRouteResponse
+	(*ListAgentsRequest)(nil),        // 73: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 74: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 75: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 76: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 77: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 78: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 79: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 80: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 81: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 82: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 83: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 84: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
-	0,  // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
-	1,  // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	62, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	6,  // 3: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
-	5,  // 4: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	5,  // 5: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	63, // 6: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	0,  // 7: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	62, // 8: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	8,  // 9: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	12, // 10: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	3,  // 11: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	2,  // 12: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	63, // 13: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	11, // 14: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	9,  // 15: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	63, // 16: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	63, // 17: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	62, // 18: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	62, // 19: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	15, // 20: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	3,  // 21: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	63, // 22: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	63, // 23: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
-	0,  // 24: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	62, // 25: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	62, // 26: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	62, // 27: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	62, // 28: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	16, // 29: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	13, // 30: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	63, // 31: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	16, // 32: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	19, // 33: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	63, // 34: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	22, // 35: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	22, // 36: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,  // 37: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,  // 38: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	62, // 39: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	21, // 40: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	63, // 41: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	8,  // 42: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	23, // 43: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	10, // 44: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	13, // 45: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	20, // 46: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	19, // 47: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	4,  // 48: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	14, // 49: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	25, // 50: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	5,  // 51: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	8,  // 52: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	5,  // 53: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	8,  // 54: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	37, // 55: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	14, // 56: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	4,  // 57: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	24, // 58: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	8,  // 59: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	14, // 60: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	37, // 61: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	7,  // 62: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	38, // 63: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	7,  // 64: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	24, // 65: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	21, // 66: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	23, // 67: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	63, // 68: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	21, // 69: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	17, // 70: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	18, // 71: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	16, // 72: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	10, // 73: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	17, // 74: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	62, // 75: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	16, // 76: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	20, // 77: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	18, // 78: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	62, // 79: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	27, // 80: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	29, // 81: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	31, // 82: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	33, // 83: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	46, // 84: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	35, // 85: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	48, // 86: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	50, // 87: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	52, // 88: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	39, // 89: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	41, // 90: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	42, // 91: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	44, // 92: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	54, // 93: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	56, // 94: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	58, // 95: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	60, // 96: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	28, // 97: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	30, // 98: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	32, // 99: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	34, // 100: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	47, // 101: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	36, // 102: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	49, // 103: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	51, // 104: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	53, // 105: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	40, // 106: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	42, // 107: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	43, // 108: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	45, // 109: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	55, // 110: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	57, // 111: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	59, // 112: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	61, // 113: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	97, // [97:114] is the sub-list for method output_type
-	80, // [80:97] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
+	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
+	83,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
+	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
+	83,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
+	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
+	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
+	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
+	84,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
+	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	84,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	83,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	18,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	4,   // 20: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	3,   // 21: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	84,  // 22: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	17,  // 23: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	15,  // 24: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	84,  // 25: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	84,  // 26: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	83,  // 27: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	83,  // 28: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	21,  // 29: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	4,   // 30: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	84,  // 31: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	84,  // 32: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,   // 33: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	83,  // 34: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	83,  // 35: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	83,  // 36: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	83,  // 37: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	22,  // 38: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	19,  // 39: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	84,  // 40: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	22,  // 41: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	25,  // 42: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	84,  // 43: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	28,  // 44: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	28,  // 45: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 46: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 47: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	83,  // 48: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	27,  // 49: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	84,  // 50: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	14,  // 51: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	29,  // 52: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	16,  // 53: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	19,  // 54: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	26,  // 55: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	25,  // 56: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 57: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	20,  // 58: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	31,  // 59: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 60: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 61: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 62: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 63: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	43,  // 64: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	20,  // 65: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 66: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	30,  // 67: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	14,  // 68: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	20,  // 69: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	43,  // 70: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	13,  // 71: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	44,  // 72: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	13,  // 73: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	30,  // 74: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	27,  // 75: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	29,  // 76: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	84,  // 77: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	27,  // 78: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 79: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 80: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 81: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 82: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	43,  // 83: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 84: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 85: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 86: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 87: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	67,  // 88: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	27,  // 89: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	29,  // 90: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 91: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 92: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	71,  // 93: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 94: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	24,  // 95: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	22,  // 96: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 97: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	23,  // 98: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	83,  // 99: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	22,  // 100: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	26,  // 101: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	24,  // 102: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	83,  // 103: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	33,  // 104: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	35,  // 105: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	37,  // 106: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	39,  // 107: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	52,  // 108: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	41,  // 109: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	54,  // 110: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	56,  // 111: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	58,  // 112: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	60,  // 113: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	62,  // 114: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	64,  // 115: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	66,  // 116: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	68,  // 117: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	70,  // 118: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	73,  // 119: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	45,  // 120: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	47,  // 121: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	48,  // 122: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	50,  // 123: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	75,  // 124: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	77,  // 125: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	79,  // 126: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	81,  // 127: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	34,  // 128: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	36,  // 129: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	38,  // 130: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	40,  // 131: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	53,  // 132: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	42,  // 133: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	55,  // 134: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	57,  // 135: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	59,  // 136: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	61,  // 137: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	63,  // 138: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	65,  // 139: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	67,  // 140: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	69,  // 141: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	72,  // 142: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	74,  // 143: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	46,  // 144: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	48,  // 145: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	49,  // 146: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	51,  // 147: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	76,  // 148: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	78,  // 149: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	80,  // 150: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	82,  // 151: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	128, // [128:152] is the sub-list for method output_type
+	104, // [104:128] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -5100,8 +6498,8 @@ func file_farlog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   57,
+			NumEnums:      6,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -36,6 +36,13 @@ const (
 	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
 	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
+	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
+	ControlService_UpdateRoute_FullMethodName    = "/farlog.v1.ControlService/UpdateRoute"
+	ControlService_DeleteRoute_FullMethodName    = "/farlog.v1.ControlService/DeleteRoute"
+	ControlService_ListRoutes_FullMethodName     = "/farlog.v1.ControlService/ListRoutes"
+	ControlService_GetRoute_FullMethodName       = "/farlog.v1.ControlService/GetRoute"
+	ControlService_WatchRoutes_FullMethodName    = "/farlog.v1.ControlService/WatchRoutes"
+	ControlService_AcquireRoute_FullMethodName   = "/farlog.v1.ControlService/AcquireRoute"
 	ControlService_ListAgents_FullMethodName     = "/farlog.v1.ControlService/ListAgents"
 	ControlService_ApplyFabric_FullMethodName    = "/farlog.v1.ControlService/ApplyFabric"
 	ControlService_Backup_FullMethodName         = "/farlog.v1.ControlService/Backup"
@@ -73,6 +80,21 @@ type ControlServiceClient interface {
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
+	// CreateRoute is idempotent by name. ALREADY_EXISTS: there is another one of that name. Its streams, and the routes that it selects, have to be there.
+	CreateRoute(ctx context.Context, in *CreateRouteRequest, opts ...grpc.CallOption) (*CreateRouteResponse, error)
+	// UpdateRoute changes a route's rules. Writers that are open hear of it by WatchRoutes. ABORTED: somebody else has changed it since that revision.
+	UpdateRoute(ctx context.Context, in *UpdateRouteRequest, opts ...grpc.CallOption) (*UpdateRouteResponse, error)
+	// DeleteRoute: its streams stay. FAILED_PRECONDITION: another route selects it.
+	DeleteRoute(ctx context.Context, in *DeleteRouteRequest, opts ...grpc.CallOption) (*DeleteRouteResponse, error)
+	// ListRoutes gives the routes on whose names the caller has a role, page by page.
+	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
+	// GetRoute: NOT_FOUND when no route has that name.
+	GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error)
+	// WatchRoutes tells of all the routes again whenever one of them has changed, until the caller ends it.
+	WatchRoutes(ctx context.Context, in *WatchRoutesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRoutesResponse], error)
+	// AcquireRoute is AcquireWriter for every stream of a route, all at a time. A stream that cannot be granted fails nothing: its leg says why. It needs the role on the route's
+	// name and on each of the streams.
+	AcquireRoute(ctx context.Context, in *AcquireRouteRequest, opts ...grpc.CallOption) (*AcquireRouteResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
@@ -183,6 +205,85 @@ func (c *controlServiceClient) TakeOverStream(ctx context.Context, in *TakeOverS
 	return out, nil
 }
 
+func (c *controlServiceClient) CreateRoute(ctx context.Context, in *CreateRouteRequest, opts ...grpc.CallOption) (*CreateRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateRouteResponse)
+	err := c.cc.Invoke(ctx, ControlService_CreateRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) UpdateRoute(ctx context.Context, in *UpdateRouteRequest, opts ...grpc.CallOption) (*UpdateRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateRouteResponse)
+	err := c.cc.Invoke(ctx, ControlService_UpdateRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) DeleteRoute(ctx context.Context, in *DeleteRouteRequest, opts ...grpc.CallOption) (*DeleteRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRouteResponse)
+	err := c.cc.Invoke(ctx, ControlService_DeleteRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRoutesResponse)
+	err := c.cc.Invoke(ctx, ControlService_ListRoutes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetRouteResponse)
+	err := c.cc.Invoke(ctx, ControlService_GetRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) WatchRoutes(ctx context.Context, in *WatchRoutesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRoutesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[1], ControlService_WatchRoutes_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRoutesRequest, WatchRoutesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchRoutesClient = grpc.ServerStreamingClient[WatchRoutesResponse]
+
+func (c *controlServiceClient) AcquireRoute(ctx context.Context, in *AcquireRouteRequest, opts ...grpc.CallOption) (*AcquireRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcquireRouteResponse)
+	err := c.cc.Invoke(ctx, ControlService_AcquireRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAgentsResponse)
@@ -205,7 +306,7 @@ func (c *controlServiceClient) ApplyFabric(ctx context.Context, in *ApplyFabricR
 
 func (c *controlServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[1], ControlService_Backup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_Backup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +325,7 @@ type ControlService_BackupClient = grpc.ServerStreamingClient[BackupEntry]
 
 func (c *controlServiceClient) Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[BackupEntry, RestoreResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_Restore_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[3], ControlService_Restore_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +376,21 @@ type ControlServiceServer interface {
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
+	// CreateRoute is idempotent by name. ALREADY_EXISTS: there is another one of that name. Its streams, and the routes that it selects, have to be there.
+	CreateRoute(context.Context, *CreateRouteRequest) (*CreateRouteResponse, error)
+	// UpdateRoute changes a route's rules. Writers that are open hear of it by WatchRoutes. ABORTED: somebody else has changed it since that revision.
+	UpdateRoute(context.Context, *UpdateRouteRequest) (*UpdateRouteResponse, error)
+	// DeleteRoute: its streams stay. FAILED_PRECONDITION: another route selects it.
+	DeleteRoute(context.Context, *DeleteRouteRequest) (*DeleteRouteResponse, error)
+	// ListRoutes gives the routes on whose names the caller has a role, page by page.
+	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
+	// GetRoute: NOT_FOUND when no route has that name.
+	GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error)
+	// WatchRoutes tells of all the routes again whenever one of them has changed, until the caller ends it.
+	WatchRoutes(*WatchRoutesRequest, grpc.ServerStreamingServer[WatchRoutesResponse]) error
+	// AcquireRoute is AcquireWriter for every stream of a route, all at a time. A stream that cannot be granted fails nothing: its leg says why. It needs the role on the route's
+	// name and on each of the streams.
+	AcquireRoute(context.Context, *AcquireRouteRequest) (*AcquireRouteResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
@@ -319,6 +435,27 @@ func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *Acquire
 }
 func (UnimplementedControlServiceServer) TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TakeOverStream not implemented")
+}
+func (UnimplementedControlServiceServer) CreateRoute(context.Context, *CreateRouteRequest) (*CreateRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateRoute not implemented")
+}
+func (UnimplementedControlServiceServer) UpdateRoute(context.Context, *UpdateRouteRequest) (*UpdateRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateRoute not implemented")
+}
+func (UnimplementedControlServiceServer) DeleteRoute(context.Context, *DeleteRouteRequest) (*DeleteRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRoute not implemented")
+}
+func (UnimplementedControlServiceServer) ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRoutes not implemented")
+}
+func (UnimplementedControlServiceServer) GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRoute not implemented")
+}
+func (UnimplementedControlServiceServer) WatchRoutes(*WatchRoutesRequest, grpc.ServerStreamingServer[WatchRoutesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchRoutes not implemented")
+}
+func (UnimplementedControlServiceServer) AcquireRoute(context.Context, *AcquireRouteRequest) (*AcquireRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcquireRoute not implemented")
 }
 func (UnimplementedControlServiceServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
@@ -493,6 +630,125 @@ func _ControlService_TakeOverStream_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_CreateRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).CreateRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_CreateRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).CreateRoute(ctx, req.(*CreateRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_UpdateRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).UpdateRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_UpdateRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).UpdateRoute(ctx, req.(*UpdateRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_DeleteRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).DeleteRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_DeleteRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).DeleteRoute(ctx, req.(*DeleteRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ListRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRoutesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ListRoutes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ListRoutes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ListRoutes(ctx, req.(*ListRoutesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_GetRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).GetRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_GetRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).GetRoute(ctx, req.(*GetRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_WatchRoutes_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRoutesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).WatchRoutes(m, &grpc.GenericServerStream[WatchRoutesRequest, WatchRoutesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchRoutesServer = grpc.ServerStreamingServer[WatchRoutesResponse]
+
+func _ControlService_AcquireRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcquireRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).AcquireRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_AcquireRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).AcquireRoute(ctx, req.(*AcquireRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_ListAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAgentsRequest)
 	if err := dec(in); err != nil {
@@ -601,6 +857,30 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ControlService_TakeOverStream_Handler,
 		},
 		{
+			MethodName: "CreateRoute",
+			Handler:    _ControlService_CreateRoute_Handler,
+		},
+		{
+			MethodName: "UpdateRoute",
+			Handler:    _ControlService_UpdateRoute_Handler,
+		},
+		{
+			MethodName: "DeleteRoute",
+			Handler:    _ControlService_DeleteRoute_Handler,
+		},
+		{
+			MethodName: "ListRoutes",
+			Handler:    _ControlService_ListRoutes_Handler,
+		},
+		{
+			MethodName: "GetRoute",
+			Handler:    _ControlService_GetRoute_Handler,
+		},
+		{
+			MethodName: "AcquireRoute",
+			Handler:    _ControlService_AcquireRoute_Handler,
+		},
+		{
 			MethodName: "ListAgents",
 			Handler:    _ControlService_ListAgents_Handler,
 		},
@@ -617,6 +897,11 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchStreams",
 			Handler:       _ControlService_WatchStreams_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchRoutes",
+			Handler:       _ControlService_WatchRoutes_Handler,
 			ServerStreams: true,
 		},
 		{

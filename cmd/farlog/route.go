@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+func newRouteCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "route", Short: "Create, list and delete routes: one append to several streams", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newRouteCreateCommand(env), newRouteListCommand(env), newRouteShowCommand(env), newRouteDeleteCommand(env))
+	return group
+}
+
+func newRouteCreateCommand(env *environment) *cobra.Command {
+	var legs []string
+	isDryRun := false
+	cmd := &cobra.Command{
+		Use:   "create NAME --leg STREAM[,WORD=VALUE...]...",
+		Short: "Create a route; the same command again changes nothing",
+		Long: `Creates a route: one append to it goes to every leg whose classes and criticality select the record. Words of a leg, behind its stream:
+
+  class=1-3         only these classes; may be repeated
+  criticality=2     only records at least so critical
+  level=persistent  what an acknowledgement waits for (default: the stream's level)
+  optional          delays and fails no acknowledgement
+  policy=spill      what becomes of a record that the stream does not take: fail (required legs), spill, drop (optional legs)
+  buffer=64MiB      size of the spill on the writer's host, or of the memory of a leg that drops
+  deadline=1ms      of the leg's part of an append (default: the stream's)
+
+In place of a stream route=NAME puts in the legs of another route. What a file declares, and changes of a route, are for farlog apply.`,
+		Example: "  farlog route create desk7/all --leg desk7/orders --leg site2/orders,optional,policy=spill,criticality=2",
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := routeOf(args[0], legs)
+			if err != nil {
+				return err
+			}
+			return createRoute(cmd.Context(), env, spec, isDryRun)
+		},
+	}
+	cmd.Flags().StringArrayVar(&legs, "leg", nil, "a `leg`: a stream, or route=NAME, and words with commas; may be repeated")
+	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "say what would be created; change nothing")
+	return cmd
+}
+
+// routeOf makes a route of legs in words, each with a rule of its own.
+func routeOf(name string, legs []string) (*api.RouteSpec, error) {
+	if len(legs) == 0 {
+		return nil, usageErrorf("route create: expected at least one --leg STREAM")
+	}
+	spec := &api.RouteSpec{Name: name}
+	for _, text := range legs {
+		rule, err := ruleOfLeg(text)
+		if err != nil {
+			return nil, usageErrorf("--leg %q: %s", text, err)
+		}
+		spec.Rules = append(spec.Rules, rule)
+	}
+	return spec, nil
+}
+
+func ruleOfLeg(text string) (*api.RouteRule, error) {
+	words := strings.Split(text, ",")
+	rule, leg := new(api.RouteRule), &api.RouteLeg{Stream: words[0]}
+	if route, ok := strings.CutPrefix(words[0], "route="); ok {
+		rule.Route = route
+	} else {
+		rule.Legs = append(rule.Legs, leg)
+	}
+	for _, word := range words[1:] {
+		name, value, _ := strings.Cut(word, "=")
+		if err := readLegWord(rule, leg, name, value); err != nil {
+			return nil, fmt.Errorf("%s: %s", word, ruleOf(err))
+		}
+	}
+	return rule, nil
+}
+
+func readLegWord(rule *api.RouteRule, leg *api.RouteLeg, name, value string) (err error) {
+	switch name {
+	case "class":
+		one, err := parseClassRange(value)
+		rule.Classes = append(rule.Classes, one)
+		return err
+	case "criticality":
+		rule.CriticalityMin, err = readCriticality(value)
+		return err
+	}
+	if rule.Route != "" {
+		return fmt.Errorf("expected class=N or criticality=N behind a route")
+	}
+	switch name {
+	case "optional":
+		leg.IsOptional = true
+		if value != "" {
+			return fmt.Errorf("expected optional without a value")
+		}
+		return nil
+	case "deadline":
+		deadline, err := config.ParseDuration(value)
+		leg.Deadline = durationpb.New(deadline)
+		return err
+	}
+	for _, field := range legFields {
+		if field.key == name && name != "stream" {
+			return field.read(leg, value)
+		}
+	}
+	return fmt.Errorf("expected class, criticality, level, optional, policy, buffer or deadline")
+}
+
+func createRoute(ctx context.Context, env *environment, spec *api.RouteSpec, isDryRun bool) error {
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	created, err := client.CreateRoute(ctx, &api.CreateRouteRequest{Spec: spec, IsDryRun: isDryRun})
+	if err != nil {
+		return client.explain(ctx, "", err)
+	}
+	if env.isJSON() {
+		return env.writeProto(created)
+	}
+	verb := "exists already"
+	if created.IsNew {
+		verb = map[bool]string{true: "would be created", false: "created"}[isDryRun]
+	}
+	fmt.Fprintf(env.stdout, "route %s %s\n", spec.Name, verb)
+	return nil
+}
+
+func newRouteListCommand(env *environment) *cobra.Command {
+	stream := ""
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the routes",
+		Args:  exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			routes, err := fetchRoutes(cmd.Context(), env, stream)
+			if err != nil {
+				return err
+			}
+			if env.isJSON() {
+				return env.writeProto(&api.ListRoutesResponse{Routes: routes})
+			}
+			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(table, "NAME\tRULES\tSELECTS")
+			for _, route := range routes {
+				fmt.Fprintf(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules), selectedText(route.Spec))
+			}
+			return table.Flush()
+		},
+	}
+	cmd.Flags().StringVar(&stream, "stream", "", "only those that select this `stream`")
+	return cmd
+}
+
+func fetchRoutes(ctx context.Context, env *environment, stream string) ([]*api.Route, error) {
+	client, err := env.dialControl()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var routes []*api.Route
+	for request := (&api.ListRoutesRequest{Stream: stream}); ; {
+		response, err := client.ListRoutes(ctx, request)
+		if err != nil {
+			return nil, client.explain(ctx, "", err)
+		}
+		routes = append(routes, response.Routes...)
+		if request.PageToken = response.NextPageToken; request.PageToken == "" {
+			return routes, nil
+		}
+	}
+}
+
+// selectedText names the streams of a route, and the routes that it selects.
+func selectedText(spec *api.RouteSpec) string {
+	var names []string
+	for _, rule := range spec.Rules {
+		if rule.Route != "" {
+			names = append(names, "route "+rule.Route)
+		}
+		for _, leg := range rule.Legs {
+			names = append(names, leg.Stream)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func newRouteShowCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one route: which records go to which streams, also by way of the routes that it selects",
+		Args:  exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := env.dialControl()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			answer, err := client.GetRoute(ctx, &api.GetRouteRequest{Name: args[0]})
+			if err != nil {
+				return client.explain(ctx, "", err)
+			}
+			if env.isJSON() {
+				return env.writeProto(answer)
+			}
+			return showRoute(env, answer)
+		},
+	}
+}
+
+func showRoute(env *environment, answer *api.GetRouteResponse) error {
+	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "route\t%s\n", answer.Route.Spec.Name)
+	fmt.Fprintf(table, "created\t%s\n", answer.Route.Created.AsTime().Format(time.RFC3339))
+	fmt.Fprintf(table, "selects\t%s\n", selectedText(answer.Route.Spec))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(table, "\nSTREAM\tCLASSES\tCRITICALITY\tREQUIRED\tLEVEL\tPOLICY\tBUFFER\tDEADLINE")
+	for _, rule := range answer.Resolved {
+		for _, leg := range rule.Legs {
+			level := "the stream's"
+			if leg.Level != api.Level_LEVEL_UNSPECIFIED {
+				level = shortName(leg.Level.String())
+			}
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"), rule.CriticalityMin, yesNo(!leg.IsOptional), level,
+				legPolicyName(leg.Policy), textOr(sizeOrNothing(leg.BufferSizeBytes), "-"), textOr(durationOrNothing(leg.Deadline.AsDuration()), "the stream's"))
+		}
+	}
+	return table.Flush()
+}
+
+func textOr(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+func newRouteDeleteCommand(env *environment) *cobra.Command {
+	isDryRun := false
+	var revision int64
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a route that no other one selects; its streams stay",
+		Args:  exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := env.dialControl()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			defer cancel()
+			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{Name: args[0], Revision: revision, IsDryRun: isDryRun})
+			if err != nil {
+				return client.explain(ctx, "", err)
+			}
+			if env.isJSON() {
+				return env.writeProto(answer)
+			}
+			fmt.Fprintf(env.stdout, "route %s %s\n", args[0], map[bool]string{true: "can be deleted", false: "deleted"}[isDryRun])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "say whether it could be deleted; change nothing")
+	cmd.Flags().Int64Var(&revision, "revision", 0, "only if the route is still at this `revision` (0: whichever)")
+	return cmd
+}

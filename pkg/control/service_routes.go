@@ -1,0 +1,270 @@
+package control
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/pattern"
+)
+
+// CreateRoute implements farlog.v1.ControlService.
+func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteRequest) (*api.CreateRouteResponse, error) {
+	now, spec, err := s.checkRoute(request.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if have := now.routes[spec.Name]; have != nil {
+		if changes := routeChanges(have.Spec, spec); len(changes) > 0 {
+			return nil, status.Errorf(codes.AlreadyExists, "route %q exists: its %s is %q, asked for %q", spec.Name, changes[0].Name, changes[0].Before, changes[0].After)
+		}
+		return &api.CreateRouteResponse{Route: have}, nil
+	}
+	made := routeWith(nil, spec)
+	if request.IsDryRun {
+		return &api.CreateRouteResponse{Route: made, IsNew: true}, nil
+	}
+	if made.Revision, err = s.specs.writeRoute(ctx, now, spec); err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("created", "route", spec.Name, "by", callerOf(ctx).ID)
+	return &api.CreateRouteResponse{Route: made, IsNew: true}, s.mirror.waitRevision(ctx, made.Revision)
+}
+
+// UpdateRoute implements farlog.v1.ControlService.
+func (s *Server) UpdateRoute(ctx context.Context, request *api.UpdateRouteRequest) (*api.UpdateRouteResponse, error) {
+	now, spec, err := s.checkRoute(request.Spec)
+	if err != nil {
+		return nil, err
+	}
+	have, err := now.routeAt(callerOf(ctx), spec.Name, request.Revision)
+	if err != nil {
+		return nil, err
+	}
+	made, fields := routeWith(have, spec), routeChanges(have.Spec, spec)
+	made.Revision = have.Revision
+	if len(fields) == 0 || request.IsDryRun {
+		return &api.UpdateRouteResponse{Route: made, Fields: fields}, nil
+	}
+	if made.Revision, err = s.specs.writeRoute(ctx, now, spec); err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("changed", "route", spec.Name, "by", callerOf(ctx).ID)
+	return &api.UpdateRouteResponse{Route: made, Fields: fields}, s.mirror.waitRevision(ctx, made.Revision)
+}
+
+// checkRoute completes a spec and looks at it among all other routes.
+func (s *Server) checkRoute(asked *api.RouteSpec) (*view, *api.RouteSpec, error) {
+	spec, err := completeRoute(asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := s.fresh()
+	if err != nil {
+		return nil, nil, err
+	}
+	check := routeCheck{routes: now.routesWith([]*api.RouteSpec{spec}), spec: spec, prefix: "spec.", whyNot: now.whyNoLeg, isAsked: func(string) bool { return false }}
+	if problems := check.run(); len(problems) > 0 {
+		return nil, nil, invalid(fmt.Sprintf("route %q: ", spec.Name), problems)
+	}
+	return now, spec, nil
+}
+
+// routeAt is the route of that name, as somebody has seen it who tells its revision.
+func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.Route, error) {
+	have := v.routes[name]
+	if have == nil {
+		return nil, v.unknownRoute(caller, name)
+	}
+	if revision != 0 && revision != have.Revision {
+		return nil, status.Errorf(codes.Aborted, "route %q has been changed: it is at revision %d, what is asked is of %d: look at it again", name, have.Revision, revision)
+	}
+	return have, nil
+}
+
+// unknownRoute names some of the routes that there are for this caller.
+func (v *view) unknownRoute(caller access.Caller, name string) error {
+	names := slices.DeleteFunc(sortedKeys(v.routes), func(one string) bool {
+		return caller.May(api.ControlService_ListRoutes_FullMethodName, one) != nil
+	})
+	known := "there are none yet: farlog route create makes one"
+	if len(names) > 0 {
+		known = "there is " + strings.Join(names[:min(len(names), namesToldMax)], ", ")
+	}
+	if len(names) > namesToldMax {
+		known += fmt.Sprintf(" and %d more", len(names)-namesToldMax)
+	}
+	return status.Errorf(codes.NotFound, "route %q: there is none of that name; %s", name, known)
+}
+
+// DeleteRoute implements farlog.v1.ControlService.
+func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteRequest) (*api.DeleteRouteResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	have, err := now.routeAt(callerOf(ctx), request.Name, request.Revision)
+	if err != nil {
+		return nil, err
+	}
+	if by := now.routesWith(nil).whoSelects("", request.Name); by != "" {
+		return nil, status.Errorf(codes.FailedPrecondition, "route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+	}
+	if request.IsDryRun {
+		return &api.DeleteRouteResponse{Route: have}, nil
+	}
+	revision, err := s.specs.deleteRoute(ctx, now, request.Name)
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Info("deleted", "route", request.Name, "by", callerOf(ctx).ID)
+	return &api.DeleteRouteResponse{Route: have}, s.mirror.waitRevision(ctx, revision)
+}
+
+// ListRoutes implements farlog.v1.ControlService.
+func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest) (*api.ListRoutesResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	after, err := base64.RawURLEncoding.DecodeString(request.PageToken)
+	if err != nil {
+		return nil, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.PageToken), Rule: "expected next_page_token of the page before"}})
+	}
+	names, err := now.routesNamed(callerOf(ctx), api.ControlService_ListRoutes_FullMethodName, request.Name)
+	if err != nil {
+		return nil, err
+	}
+	size := int(request.PageSize)
+	if size == 0 {
+		size = pageSizeDefault
+	}
+	all := now.routesWith(nil)
+	response := &api.ListRoutesResponse{Revision: now.routeRevision}
+	for _, name := range names {
+		if name <= string(after) || request.Stream != "" && !all.hasLeg(name, request.Stream) {
+			continue
+		}
+		if len(response.Routes) == size {
+			response.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(response.Routes[size-1].Spec.Name))
+			break
+		}
+		response.Routes = append(response.Routes, now.routes[name])
+	}
+	return response, nil
+}
+
+func (r routes) hasLeg(name, stream string) bool {
+	return slices.ContainsFunc(legsOf(r.resolve(name)), func(leg *api.RouteLeg) bool { return leg.Stream == stream })
+}
+
+// routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
+func (v *view) routesNamed(caller access.Caller, method, named string) ([]string, error) {
+	if named == "" {
+		named = pattern.All
+	}
+	if err := pattern.Check(named); err != nil {
+		return nil, invalid("", []*api.Problem{{Field: "name", Value: fmt.Sprintf("%q", named), Rule: "expected a name or a pattern such as desk7/* or desk7/**"}})
+	}
+	return slices.DeleteFunc(sortedKeys(v.routes), func(name string) bool {
+		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil
+	}), nil
+}
+
+// GetRoute implements farlog.v1.ControlService.
+func (s *Server) GetRoute(ctx context.Context, request *api.GetRouteRequest) (*api.GetRouteResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	have, err := now.routeAt(callerOf(ctx), request.Name, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetRouteResponse{Route: have, Resolved: now.routesWith(nil).resolve(request.Name)}, nil
+}
+
+// WatchRoutes implements farlog.v1.ControlService. Each message is the whole truth, so that one that was missed does no harm.
+func (s *Server) WatchRoutes(request *api.WatchRoutesRequest, stream grpc.ServerStreamingServer[api.WatchRoutesResponse]) error {
+	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
+	for {
+		now, changed := s.mirror.load()
+		if now.routeRevision != last || isFirst {
+			names, err := now.routesNamed(callerOf(ctx), api.ControlService_WatchRoutes_FullMethodName, request.Name)
+			if err != nil {
+				return err
+			}
+			response, all := &api.WatchRoutesResponse{Revision: now.routeRevision}, now.routesWith(nil)
+			for _, name := range names {
+				response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.routes[name], Resolved: all.resolve(name)})
+			}
+			if err := stream.Send(response); err != nil {
+				return err
+			}
+			last, isFirst = now.routeRevision, false
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.stopping:
+			return status.Error(codes.Unavailable, "the control plane is stopping")
+		}
+	}
+}
+
+// AcquireRoute implements farlog.v1.ControlService. The streams are granted side by side: one whose fence has to be waited for holds up no other.
+func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequest) (*api.AcquireRouteResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	have, err := now.routeAt(callerOf(ctx), request.Route, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := completeHolder(ctx, &api.AcquireWriterRequest{Holder: copyOf(request.Holder)}); err != nil {
+		return nil, err
+	}
+	response := &api.AcquireRouteResponse{Route: have, Resolved: now.routesWith(nil).resolve(request.Route)}
+	for _, leg := range legsOf(response.Resolved) {
+		if len(request.Streams) == 0 || slices.Contains(request.Streams, leg.Stream) {
+			response.Legs = append(response.Legs, &api.LegGrant{Stream: leg.Stream, IsOptional: leg.IsOptional})
+		}
+	}
+	for _, stream := range request.Streams {
+		if !slices.ContainsFunc(response.Legs, func(leg *api.LegGrant) bool { return leg.Stream == stream }) {
+			return nil, invalid(fmt.Sprintf("route %q: ", request.Route), []*api.Problem{{Field: "streams", Value: fmt.Sprintf("%q", stream), Rule: "expected streams that the route selects"}})
+		}
+	}
+	for _, leg := range response.Legs {
+		if err := callerOf(ctx).May(api.ControlService_AcquireWriter_FullMethodName, leg.Stream); err != nil {
+			return nil, status.Error(codes.PermissionDenied, err.Error())
+		}
+	}
+	var granting sync.WaitGroup
+	for _, leg := range response.Legs {
+		granting.Go(func() {
+			answer, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: leg.Stream, Holder: copyOf(request.Holder), Transport: request.Transport})
+			if leg.Grant = answer.GetGrant(); err != nil {
+				leg.Error = status.Convert(asStatus(err)).Message()
+			}
+		})
+	}
+	granting.Wait()
+	return response, nil
+}
+
+// copyOf is a holder that may be completed.
+func copyOf(holder *api.Holder) *api.Holder {
+	return &api.Holder{Host: holder.GetHost(), Pid: holder.GetPid(), Name: holder.GetName()}
+}
