@@ -31,7 +31,9 @@ bool agent_is_stream(const char *uri);
 
 /* agent_writer_open -- farlog_writer_open for such a URI: gets a grant from the control plane by way of the agent, and opens what was granted. A grant
  * that came too late is asked for anew. */
-int agent_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error);
+struct writer_watch;
+int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error);
 
 /* agent_device_open -- a block device that the kernel does not let this process open, opened with O_DIRECT for writing or reading by the agent, which
  * looks who asks. *fd is the caller's; nobody else has it. */

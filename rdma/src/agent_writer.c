@@ -183,7 +183,8 @@ static bool is_passing(int result, bool is_far)
 		(is_far && (result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_HELD || result == FARLOG_INVALID));
 }
 
-int agent_writer_open(const char *uri, const struct farlog_writer_config *asked, farlog_writer **writer, struct farlog_error *error)
+int agent_writer_open(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -206,7 +207,7 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 		if (result != FARLOG_OK)
 			break;
 		is_far = grant.config.grant_token != NULL;
-		result = writer_open_ring(grant.uri, &grant.config, writer, error);
+		result = writer_open_ring(grant.uri, &grant.config, watch, writer, error);
 		if (result == FARLOG_OK || !is_passing(result, is_far) || clock_monotonic_ns() >= until_ns)
 			break;
 		if (!is_far && farlog_ring_inspect(grant.uri, &seen, error) == FARLOG_OK)

@@ -60,8 +60,8 @@ struct head_slot {
 	uint64_t head_lsn;
 	uint64_t head_seq;
 	uint32_t last_epoch;
-	uint32_t reserved_a;
-	uint32_t reserved_b;
+	uint32_t far_epoch; /* of a spill (route_carry.h): what lies from head_lsn on was or will be appended elsewhere in this epoch, */
+	uint32_t far_seq;   /* the first of it with a seq of which these are the lower 32 bits. Both 0: no spill */
 	uint32_t crc32c;
 	uint8_t reserved_c[32];
 };

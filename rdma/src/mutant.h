@@ -47,6 +47,13 @@ enum farlog_mutant {
 	MUTANT_ACKED_ON_FEW = 47,       /* members: one fewer than k are enough for an acknowledgement */
 	MUTANT_NOT_CUT = 49,            /* members: what lies behind the beginning of an epoch that a superblock knows is taken up again */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
+	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
+	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */
+	MUTANT_SPILL_SENT_AGAIN = 52,   /* routes: what the leg's ring has already is appended again */
+	MUTANT_SPILL_HEAD_LATE = 53,    /* routes: a leg's ring gets its next epoch before the spill knows what the last one had */
+	MUTANT_SPILL_PLACE_UNSAID = 54, /* routes: a record goes to the spill, and nothing says that it may be in the leg's ring */
+	MUTANT_GAP_UNCOUNTED = 55,      /* routes: a dropped record is in no GAP record */
+	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 };
 
 #ifdef FARLOG_FAULT

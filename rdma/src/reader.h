@@ -53,6 +53,9 @@ int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *
 int reader_suspect_ring(struct farlog_reader *reader, struct farlog_suspect *suspect);
 int reader_release_ring(struct farlog_reader *reader, const struct head_slot *slot);
 
+/* reader_release_spill -- of a spill, a ring of this host: as reader_release_ring, also to a head that is released already, for another far_epoch or far_seq. */
+int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot);
+
 /* reader_look -- fetch the header, and take from it what a batch depends on: the cursor is where the log is, sure_lsn says how far it is durable. As
  * reader_follow_log; IO, HELD. */
 int reader_look(struct farlog_reader *reader);

@@ -118,6 +118,13 @@ int reader_release_ring(struct farlog_reader *reader, const struct head_slot *sl
 	return store_slot(reader, slot);
 }
 
+int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot)
+{
+	if (slot->head_lsn < reader->released.head_lsn || slot->head_seq < reader->released.head_seq || slot->last_epoch < reader->released.last_epoch)
+		return FARLOG_INVALID;
+	return store_slot(reader, slot);
+}
+
 int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot)
 {
 	int result = FARLOG_OK;

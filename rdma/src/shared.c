@@ -20,6 +20,7 @@
 
 #include "err.h"
 #include "mutant.h"
+#include "shared.h"
 #include "writer.h"
 
 #define SPIN_COUNT 500u
@@ -109,7 +110,7 @@ static int refuse(struct farlog_writer *writer, int result, struct farlog_positi
 }
 
 /* reserve -- take a place; the time is taken inside, so that it does not go back along the log. */
-static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, struct reservation *reservation)
+static int reserve(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct reservation *reservation)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t extent;
@@ -124,7 +125,7 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 		result = writer_find_room(writer, extent, &reservation->place);
 	if (result == FARLOG_OK) {
 		reservation->start_lsn = writer->ring.appended_lsn;
-		writer_gather(writer, &reservation->place, entry, 0, clock_ticks(), &reservation->gather);
+		writer_gather(writer, &reservation->place, entry, flags, clock_ticks(), &reservation->gather);
 		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
 		ring_advance(&writer->ring, &reservation->place);
 		writer_account(writer, 1, (uint64_t)entry->len + entry->key_len);
@@ -249,8 +250,8 @@ static void follow(struct farlog_shared *shared, uint32_t seen, uint64_t timeout
 	syscall(SYS_futex, &shared->bell, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
-/* settle -- wait until end_lsn is durable, leading the flush when nobody else does. */
-static int settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
+/* wait until end_lsn is durable, leading the flush when nobody else does. */
+int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until_ns)
 {
 	struct region *region = shared->writer->region;
 
@@ -285,10 +286,10 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	uint64_t start_ticks = clock_ticks();
 	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
 	struct reservation reservation;
-	int result = reserve(shared, entry, &reservation);
+	int result = reserve(shared, entry, 0, &reservation);
 
 	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
-		result = reserve(shared, entry, &reservation);
+		result = reserve(shared, entry, 0, &reservation);
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
 	*position = reservation.position;
@@ -298,7 +299,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 		/* What waiting for room has used up of the deadline is gone. */
 		uint64_t until_ns = deadline.at_ns != 0 ? deadline.at_ns : clock_after_ns(deadline.duration_ns);
 
-		result = settle(shared, position->end_lsn, until_ns);
+		result = shared_settle(shared, position->end_lsn, until_ns);
 		if (result != FARLOG_OK) {
 			atomic_add(&writer->counters->unknown_count, 1);
 			return result;
@@ -308,6 +309,34 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	position->level = writer->level;
 	position->copies = writer_copies(writer);
 	return FARLOG_OK;
+}
+
+int shared_submit(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, struct farlog_position *position)
+{
+	struct reservation reservation;
+	int result = reserve(shared, entry, flags, &reservation);
+
+	if (result != FARLOG_OK)
+		return refuse(shared->writer, result, position);
+	*position = reservation.position;
+	write_record(shared, &reservation);
+	publish(shared, &reservation, clock_ticks());
+	return FARLOG_OK;
+}
+
+uint64_t shared_published_lsn(const struct farlog_shared *shared)
+{
+	return atomic_load_acquire(&shared->published_lsn);
+}
+
+uint64_t shared_durable_lsn(const struct farlog_shared *shared)
+{
+	return atomic_load_acquire(&shared->durable_lsn);
+}
+
+struct farlog_writer *shared_writer(const struct farlog_shared *shared)
+{
+	return shared->writer;
 }
 
 static bool enter(struct farlog_shared *shared)
@@ -379,7 +408,7 @@ int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline
 	/* Beyond this nobody has been given a position yet, and what lies there may be half written: resolve must not flush it. */
 	published_lsn = atomic_load_acquire(&shared->published_lsn);
 	if (lsn < published_lsn)
-		result = settle(shared, published_lsn, until_ns);
+		result = shared_settle(shared, published_lsn, until_ns);
 	/* The leader may be inside a flush for longer than we may wait; appenders must not wait with us. */
 	if (!lock_until(&shared->flush, until_ns)) {
 		leave(shared);

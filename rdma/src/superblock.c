@@ -157,6 +157,14 @@ static bool head_is_sound(const struct superblock *superblock, const struct head
 		crc32c_update((uint32_t)superblock->salt, slot, HEAD_CRC_LEN) == slot->crc32c;
 }
 
+/* is_newer_head -- heads only rise. At the same head a spill's slot is stored again when what is to be carried gets another place. */
+static bool is_newer_head(const struct head_slot *slot, const struct head_slot *than)
+{
+	if (slot->head_lsn != than->head_lsn)
+		return slot->head_lsn > than->head_lsn;
+	return slot->far_epoch != than->far_epoch ? slot->far_epoch > than->far_epoch : (int32_t)(slot->far_seq - than->far_seq) > 0;
+}
+
 /* best_head -- index of the valid slot with the higher head, -1 = none. A slot seen half written fails its check, and
  * then the other one, which nobody touches meanwhile, is sound. */
 static int best_head(const struct region *region, const struct superblock *superblock, struct head_slot *slot)
@@ -167,7 +175,7 @@ static int best_head(const struct region *region, const struct superblock *super
 		struct head_slot seen;
 
 		memcpy(&seen, region->base + head_offs[i], sizeof(seen));
-		if (!head_is_sound(superblock, &seen) || (best >= 0 && seen.head_lsn <= slot->head_lsn))
+		if (!head_is_sound(superblock, &seen) || (best >= 0 && !is_newer_head(&seen, slot)))
 			continue;
 		best = i;
 		*slot = seen;

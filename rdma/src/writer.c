@@ -144,9 +144,7 @@ int writer_pump(struct farlog_writer *writer)
 	return pump(writer);
 }
 
-/* shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
- * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
-static int shut_out(struct farlog_writer *writer)
+int writer_shut_out(struct farlog_writer *writer)
 {
 	if (!region_can_be_shut(writer->region) || !writer_is_fenced(writer) || atomic_load_acquire(&writer->region->is_fence_open))
 		return FARLOG_OK;
@@ -161,7 +159,7 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 		if (writer->durable_lsn >= end_lsn)
 			break;
 		if (result == FARLOG_OK)
-			result = shut_out(writer);
+			result = writer_shut_out(writer);
 		if (result == FARLOG_FENCED)
 			return result;
 		if (result == FARLOG_OK && !deadline_pause(deadline, writer, true)) {

@@ -88,11 +88,27 @@ static inline int writer_stage(struct farlog_writer *writer, const struct farlog
 	return flags == 0 ? writer->stage(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
 }
 
-/* writer_open_ring -- farlog_writer_open for a URI that says where the ring is. */
-int writer_open_ring(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error);
+/* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq, superblock.writer_epoch was its last epoch, `epoch` is going to
+ * be the next. Nothing has been written yet, and nothing is unless the result is OK. */
+struct writer_watch {
+	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error);
+	void *context;
+};
+
+/* writer_open -- farlog_writer_open. watch: NULL = nobody. */
+int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error);
+
+/* writer_open_ring -- the same for a URI that says where the ring is. */
+int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error);
 
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
 int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline);
+
+/* writer_shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
+ * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
+int writer_shut_out(struct farlog_writer *writer);
 
 /* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
 int writer_pump(struct farlog_writer *writer);

@@ -321,7 +321,7 @@ static int check_config(const char *uri, const struct farlog_writer_config *conf
 
 /* open_steps -- in this order: who may (lock), what is there (superblock, after a flush), what is asked (level, epoch), where
  * the log ends (recover), and only then the first write. */
-static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
+static int open_steps(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch,
 	struct farlog_error *error)
 {
 	int locked;
@@ -353,6 +353,8 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 		result = recover(writer, uri, config, error);
 	if (result == FARLOG_OK && MUTANT(RECOVERED_FIRST))
 		result = shut_others(writer, uri, config, REGION_CLAIM_ALONE, error);
+	if (result == FARLOG_OK && watch != NULL)
+		result = watch->recovered(watch->context, writer, error);
 	if (result == FARLOG_OK)
 		result = open_epoch(writer, uri, config, error);
 	if (result == FARLOG_OK)
@@ -371,7 +373,7 @@ static void release(struct farlog_writer *writer)
 	free(writer);
 }
 
-int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, farlog_writer **opened,
+int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, const struct writer_watch *watch, farlog_writer **opened,
 	struct farlog_error *error)
 {
 	static const struct farlog_writer_config defaults;
@@ -395,7 +397,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 	if (result == FARLOG_OK) {
 		writer->deadline_ns =
 			config->deadline_ns != 0 ? config->deadline_ns : writer->region->contract.deadline_default_ns;
-		result = open_steps(writer, uri, config, error);
+		result = open_steps(writer, uri, config, watch, error);
 	}
 	if (result != FARLOG_OK) {
 		release(writer);
@@ -407,9 +409,15 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 	return FARLOG_OK;
 }
 
+int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
+	struct farlog_error *error)
+{
+	return agent_is_stream(uri) ? agent_writer_open(uri, config, watch, writer, error) : writer_open_ring(uri, config, watch, writer, error);
+}
+
 int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer, struct farlog_error *error)
 {
-	return agent_is_stream(uri) ? agent_writer_open(uri, config, writer, error) : writer_open_ring(uri, config, writer, error);
+	return writer_open(uri, config, NULL, writer, error);
 }
 
 int farlog_writer_close(farlog_writer *writer)
