@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh -- all that needs no virtual machine, two stages at a time: whoever is done takes the next one. Each stage leaves its whole
+# test.sh -- all that needs no virtual machine, three stages at a time, because each waits now and then: whoever is done takes the next one. Each stage leaves its whole
 # output in build/test/STAGE.log and one line here.
 #   scripts/test.sh            everything
 #   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core java
@@ -26,7 +26,7 @@ stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$);
 stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
 stage_e2e() { go_tests -count=1 $(go list ./... | grep "/e2e$"); }
-stage_fuzz() { scripts/fuzz.sh 6s; }
+stage_fuzz() { scripts/fuzz.sh 3s; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh; }
 stage_java() { scripts/java.sh; } # 77: no JDK here; skipped, and said so
@@ -97,6 +97,6 @@ if [ $# -gt 0 ]; then
 fi
 scripts/setup.sh build ctest shm java net prometheus
 failed=0
-printf '%s\n' "${stages[@]}" | xargs -P 2 -n 1 scripts/test.sh || failed=1
+printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
 echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
 exit "$failed"

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
  * {@code -Dfarlog.kill.seed=N}, make it longer with {@code -Dfarlog.kills=N}.
  */
 class KillTest {
-    private static final int KILLS = Integer.getInteger("farlog.kills", 120);
+    private static final int KILLS = Integer.getInteger("farlog.kills", 40);
     private static final long SEED = Long.getLong("farlog.kill.seed", System.nanoTime());
     private static final int SILENT_MAX = 3; // kills that came before the first acknowledgement
 

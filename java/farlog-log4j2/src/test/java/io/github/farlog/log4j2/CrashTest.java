@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * ring holds every event whose logging call had returned, in the order of its thread, and at most one more of each: the call under way.
  */
 class CrashTest {
-    private static final int KILL_COUNT = 104;
+    private static final int KILL_COUNT = Integer.getInteger("farlog.kills", 40);
     private static final int RUNNER_COUNT = 2;
     private static final int KILL_NANOS_MAX = 60_000_000;
     private static final long SIZE_BYTES = 64 << 20;

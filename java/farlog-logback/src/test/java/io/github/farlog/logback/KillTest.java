@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
  * applications of a lane: each recovers what the one before it left.
  */
 class KillTest {
-    private static final int KILLS = Integer.getInteger("farlog.kills", 84);
+    private static final int KILLS = Integer.getInteger("farlog.kills", 40);
     private static final int LANES = 4;
     private static final int THREADS = 3;
     static final int SLOT = 64;
