@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,9 @@ import (
 
 // guardInterval is how often somebody who watches is looked at again: a certificate may end or be revoked, a role be taken away.
 const guardInterval = time.Second
+
+// blindMost is how many looks without etcd a watch outlives. Behind them whoever watches should go where there is news.
+const blindMost = 3
 
 type callerKey struct{}
 
@@ -61,6 +65,9 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	if err := s.limiter.call(clientOf(ctx, caller.ID, info.FullMethod)); err != nil {
 		return nil, err
 	}
+	if s.isBlindTo(info.FullMethod) {
+		return nil, api.Blind(blindText)
+	}
 	if err := mayAsk(caller, info.FullMethod, request); err != nil {
 		s.recorder.refuse(ctx, caller, info.FullMethod, request, err)
 		return nil, err
@@ -71,6 +78,11 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		}
 		return handler(context.WithValue(ctx, callerKey{}, caller), request)
 	})
+}
+
+// isBlindTo tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go to another control plane with it.
+func (s *Server) isBlindTo(method string) bool {
+	return strings.HasPrefix(method, "/farlog.v1.") && !s.IsHealthy()
 }
 
 // mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.
@@ -137,6 +149,9 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	if err != nil {
 		return err
 	}
+	if s.isBlindTo(info.FullMethod) {
+		return api.Blind(blindText)
+	}
 	from := clientOf(stream.Context(), caller.ID, info.FullMethod)
 	if err := s.limiter.call(from); err != nil {
 		return err
@@ -161,10 +176,17 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, method string) {
 	tick := time.NewTicker(guardInterval)
 	defer tick.Stop()
-	for {
+	for blind := 0; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			return
+		}
+		if blind++; !s.isBlindTo(method) {
+			blind = 0
+		}
+		if blind > blindMost {
+			cancel(api.Blind(blindText))
 			return
 		}
 		if _, err := s.admit(ctx, method); err != nil {

@@ -24,6 +24,9 @@ const holderNameLenMax = 64
 // not use up the epochs of a stream.
 const epochSeenMax = 1 << 16
 
+// blindText is what a control plane says that cannot do anything.
+const blindText = "the control plane cannot read its etcd"
+
 // namesToldMax bounds how many streams an error lists.
 const namesToldMax = 5
 
@@ -228,7 +231,7 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 // fresh is the view, unless it is known to be old.
 func (s *Server) fresh() (*view, error) {
 	if !s.IsHealthy() {
-		return nil, status.Error(codes.Unavailable, "the control plane cannot read its etcd")
+		return nil, api.Blind(blindText)
 	}
 	now, _ := s.mirror.load()
 	return now, nil

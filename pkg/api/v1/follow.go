@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/stats"
 )
 
@@ -30,17 +28,14 @@ const (
 )
 
 // Dial makes a connection to a control plane, or to the first of several that takes it: host:port, or a list of those with commas. When that one
-// is gone the next is tried. It does not wait: calls fail with Unavailable while there is none.
+// is gone, or has lost its etcd, the next is tried. It does not wait: calls fail with Unavailable while there is none.
 func Dial(address string, credentials credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	var several []grpc.DialOption
 	if list := strings.Split(address, ","); len(list) > 1 {
-		known := manual.NewBuilderWithScheme("farlog")
-		var state resolver.State
-		for _, one := range list {
-			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: one, ServerName: one}}})
+		among := newAmong(list)
+		address, several = "farlog:///control", []grpc.DialOption{
+			grpc.WithResolvers(among.resolver), grpc.WithChainUnaryInterceptor(among.unary), grpc.WithChainStreamInterceptor(among.stream),
 		}
-		known.InitialState(state)
-		address, several = "farlog:///control", []grpc.DialOption{grpc.WithResolvers(known)}
 	}
 	return grpc.NewClient(address, append(several,
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithFilter(IsTraced))),
