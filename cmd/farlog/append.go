@@ -79,7 +79,7 @@ was fenced by farlog stream takeover. A writer that merely stands still is not t
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
-	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring: persistent)")
+	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring, unless it is farlog://: persistent)")
 	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
 	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append (default: the stream's or the region's)")
 	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain (default: none)")

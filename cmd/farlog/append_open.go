@@ -159,6 +159,9 @@ func pause(ctx context.Context, length time.Duration) bool {
 // locateWriter turns the command line, and with --stream the control plane's grant, into a ring and the options to open it.
 func locateWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
 	place := writerPlace{uri: options.ring, options: farlog.WriterOptions{Level: farlog.LevelPersistent, Name: options.name}}
+	if isAgentURI(options.ring) {
+		place.options.Level = 0 // the stream's own, which the agent tells
+	}
 	var err error
 	switch {
 	case options.stream != "":
