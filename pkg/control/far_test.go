@@ -30,6 +30,7 @@ func startFar(t *testing.T) *instance {
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
 	one.reportTarget("t1", farRing("a", "t1"))
+	one.until("the target's report is seen", func() bool { return len(one.status("a").Rings) == 1 && len(one.status("a").Rings[0].FarUris) == 2 })
 	return one
 }
 
@@ -59,10 +60,20 @@ func (i *instance) untilAdmission(epoch uint32) *api.Admission {
 		if err != nil {
 			i.t.Fatal(err)
 		}
-		if admission := message.Rings[0].Admission; admission.GetEpochMin() == epoch {
-			return admission
+		if len(message.Rings) == 1 && message.Rings[0].Admission.GetEpochMin() == epoch {
+			return message.Rings[0].Admission
 		}
 	}
+}
+
+// granted waits for the answer, and ends the test when it is none.
+func (i *instance) granted(answered <-chan *api.Grant) *api.Grant {
+	i.t.Helper()
+	grant := <-answered
+	if len(grant.GetMembers()) != 1 {
+		i.t.Fatalf("granted %v, expected one member", grant)
+	}
+	return grant
 }
 
 func (i *instance) confirm(fenced, admitted uint32) {
@@ -87,7 +98,7 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	default:
 	}
 	one.confirm(1, 1)
-	grant := <-answered
+	grant := one.granted(answered)
 	if member := grant.Members[0]; member.Uri != "verbs://alpha:7472/a" || !bytes.Equal(member.Token, admission.Grants[0].Token) || grant.Epoch != 1 {
 		t.Errorf("granted %s with epoch %d, expected verbs with the token that the target was told", member.Uri, grant.Epoch)
 	}
@@ -97,7 +108,7 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 		t.Errorf("the target is told %d grants; expected one, with another token", len(second.Grants))
 	}
 	one.confirm(2, 2)
-	if member := (<-again).Members[0]; !strings.HasPrefix(member.Uri, "ofi:tcp:") {
+	if member := one.granted(again).Members[0]; !strings.HasPrefix(member.Uri, "ofi:tcp:") {
 		t.Errorf("granted %s, expected what was asked for", member.Uri)
 	}
 }
@@ -107,7 +118,7 @@ func TestAcquireWriter_TokensAreInNoStatus(t *testing.T) {
 	answered := one.acquireFar("")
 	one.untilAdmission(1)
 	one.confirm(1, 1)
-	writer := (<-answered).Members[0].Token
+	writer := one.granted(answered).Members[0].Token
 	drain := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
 	agents, err := one.control.ListAgents(one.context(), &api.ListAgentsRequest{})
 	if err != nil {
@@ -187,7 +198,7 @@ func TestAcquireWriter_HolderOnTheTargetsHostEndsAFarOne(t *testing.T) {
 		t.Errorf("%d far grants are left, expected none", len(admission.Grants))
 	}
 	one.confirm(2, 0)
-	if member := (<-answered).Members[0]; !strings.HasPrefix(member.Uri, "mem:") || len(member.Token) != 0 {
+	if member := one.granted(answered).Members[0]; !strings.HasPrefix(member.Uri, "mem:") || len(member.Token) != 0 {
 		t.Errorf("granted %s, expected the region itself", member.Uri)
 	}
 }
