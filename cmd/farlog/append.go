@@ -25,6 +25,9 @@ const (
 
 type appendOptions struct {
 	stream, ring   string
+	route          string
+	spillDir       string // of --route
+	criticality    uint32 // of --route
 	transport      string // of --stream
 	tokenFile      string // of --ring
 	format, ack    string
@@ -44,8 +47,8 @@ type appendOptions struct {
 func newAppendCommand(env *environment) *cobra.Command {
 	var options appendOptions
 	command := &cobra.Command{
-		Use:   "append {--stream NAME | --ring URI} [flags] < RECORDS",
-		Short: "Append records from standard input to a stream or a ring",
+		Use:   "append {--stream NAME | --route NAME | --ring URI} [flags] < RECORDS",
+		Short: "Append records from standard input to a stream, a route or a ring",
 		Long: `Reads records from standard input, a file or a pipe, and appends them in order.
 
 Each record is a line, or 4 bytes of little-endian length and as many bytes (--format length-prefixed). With
@@ -59,7 +62,10 @@ A ring on another host is reached by verbs: or ofi:, and only with a grant: --st
 stream grant wrote. A writer that is granted the stream after this one fences it.
 
 With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing acknowledged any more: it has ended, or
-was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that.`,
+was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that.
+
+With --route each record goes to the streams that the route selects by its class and --criticality, and is acknowledged when the required ones have it. Changes of the
+stream (level, policy, deadline) or of the route are taken over between two records.`,
 		Example: `  farlog append --ring mem:/dev/shm/orders.ring --level visible < orders.txt
   tail -F fix.log | farlog append --stream desk7/orders --fix --ack text`,
 		Args: exactArgs(0),
@@ -67,11 +73,17 @@ was fenced by farlog stream takeover. A writer that merely stands still is not t
 			if err := options.validate(); err != nil {
 				return err
 			}
+			if options.route != "" {
+				return runRouteAppend(cmd.Context(), env, options)
+			}
 			return runAppend(cmd.Context(), env, options)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
+	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the control plane")
+	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: how critical every record is, 0 to `255`")
+	flags.StringVar(&options.spillDir, "spill-dir", "", "with --route: `directory` of the rings that keep what a stream does not take")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
@@ -93,8 +105,21 @@ was fenced by farlog stream takeover. A writer that merely stands still is not t
 }
 
 func (o *appendOptions) validate() error {
-	if (o.stream == "") == (o.ring == "") {
-		return usageErrorf("append: expected either --stream NAME or --ring URI")
+	given := 0
+	for _, place := range []string{o.stream, o.route, o.ring} {
+		if place != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return usageErrorf("append: expected one of --stream NAME, --route NAME and --ring URI")
+	}
+	if o.route != "" {
+		if err := o.validateRoute(); err != nil {
+			return err
+		}
+	} else if o.criticality != 0 || o.spillDir != "" {
+		return usageErrorf("--criticality, --spill-dir: expected only with --route")
 	}
 	if err := o.validateWay(); err != nil {
 		return err
@@ -172,8 +197,30 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		return asUsage(err)
 	}
 	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
+	stop, err := f.follow(ctx, env, options, place)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	err = f.run(ctx)
 	return finishAppend(f, place.countedBy(), err)
+}
+
+// follow hears of changes of a stream while it is written. A ring that was named by its URI is nobody's to change.
+func (f *feed) follow(ctx context.Context, env *environment, options appendOptions, place writerPlace) (stop func(), err error) {
+	if options.stream == "" {
+		return func() {}, nil
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return nil, err
+	}
+	following, cancel := context.WithCancel(ctx)
+	f.changes = &reconfiguration{
+		stream: followStream(following, client, options.stream), options: options, level: place.granted, talk: f.talk,
+		reopen: func() (bool, error) { return f.reopen(ctx, env, options) },
+	}
+	return func() { cancel(); client.Close() }, nil
 }
 
 // finishAppend prints what was acknowledged also when the feed failed.

@@ -30,6 +30,7 @@ type feed struct {
 	beat     time.Duration // of heartbeats while the input brings nothing; 0 = none
 	policy   farlog.Policy
 	classify func(record []byte) (key []byte, class uint16)
+	changes  *reconfiguration // of the stream, while the writer runs; nil: not heard of
 
 	entries   []farlog.Entry
 	positions []farlog.Position
@@ -48,6 +49,11 @@ func (f *feed) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if isMore, err := f.fill(ctx); err != nil || !isMore {
 			return err
+		}
+		if f.changes != nil {
+			if err := f.changes.apply(f); err != nil {
+				return err
+			}
 		}
 		if err := f.commit(ctx); err != nil {
 			return err

@@ -67,6 +67,7 @@ func placeOf(grant *apiv1.Grant) (writerPlace, error) {
 		return writerPlace{}, fmt.Errorf("grant for stream %q names no ring", grant.GetStream())
 	}
 	place := writerPlace{
+		granted: grant.GetLevel(),
 		options: farlog.WriterOptions{
 			Level:    farlog.Level(grant.GetLevel()),
 			Epoch:    grant.GetEpoch(),

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apiv1 "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
@@ -20,6 +21,7 @@ type writerPlace struct {
 	uri          string
 	options      farlog.WriterOptions
 	recordLenMax uint32
+	granted      apiv1.Level // the stream's, whatever is asked for
 }
 
 // countedBy is the ring under which the writer's counters are; nil: it is not known.
@@ -50,8 +52,8 @@ func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) || 
 
 func (o *appendOptions) validateWay() error {
 	switch {
-	case o.transport != "" && o.stream == "":
-		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream", o.transport)
+	case o.transport != "" && o.ring != "":
+		return usageErrorf("--transport %q: the URI of --ring says it; expected only with --stream or --route", o.transport)
 	case o.tokenFile != "" && !isFarURI(o.ring):
 		return usageErrorf("--token-file %q: expected only with --ring and a URI that begins with ofi: or verbs:, or has members that do", o.tokenFile)
 	case isFarURI(o.ring) && o.tokenFile == "":

@@ -1,0 +1,324 @@
+//go:build cgo
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	apiv1 "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
+)
+
+const (
+	agentSocketDefault = "/run/farlog/host.sock"
+	routeClosePause    = 5 * time.Second // for legs that are behind, when a route is closed
+)
+
+// routeFeed appends what the input gives to a route, a record at a time.
+type routeFeed struct {
+	feed
+	env      *environment
+	options  appendOptions
+	route    *farlog.Route
+	legs     []farlog.RouteLeg
+	changes  *followed[apiv1.GetRouteResponse]
+	opened   *apiv1.GetRouteResponse // as the route was opened
+	unrouted uint64                  // records that no rule selects
+	retryAt  time.Time               // for new rules, when there was no grant for them
+}
+
+func (o *appendOptions) validateRoute() error {
+	for _, flag := range []struct {
+		name    string
+		isGiven bool
+	}{
+		{"--level", o.level != ""}, {"--policy", o.policy != ""}, {"--window", o.window != 1}, {"--standby", o.isStandby}, {"--heartbeat", o.heartbeat != 0}, {"--token-file", o.tokenFile != ""},
+	} {
+		if flag.isGiven {
+			return usageErrorf("%s: expected without --route: its legs have their own", flag.name)
+		}
+	}
+	if o.criticality > 255 {
+		return usageErrorf("--criticality %d: expected 0 to 255", o.criticality)
+	}
+	return nil
+}
+
+func runRouteAppend(ctx context.Context, env *environment, options appendOptions) error {
+	f := &routeFeed{env: env, options: options}
+	f.feed = feed{
+		input: newRecordInput(env.stdin, options.format, farRecordLenMax-record.OverheadLen), output: newAcknowledgements(options.ack, env.stdout), talk: newAppendTalk(env.stderr),
+		window: 1, classify: classifier(options.isFIX, options.class, options.keyField),
+	}
+	if isMore, err := f.fill(ctx); err != nil || !isMore {
+		if err == nil {
+			f.talk.printf("no record was read: nothing was appended, and the route was not opened")
+		}
+		return err
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.changes = followRoute(following, client, options.route)
+	answer, err := f.acquire(ctx)
+	if err == nil {
+		err = f.open(ctx, answer)
+	}
+	if err != nil {
+		return asUsage(err)
+	}
+	return f.finish(f.run(ctx))
+}
+
+// open opens the route with grants for all legs. A grant of a far ring is good for one opening: what passes there is tried again with a new one.
+func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse) (err error) {
+	for until := time.Now().Add(f.options.acquireTimeout); ; {
+		f.opened = &apiv1.GetRouteResponse{Route: answer.Route, Resolved: answer.Resolved}
+		if f.legs, err = routeLegs(answer, f.options); err == nil {
+			f.route, err = farlog.OpenRoute(f.options.route, f.legs)
+		}
+		if err == nil {
+			f.talk.printf("route %s: %d legs", f.options.route, len(f.legs))
+			return nil
+		}
+		if isRetried := isPassing(err) || errors.Is(err, farlog.ErrFenced); !isRetried || time.Now().After(until) || !pause(ctx, openRetryInterval) {
+			return err
+		}
+		if answer, err = f.acquire(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResponse, err error) {
+	host, _ := os.Hostname() // empty is allowed: it is shown to people only
+	err = withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
+		answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
+			Route: f.options.route, Transport: f.options.transport, Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: f.options.name},
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("acquire route %q: %w", f.options.route, err)
+	}
+	return answer, nil
+}
+
+// routeLegs makes the legs of a route of its rules and grants.
+func routeLegs(answer *apiv1.AcquireRouteResponse, options appendOptions) (legs []farlog.RouteLeg, err error) {
+	grants := map[string]*apiv1.LegGrant{}
+	for _, granted := range answer.Legs {
+		grants[granted.Stream] = granted
+	}
+	for _, rule := range answer.Resolved {
+		var classes []farlog.ClassRange
+		for _, one := range rule.Classes {
+			classes = append(classes, farlog.ClassRange{First: uint16(one.First), Last: uint16(one.Last)})
+		}
+		for _, leg := range rule.Legs {
+			made, err := routeLeg(leg, grants[leg.Stream], options)
+			if err != nil {
+				return nil, fmt.Errorf("route %q: %w", answer.Route.GetSpec().GetName(), err)
+			}
+			made.Classes, made.CriticalityMin = classes, rule.CriticalityMin
+			legs = append(legs, made)
+		}
+	}
+	return legs, nil
+}
+
+// routeLeg is one of them. A leg that carries by itself opens its ring again when that was away, for which a grant does not suffice: where there is a host agent it is asked.
+func routeLeg(leg *apiv1.RouteLeg, granted *apiv1.LegGrant, options appendOptions) (farlog.RouteLeg, error) {
+	made := farlog.RouteLeg{Name: leg.Stream, Required: !leg.IsOptional, Policy: farlog.RoutePolicy(leg.Policy - apiv1.LegPolicy_LEG_POLICY_FAIL), BufferBytes: leg.BufferSizeBytes}
+	isCarried := leg.Policy != apiv1.LegPolicy_LEG_POLICY_FAIL
+	switch {
+	case isCarried && hasAgent():
+		made.URI = "farlog://" + leg.Stream
+		made.Options = farlog.WriterOptions{Name: options.name}
+	case granted.GetError() == "":
+		place, err := placeOf(granted.GetGrant())
+		if err != nil {
+			return made, err
+		}
+		made.URI, made.Options = place.uri, place.options
+	case isCarried:
+		made.URI = "farlog://" + leg.Stream // of an agent that may come
+	default:
+		return made, fmt.Errorf("leg %q: %s", leg.Stream, granted.GetError())
+	}
+	if leg.Level != apiv1.Level_LEVEL_UNSPECIFIED {
+		made.Options.Level = farlog.Level(leg.Level)
+	}
+	made.Options.Deadline = cmp.Or(leg.Deadline.AsDuration(), made.Options.Deadline)
+	if leg.Policy == apiv1.LegPolicy_LEG_POLICY_SPILL {
+		dir, err := spillDir(options)
+		if err != nil {
+			return made, err
+		}
+		made.SpillURI = "mem:" + filepath.Join(dir, url.PathEscape(options.route)+"+"+url.PathEscape(leg.Stream)+".spill")
+	}
+	return made, nil
+}
+
+// spillDir is where the spills of this host's routes are.
+func spillDir(options appendOptions) (string, error) {
+	dir := options.spillDir
+	if dir == "" {
+		return "", usageErrorf("route %q spills: expected --spill-dir DIR, on a medium that outlives what the route is to outlive", options.route)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", usageErrorf("--spill-dir %q: %s", dir, errors.Unwrap(err))
+	}
+	return filepath.Abs(dir)
+}
+
+// hasAgent tells whether a host agent has a socket here.
+func hasAgent() bool {
+	_, err := os.Stat(cmp.Or(os.Getenv("FARLOG_AGENT"), agentSocketDefault))
+	return err == nil
+}
+
+// run ends with the input, with ctx, or with an error that concerns all that would follow.
+func (f *routeFeed) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if isMore, err := f.fill(ctx); err != nil || !isMore {
+			return err
+		}
+		if err := f.reconfigure(ctx); err != nil {
+			return err
+		}
+		if err := f.append(ctx, f.entries[0]); err != nil {
+			return err
+		}
+		f.entries = f.entries[:0]
+	}
+	return nil
+}
+
+// reconfigure opens the route anew when its rules have changed. What is in its spills is there for that.
+func (f *routeFeed) reconfigure(ctx context.Context) error {
+	newest := f.changes.newest.Load()
+	if newest == nil || isSameRules(newest.Resolved, f.opened.Resolved) || time.Now().Before(f.retryAt) {
+		return nil
+	}
+	answer, err := f.acquire(ctx)
+	if err != nil {
+		f.retryAt = time.Now().Add(changeRetryPause)
+		f.talk.printf("the route has changed, going on as before: %s", oneLine(err))
+		return nil
+	}
+	f.talk.printf("route %s has changed: opening it anew", f.options.route)
+	f.close()
+	return f.open(ctx, answer)
+}
+
+func isSameRules(a, b []*apiv1.RouteRule) bool {
+	return slices.EqualFunc(a, b, func(one, other *apiv1.RouteRule) bool { return one.String() == other.String() })
+}
+
+// append returns when the record is in all required legs, or in none.
+func (f *routeFeed) append(ctx context.Context, entry farlog.Entry) error {
+	for {
+		position, err := f.route.Append(entry, f.options.criticality, f.options.deadline)
+		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until); {
+			f.count.unknown++
+			if err = f.route.Resolve(&position, resolveDeadline); errors.Is(err, farlog.ErrNotFound) {
+				return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", f.number(), f.options.route, f.legTexts(position))
+			}
+		}
+		switch {
+		case err == nil:
+			return f.acknowledgeRoute(entry, position)
+		case errors.Is(err, farlog.ErrNotFound):
+			f.unrouted++
+			return nil
+		case !errors.Is(err, farlog.ErrFull):
+			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err, f.legTexts(position))
+		}
+		f.count.full++
+		if f.talk.isDue() {
+			f.talk.printf("a required leg is full: waiting: %s", f.legTexts(position))
+		}
+		if err := f.output.flush(); err != nil {
+			return err
+		}
+		if !pause(ctx, time.Millisecond) {
+			return fmt.Errorf("stopped while a leg was full: input record %d and later ones were not appended", f.number())
+		}
+	}
+}
+
+func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + 1 }
+
+// legTexts says of each leg how it stands, as far as something is wrong.
+func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
+	var texts []string
+	for i, leg := range f.route.Stats() {
+		text := leg.Text
+		if err := position.Legs[i].Err; err != nil {
+			text = strings.TrimPrefix(text+", "+err.Error(), ", ")
+		}
+		if text != "" {
+			texts = append(texts, fmt.Sprintf("leg %s (%s): %s", leg.Name, leg.State, text))
+		}
+	}
+	return cmp.Or(strings.Join(texts, "; "), "no leg says why")
+}
+
+func (f *routeFeed) acknowledgeRoute(entry farlog.Entry, position farlog.RoutePosition) error {
+	if f.count.acknowledged == 0 || position.Level < f.count.level {
+		f.count.level = position.Level
+	}
+	f.count.acknowledged++
+	f.count.bytes += uint64(len(entry.Data))
+	for i := range f.legs {
+		if position.Required>>i&1 != 0 {
+			if err := f.output.add(position.Legs[i].Position); err != nil {
+				return err
+			}
+		}
+	}
+	f.talk.progress(&f.count)
+	return nil
+}
+
+func (f *routeFeed) close() {
+	stats := f.route.Stats()
+	err := f.route.Close(routeClosePause)
+	if errors.Is(err, farlog.ErrClosed) {
+		return // by a change of its rules, and not opened again
+	}
+	for _, leg := range stats {
+		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried, leg.Dropped)
+	}
+	if err != nil {
+		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route is opened again", f.options.route)
+	}
+}
+
+// finish tells what was done, also when the feed failed.
+func (f *routeFeed) finish(err error) error {
+	err = errors.Join(err, f.output.flush())
+	_ = f.route.CatchUp(routeClosePause) // what is behind then is told
+	f.close()
+	f.talk.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s; waited for space %d times, resolved %d unknown, %d selected by no rule", f.count.acknowledged, f.count.bytes,
+		time.Since(f.talk.started).Round(time.Millisecond), f.talk.rate(&f.count), f.count.level, f.count.full, f.count.unknown, f.unrouted)
+	if err == nil && f.unrouted > 0 {
+		err = fmt.Errorf("%d records went nowhere: no rule of route %q selects their class and criticality", f.unrouted, f.options.route)
+	}
+	return err
+}
