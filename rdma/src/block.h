@@ -63,7 +63,9 @@ struct reserve_view {
 	uint64_t holder_key;
 	bool is_holder_us;
 	bool is_registered;     /* this host */
-	char host[40];          /* by what the device knows it */
+	char host[40];          /* by what the device knows it: filled in also where is_here is false, as far as several hosts reach the device */
+	uint64_t other_keys[16]; /* of the other hosts that are registered */
+	unsigned other_count;
 };
 
 struct block_ops {
@@ -100,6 +102,7 @@ struct block_device {
 	uint32_t command_len_max; /* of a write */
 	uint32_t read_len_max;    /* 0 = any */
 	bool is_clockless;    /* of the tests: nothing that happens may depend on the time; patience is counted */
+	bool is_former_gone;  /* who opened it vouches: the last writer of another host is out */
 	uint64_t enter_count; /* system calls of the commits' queue */
 	uint16_t status;      /* of the last command that failed, as an NVMe device gave it: commands=nvme; 0 = none */
 };

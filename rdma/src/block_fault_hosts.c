@@ -31,11 +31,14 @@ void fault_hosts_forget(struct fault_hosts *hosts)
 
 static void look(const struct fault_hosts *hosts, int host, struct reserve_view *view)
 {
-	*view = (struct reserve_view){.is_here = true, .is_registered = hosts->keys[host] != 0, .type = hosts->holder != 0 ? 3 : 0};
+	*view = (struct reserve_view){.is_here = hosts->has_reservations, .is_registered = hosts->keys[host] != 0, .type = hosts->holder != 0 ? 3 : 0};
 	if (hosts->holder != 0) {
 		view->holder_key = hosts->keys[hosts->holder - 1];
 		view->is_holder_us = hosts->holder - 1 == host;
 	}
+	for (int other = 0; other < FAULT_HOST_COUNT; other++)
+		if (other != host && hosts->keys[other] != 0)
+			view->other_keys[view->other_count++] = hosts->keys[other];
 	snprintf(view->host, sizeof(view->host), "host %d", host);
 }
 
@@ -55,7 +58,7 @@ static int preempt(struct fault_hosts *hosts, int host, uint64_t key, uint64_t o
 int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view, int *preempted)
 {
 	*preempted = -1;
-	if (!hosts->has_reservations)
+	if (!hosts->has_reservations && verb != RESERVE_LOOK)
 		return FARLOG_UNSUPPORTED;
 	switch (verb) {
 	case RESERVE_LOOK: look(hosts, host, view); return FARLOG_OK;

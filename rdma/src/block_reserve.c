@@ -31,6 +31,19 @@ uint64_t reserve_key(enum reserve_tag tag, const uint8_t ring_uuid[16], uint32_t
 	return (uint64_t)tag << 48 | ((hash ^ hash >> 48) & KEY_HASH_MASK);
 }
 
+uint64_t reserve_host(const char *host)
+{
+	return fnv1a(0xCBF29CE484222325ull, host, strlen(host)) | 1;
+}
+
+uint64_t reserve_opening_key(const uint8_t ring_uuid[16], const char *host)
+{
+	uint64_t ring = fnv1a(0xCBF29CE484222325ull, ring_uuid, 16);
+
+	ring ^= ring >> 32;
+	return (uint64_t)RESERVE_TAG_OPENING << 48 | ((ring ^ ring >> 16) & 0xFFFF) << RESERVE_RING_SHIFT | (reserve_host(host) >> 32);
+}
+
 /* ---------------------------------------------------------------- steps */
 
 static int look(struct block_device *device, struct reserve_view *view)
@@ -51,7 +64,7 @@ static int refuse_io(const char *uri, const char *what, struct farlog_error *err
 
 static bool is_ours(uint64_t key)
 {
-	return key >> 48 >= RESERVE_TAG_WRITER && key >> 48 <= RESERVE_TAG_FORMAT;
+	return key >> 48 >= RESERVE_TAG_WRITER && key >> 48 <= RESERVE_TAG_OPENING;
 }
 
 /* check_holder -- another program's reservation is not ours to take. */
@@ -185,8 +198,8 @@ void reserve_say(struct block_device *device, bool has_directory, struct farlog_
 	size_t used = strlen(contract->probe);
 	int result = look(device, &view);
 	const char *what = result != FARLOG_OK    ? NULL
-		: !view.is_here                        ? "nothing fences"
-		: has_directory                        ? "nothing fences, its neighbours share the namespace"
+		: !view.is_here                        ? "nothing fences; follows closed writers"
+		: has_directory                        ? "nothing fences, its neighbours share the namespace; follows closed writers"
 		: view.is_kept                         ? "fenced by reservation"
 											   : "fenced by reservation, until the target restarts";
 

@@ -17,9 +17,16 @@ enum reserve_tag {
 	RESERVE_TAG_WRITER = 0xFA10,
 	RESERVE_TAG_OTHER = 0xFA11,  /* drain, fence */
 	RESERVE_TAG_FORMAT = 0xFA12, /* the reservation was taken away to format */
+	RESERVE_TAG_OPENING = 0xFA13, /* of a ring in a directory: a writer is being opened. No reservation goes with it */
 };
 
 #define RESERVE_TYPE 3u /* NVM Express: Write Exclusive, Registrants Only */
+
+#define RESERVE_RING_SHIFT 32u /* of an opening key: above are its tag and 16 bits of the ring, below 32 of the host */
+
+/* reserve_opening_key, reserve_host -- of a ring and a host; of a host, not 0. */
+uint64_t reserve_opening_key(const uint8_t ring_uuid[16], const char *host);
+uint64_t reserve_host(const char *host);
 
 uint64_t reserve_key(enum reserve_tag tag, const uint8_t ring_uuid[16], uint32_t epoch, const char *host);
 

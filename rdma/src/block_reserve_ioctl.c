@@ -120,6 +120,8 @@ static void take_report(const uint8_t *report, const uint8_t host[HOST_LEN], str
 		bool is_us = memcmp(registrant + 16, host, HOST_LEN) == 0;
 
 		view->is_registered |= is_us;
+		if (!is_us && view->other_count < sizeof(view->other_keys) / sizeof(view->other_keys[0]))
+			view->other_keys[view->other_count++] = load_u64(registrant + 8);
 		if ((registrant[2] & 1) == 0)
 			continue;
 		view->holder_key = load_u64(registrant + 8);

@@ -163,7 +163,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	if (uring == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
 	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE, .passthrough = {.fd = -1},
-		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX}};
+		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX, .is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);
 	if (result == FARLOG_OK)

@@ -269,6 +269,8 @@ static int remove_named(struct change *change, const char *name, bool is_forced,
 		if (region_lock(change->region, (enum region_role)role) != FARLOG_OK)
 			return error_set(error, FARLOG_HELD, 0, "ring \"%s\" is in use by a writer, a drain or a fence; stop it first", change->uri);
 	if (!is_forced)
+		result = region_claim(change->region, &(struct region_claim){.kind = REGION_CLAIM_FORMER, .uri = change->uri}, error);
+	if (!is_forced && result == FARLOG_OK)
 		result = check_drained(change->region, change->uri, error);
 	if (result == FARLOG_OK && change->region->ops->narrow(change->region, 0, change->region_len) != FARLOG_OK)
 		result = error_set(error, FARLOG_IO, errno, "read region \"%s\"", change->uri);

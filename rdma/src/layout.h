@@ -52,7 +52,8 @@ struct superblock {
 	uint64_t floor_lsn; /* of one of several members: where the undrained records began when the epoch was opened; other members may know more than its head */
 	uint64_t floor_seq;
 	uint32_t floor_epoch; /* of the record before, as head_slot.last_epoch */
-	uint8_t reserved_b[168];
+	uint8_t writer_host[8]; /* of a device that several hosts reach and that does not fence them: where the epoch was opened; 0 = no such device */
+	uint8_t reserved_b[160];
 	uint32_t crc32c;
 };
 

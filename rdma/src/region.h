@@ -34,12 +34,15 @@ enum region_role {
 	REGION_ROLE_FORMAT = 2,
 	REGION_ROLE_READER = 3, /* has no lock */
 	REGION_ROLE_TAILS = 4,  /* of a far client alone: a reader of the target's page of tails, in place of a ring */
+	REGION_ROLE_OPENING = 5, /* of a device with many rings: a lock for all of them, held while one is opened */
 };
 
 enum region_claim_kind {
 	REGION_CLAIM_ALONE = 0,   /* a writer: those on other hosts are shut out */
 	REGION_CLAIM_BESIDE = 1,  /* a drain, a fence: let in beside the writer */
 	REGION_CLAIM_IF_FREE = 2, /* who formats: HELD where a writer on another host may live */
+	REGION_CLAIM_FORMER = 3,  /* of a ring in a directory: nothing; HELD where its last writer may live on another host */
+	REGION_CLAIM_DONE = 4,    /* a writer: its epoch is in the superblock, durably */
 };
 
 /* What whoever is going to write asks of a device that several hosts reach. */
@@ -47,6 +50,7 @@ struct region_claim {
 	enum region_claim_kind kind;
 	uint32_t epoch;           /* of a writer; 0 = none */
 	const uint8_t *ring_uuid; /* 16 bytes; NULL = there is no ring yet */
+	bool is_fence;            /* beside: to raise the fence */
 	const char *uri;
 };
 
@@ -133,6 +137,7 @@ struct region {
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
 	uint64_t extra_len;       /* what a ring takes of the media beyond size_bytes */
+	uint64_t host;            /* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no such device */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
 	uint64_t read_count;  /* with is_far: READs posted */

@@ -334,9 +334,11 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 		superblock.floor_seq = whole->start.head_seq;
 		superblock.floor_epoch = whole->start.last_epoch;
 	}
+	memcpy(superblock.writer_host, &member->region->host, sizeof(superblock.writer_host));
 	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
 	if (result != FARLOG_OK)
 		return result;
+	(void)region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL);
 	member->superblock = superblock;
 	member->is_of_epoch = true;
 	if (member->credit_lsn < superblock.floor_lsn)

@@ -90,9 +90,10 @@ static void put_hints(struct region_nvme *nvme)
 {
 	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
 	struct block_command command = {
-		.verb = BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block, .len = nvme->device->lba_len, .id = ID_HINTS};
+		.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block, .len = nvme->device->lba_len,
+		.id = ID_HINTS};
 
-	nvme_make_words(nvme, block, *nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF));
+	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
 	nvme->are_hints_due = false;
 	nvme->is_hints_flying = true;
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
@@ -471,25 +472,39 @@ static int nvme_is_locked(struct region *region, enum region_role role)
 	return nvme_of(region)->device->ops->is_locked(nvme_of(region)->device, role);
 }
 
-/* let_go -- the last hints go out, and what is under way may come back. */
-static void let_go(struct region_nvme *nvme)
+/* wait_all -- until nothing is under way. False: it still is. */
+static bool wait_all(struct region_nvme *nvme, uint64_t until_ns)
 {
 	struct block_device *device = nvme->device;
-	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
 
-	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
-	collect(nvme);
-	if (nvme->role == REGION_ROLE_WRITER && nvme->are_hints_due && !nvme->is_hints_flying && nvme->failure == 0)
-		put_hints(nvme);
 	while (is_under_way(nvme) || nvme->is_held || nvme->is_hints_flying || nvme->is_look_flying || nvme->is_follow_flying) {
 		uint64_t now_ns = clock_monotonic_ns();
 
 		if (now_ns >= until_ns || device->ops->wait(device, BLOCK_COMMITS, until_ns - now_ns) != FARLOG_OK)
-			return;
+			return false;
 		collect(nvme);
 		if (nvme->failure != 0)
 			nvme->span_at = nvme->span_count; /* nothing more of it goes out */
 	}
+	return true;
+}
+
+/* let_go -- what is under way may come back, and the last hints go out: where it matters that this writer is gone, behind all else, and durably. */
+static void let_go(struct region_nvme *nvme)
+{
+	uint64_t until_ns = clock_after_ns(CLOSE_PATIENCE_NS);
+	bool is_closable;
+
+	nvme_ahead_end(nvme, CLOSE_PATIENCE_NS);
+	nvme_share_end(nvme);
+	collect(nvme);
+	is_closable = nvme_is_closable(nvme);
+	if (is_closable && !wait_all(nvme, until_ns))
+		return;
+	nvme->is_closing = is_closable && nvme->failure == 0 && !nvme->region.is_shut;
+	if (nvme->role == REGION_ROLE_WRITER && (nvme->are_hints_due || nvme->is_closing) && !nvme->is_hints_flying && nvme->failure == 0)
+		put_hints(nvme);
+	(void)wait_all(nvme, until_ns);
 }
 
 void nvme_close(struct region *region)

@@ -37,7 +37,8 @@ enum nvme_control {
 /* What lies at the beginning of the blocks of fence, credit and hints. Zeros are not sound: nothing was stored yet. */
 struct nvme_words {
 	uint64_t words[2];
-	uint8_t reserved[12];
+	uint32_t closed_epoch; /* of the hints: this epoch's writer has closed, and nothing of it was under way; 0 = none says so */
+	uint8_t reserved[8];
 	uint32_t crc32c;
 };
 
@@ -104,6 +105,10 @@ struct region_nvme {
 	bool has_follow_failed;
 	uint64_t own_generation; /* of the superblock */
 	uint64_t followed_ns;
+	/* Of a device that several hosts reach, and that does not fence them: region_nvme_share.c. */
+	uint32_t closed_epoch; /* as the hints had it when the header was loaded last */
+	bool is_opening;       /* this host's key says so, and the lock is held */
+	bool is_closing;       /* the next hints say that this epoch is closed */
 };
 
 #define NVME_ID_FOLLOW 4u /* of a command, beside those of region_nvme.c */
@@ -210,6 +215,13 @@ void nvme_expect(struct region *region, const struct region_span *spans, unsigne
 void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
 void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);
+
+/* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any more. nvme_is_closable -- is it worth saying that this writer has closed? The
+ * caller knows that nothing is under way. nvme_make_hints -- the block; closed_epoch 0 = open. */
+int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error);
+void nvme_share_end(struct region_nvme *nvme);
+bool nvme_is_closable(const struct region_nvme *nvme);
+void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
 
 /* nvme_map_own -- memory of its own, zero, kept out of forked children; NULL: none. */
 void *nvme_map_own(uint64_t len);

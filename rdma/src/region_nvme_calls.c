@@ -52,6 +52,15 @@ void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, u
 	memcpy(block, &words, sizeof(words));
 }
 
+void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch)
+{
+	struct nvme_words words = {.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)}, .closed_epoch = closed_epoch};
+
+	words.crc32c = crc32c_update(0, &words, offsetof(struct nvme_words, crc32c));
+	memset(block, 0, nvme->device->lba_len);
+	memcpy(block, &words, sizeof(words));
+}
+
 static bool load_words(const uint8_t *block, struct nvme_words *words)
 {
 	memcpy(words, block, sizeof(*words));
@@ -88,6 +97,7 @@ static void take_header(struct region_nvme *nvme, uint8_t *blocks)
 	nvme_take_words(nvme, blocks);
 	if (!load_words(nvme_block_of(blocks, NVME_HINTS), &words))
 		words = (struct nvme_words){0};
+	nvme->closed_epoch = words.closed_epoch;
 	atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), words.words[0]);
 	atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), words.words[1]);
 }

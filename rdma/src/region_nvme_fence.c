@@ -21,13 +21,19 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 	struct reserve_view view = {0};
 	int result;
 
+	if (claim->kind == REGION_CLAIM_DONE) {
+		nvme_share_end(nvme);
+		return FARLOG_OK;
+	}
 	if (region->directory != NULL)
-		return reserve_leave(nvme->device, claim, error); /* a reservation is all of the namespace's */
+		return nvme_share(nvme, claim, error); /* a reservation is all of the namespace's */
 	switch (claim->kind) {
 	case REGION_CLAIM_ALONE: result = reserve_take(nvme->device, claim, &view, error); break;
 	case REGION_CLAIM_BESIDE: result = reserve_join(nvme->device, claim, &view, error); break;
 	default: result = reserve_if_free(nvme->device, claim, &view, error); break;
 	}
+	if (result == FARLOG_OK && !view.is_here && view.host[0] != '\0')
+		return nvme_share(nvme, claim, error); /* a partition, or a target without reservations */
 	if (result != FARLOG_OK || nvme->role != REGION_ROLE_WRITER)
 		return result;
 	nvme->epoch = claim->epoch;

@@ -226,7 +226,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 
 static int raise_fence(struct region *region, const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
-	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .uri = uri};
+	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .is_fence = true, .uri = uri};
 	struct superblock superblock;
 	int result = superblock_load(region, uri, &superblock, error);
 
@@ -238,12 +238,10 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 			epoch_min, FENCE_STEP_MAX, superblock.writer_epoch);
 	if (region_lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
 		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);
-	if (epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
-		return FARLOG_OK; /* as fenced as that already */
 	claim.ring_uuid = superblock.ring_uuid;
 	result = region_claim(region, &claim, error);
-	if (result != FARLOG_OK)
-		return result;
+	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
+		return result; /* as fenced as that already */
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
 	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);

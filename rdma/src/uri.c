@@ -152,13 +152,19 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		return parse_choice(text, option, value, uri, poll_names, uri->poll, error);
 	if (strcmp(option, "commands") == 0)
 		return parse_choice(text, option, value, uri, command_names, uri->commands, error);
+	if (strcmp(option, "former") == 0) {
+		if (strcmp(value, "gone") != 0 || (strcmp(uri->scheme, "nvme") != 0 && strcmp(uri->scheme, "block-fault") != 0))
+			return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": former=\"%s\"; expected former=gone, of a ring on nvme: whose last writer is out for sure", text, value);
+		strcpy(uri->former, value);
+		return FARLOG_OK;
+	}
 	if (strcmp(option, "tos") == 0)
 		return parse_tos(text, value, uri, error);
 	if (strcmp(option, "seed") == 0)
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, poll, ring, size, tos or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, former, poll, ring, size, tos or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

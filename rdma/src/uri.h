@@ -17,6 +17,7 @@ struct uri {
 	char wait[8];          /* of ?wait=, "spin", "block" or "" */
 	char poll[8];          /* of ?poll=, for nvme: "none", "io", "sq" or "" */
 	char commands[8];      /* of ?commands=, for nvme: "kernel", "nvme" or "" */
+	char former[8];        /* of ?former=, for nvme: "gone" or "" */
 	uint16_t tos;          /* of ?tos=, for verbs: 1 + the traffic class; 0 = not given */
 	uint64_t seed;         /* of ?seed=, for fault: */
 	uint64_t size_bytes;   /* of ?size=: of a region that is made for many rings */

@@ -252,11 +252,13 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	writer->superblock.epoch_start_seq = writer->ring.next_seq;
 	writer->superblock.epoch_opened_ns = now.utc_ns;
 	write_identity(config, writer->superblock.writer_id);
+	memcpy(writer->superblock.writer_host, &writer->region->host, sizeof(writer->superblock.writer_host));
 	result = superblock_store(writer->region, &writer->superblock, !MUTANT(EPOCH_NOT_PERSISTED));
 	if (result == FARLOG_FENCED)
 		return error_set(error, result, 0, "ring \"%s\": a later epoch than %u has been granted meanwhile; acquire a new grant", uri, writer->epoch);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock", uri, error);
+	(void)region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
 	if (writer->is_packed)

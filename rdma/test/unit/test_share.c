@@ -1,0 +1,243 @@
+/* Rings of one namespace whose writers are on several hosts, on adversarial blocks. What is shown: nobody follows a writer of another host that was not closed; of
+ * two hosts that open a ring at once, at every point of each other's opening, at most one has it; and mutants of both are found. */
+#include <stdio.h>
+#include <string.h>
+
+#include "block_fault.h"
+#include "directory.h"
+#include "mutant.h"
+#include "region_nvme.h"
+#include "unit.h"
+
+#define NAME "share-blocks"
+#define URI "block-fault:" NAME "?ring=%s"
+#define RING_LEN (LAYOUT_DATA_OFF + (64u << 10))
+#define DEVICE_LEN (DIRECTORY_LEN + 3 * (RING_LEN + NVME_EXTRA_LEN))
+#define OPERATION_COUNT 400u /* more than an opening takes */
+
+static struct farlog_error last;
+
+static const char *uri_of(const char *ring, const char *options)
+{
+	static char text[200];
+
+	snprintf(text, sizeof(text), URI "%s", ring, options);
+	return text;
+}
+
+static void format_ring(const char *ring)
+{
+	char options[40];
+	struct farlog_ring_config config = {.size_bytes = RING_LEN, .stream_name = ring, .salt = 0x5A17, .record_len_max = 4096};
+
+	snprintf(options, sizeof(options), "&size=%u", DEVICE_LEN);
+	if (farlog_ring_format(uri_of(ring, options), &config, &last) != FARLOG_OK)
+		fail_msg("format: %s", last.text);
+}
+
+static void make_rings(int has_reservations)
+{
+	farlog_block_drop(NAME);
+	farlog_block_hosts(has_reservations);
+	farlog_block_shape(512, 1);
+	farlog_block_host(0);
+	format_ring("a");
+	format_ring("b");
+}
+
+static farlog_writer *open_on(int host, const char *ring, const char *options, int *result)
+{
+	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	farlog_writer *writer = NULL;
+
+	farlog_block_host(host);
+	last.text[0] = '\0';
+	*result = farlog_writer_open(uri_of(ring, options), &config, &writer, &last);
+	return writer;
+}
+
+static farlog_writer *must_open(int host, const char *ring, const char *options)
+{
+	int result;
+	farlog_writer *writer = open_on(host, ring, options, &result);
+
+	if (result != FARLOG_OK)
+		fail_msg("open: %s", last.text);
+	return writer;
+}
+
+static void must_append(farlog_writer *writer)
+{
+	struct farlog_position position;
+
+	assert_int_equal(farlog_append(writer, &(struct farlog_entry){.data = "order", .len = 5}, 30000000000u, &position), FARLOG_OK);
+}
+
+static void open__former_on_another_host_not_closed(void **state)
+{
+	farlog_writer *former;
+	farlog_writer *writer;
+	int result;
+
+	(void)state;
+	for (int has_reservations = 0; has_reservations < 2; has_reservations++) {
+		make_rings(has_reservations);
+		former = must_open(0, "a", "");
+		must_append(former);
+		assert_null(open_on(1, "a", "", &result));
+		assert_int_equal(result, FARLOG_HELD);
+		assert_non_null(strstr(last.text, "opened on another host, was not closed"));
+		assert_non_null(strstr(last.text, "former=gone"));
+		writer = must_open(1, "b", ""); /* the neighbour is no concern of it */
+		must_append(former);
+		farlog_writer_close(writer);
+		farlog_writer_close(former);
+		writer = must_open(1, "a", ""); /* a planned move */
+		must_append(writer);
+		farlog_writer_close(writer);
+	}
+	farlog_block_drop(NAME);
+}
+
+static void open__target_without_reservations(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_LEN, .salt = 0x5A17, .record_len_max = 4096};
+	farlog_writer *writer;
+	farlog_writer *next;
+
+	(void)state;
+	farlog_block_drop(NAME);
+	farlog_block_hosts(0);
+	farlog_block_host(0);
+	assert_int_equal(farlog_ring_format("block-fault:" NAME, &config, &last), FARLOG_OK);
+	assert_int_equal(farlog_writer_open("block-fault:" NAME, NULL, &writer, &last), FARLOG_OK);
+	farlog_block_host(1);
+	assert_int_equal(farlog_writer_open("block-fault:" NAME, NULL, &next, &last), FARLOG_HELD);
+	must_append(writer);
+	farlog_writer_close(writer);
+	assert_int_equal(farlog_writer_open("block-fault:" NAME, NULL, &next, &last), FARLOG_OK);
+	must_append(next);
+	farlog_writer_close(next);
+	farlog_block_drop(NAME);
+}
+
+static void open__former_on_this_host_was_killed(void **state)
+{
+	farlog_writer *writer;
+
+	(void)state;
+	make_rings(1);
+	writer = must_open(0, "a", "");
+	must_append(writer);
+	farlog_block_kill(NAME);
+	farlog_writer_close(writer);
+	writer = must_open(0, "a", "");
+	farlog_writer_close(writer);
+	farlog_block_drop(NAME);
+}
+
+static void open__former_is_gone(void **state)
+{
+	farlog_writer *writer;
+	int result;
+
+	(void)state;
+	for (int is_by_fence = 0; is_by_fence < 2; is_by_fence++) {
+		make_rings(1);
+		writer = must_open(0, "a", "");
+		must_append(writer);
+		farlog_block_kill(NAME);
+		farlog_writer_close(writer); /* of a dead device: nothing says that it was closed */
+		assert_null(open_on(1, "a", "", &result));
+		assert_int_equal(result, FARLOG_HELD);
+		if (is_by_fence)
+			assert_int_equal(farlog_ring_fence(uri_of("a", "&former=gone"), 2, &last), FARLOG_OK);
+		writer = must_open(1, "a", is_by_fence ? "" : "&former=gone");
+		must_append(writer);
+		farlog_writer_close(writer);
+		writer = must_open(0, "a", "");
+		farlog_writer_close(writer);
+	}
+	farlog_block_drop(NAME);
+}
+
+static void remove__writer_on_another_host(void **state)
+{
+	farlog_writer *writer;
+
+	(void)state;
+	make_rings(1);
+	writer = must_open(0, "a", "");
+	farlog_block_host(1);
+	assert_int_equal(farlog_ring_remove(uri_of("a", ""), 0, &last), FARLOG_HELD);
+	assert_non_null(strstr(last.text, "opened on another host"));
+	farlog_writer_close(writer);
+	farlog_block_drop(NAME);
+}
+
+static farlog_writer *second;
+
+static void open_second(void *context)
+{
+	int result;
+
+	(void)context;
+	second = open_on(1, "a", "", &result);
+}
+
+/* count_at_once -- the points of host 0's opening at which host 1, opening as well, ends with both having the ring. */
+static unsigned count_at_once(int mutant, unsigned *one_count)
+{
+	unsigned both_count = 0;
+
+	*one_count = 0;
+	for (unsigned operation = 0; operation < OPERATION_COUNT; operation += 1 + operation / 40) {
+		farlog_writer *first;
+		int result;
+
+		make_rings(1);
+		farlog_fault_set_mutant(mutant);
+		farlog_block_reseed(NAME, operation + 1);
+		second = NULL;
+		farlog_block_call(NAME, operation, open_second, NULL);
+		first = open_on(0, "a", "", &result);
+		farlog_block_call(NAME, UINT64_MAX, NULL, NULL);
+		both_count += first != NULL && second != NULL;
+		*one_count += (first != NULL) != (second != NULL);
+		farlog_writer_close(first);
+		farlog_writer_close(second);
+		farlog_fault_set_mutant(0);
+	}
+	farlog_block_drop(NAME);
+	return both_count;
+}
+
+static void open__two_hosts_at_once(void **state)
+{
+	unsigned one_count;
+
+	(void)state;
+	assert_int_equal(count_at_once(0, &one_count), 0);
+	assert_true(one_count > 20);
+}
+
+static void mutants__are_found(void **state)
+{
+	unsigned one_count;
+
+	(void)state;
+	assert_true(count_at_once(MUTANT_NOT_ANNOUNCED, &one_count) > 0);
+	assert_true(count_at_once(MUTANT_FORMER_NOT_ASKED, &one_count) > 0);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(open__former_on_another_host_not_closed),
+	cmocka_unit_test(open__target_without_reservations),
+	cmocka_unit_test(open__former_on_this_host_was_killed),
+	cmocka_unit_test(open__former_is_gone),
+	cmocka_unit_test(remove__writer_on_another_host),
+	cmocka_unit_test(open__two_hosts_at_once),
+	cmocka_unit_test(mutants__are_found),
+};
+
+RUN_GROUP(share, tests)
