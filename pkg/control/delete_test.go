@@ -120,7 +120,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 // A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named, and stays.
 func TestDeleteStream_RingLost(t *testing.T) {
 	t.Parallel()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startMortal(t, openEtcd(t, t.TempDir()))
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
 	one.until("it is bound", func() bool {

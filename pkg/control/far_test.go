@@ -25,7 +25,11 @@ func farRing(stream, target string) *api.RingState {
 
 func startFar(t *testing.T) *instance {
 	t.Helper()
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	return withFarRing(startInstance(t, openEtcd(t, t.TempDir()), true))
+}
+
+func withFarRing(one *instance) *instance {
+	one.t.Helper()
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
@@ -161,7 +165,7 @@ func (i *instance) drainToken(agent *api.Agent) []byte {
 }
 
 func TestDrain_OnAnotherHostIsAdmittedAndItsSuccessorTakesItsPlace(t *testing.T) {
-	one := startFar(t)
+	one := withFarRing(startMortal(t, openEtcd(t, t.TempDir())))
 	first := one.drainToken(&api.Agent{Id: "d1", Host: "beta"})
 	one.until("the lease of the first has run out", func() bool { return !one.status("a").IsDrainAlive })
 	second := one.drainToken(&api.Agent{Id: "d2", Host: "gamma"})

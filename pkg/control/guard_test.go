@@ -54,6 +54,12 @@ func (b *lockedBuffer) String() string {
 
 func startGuarded(t *testing.T, rules string) *guarded {
 	t.Helper()
+	return startGuardedAt(t, rules, 0)
+}
+
+// startGuardedAt -- one that takes so many calls a second of a client; 0 = as usual.
+func startGuardedAt(t *testing.T, rules string, callRate float64) *guarded {
+	t.Helper()
 	g := &guarded{t: t, dir: t.TempDir(), log: &lockedBuffer{}}
 	var err error
 	if g.authority, err = identity.InitAuthority(filepath.Join(g.dir, "tls"), "farlog", time.Now()); err != nil {
@@ -69,7 +75,7 @@ func startGuarded(t *testing.T, rules string) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(Config{Client: openEtcd(t, filepath.Join(g.dir, "etcd")).Client(), Logger: logger, IsSole: true, Lease: 2 * time.Second, Keeper: keeper, Access: file})
+	server := New(Config{Client: openEtcd(t, filepath.Join(g.dir, "etcd")).Client(), Logger: logger, IsSole: true, Lease: stepTimeout, Keeper: keeper, Access: file, CallRate: callRate})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

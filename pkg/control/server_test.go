@@ -39,9 +39,18 @@ func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
 	return startInstanceWith(t, etcd, Config{IsSole: isSole})
 }
 
+// startMortal -- one where whoever reports no more is soon taken for dead.
+func startMortal(t *testing.T, etcd *Etcd) *instance {
+	t.Helper()
+	return startInstanceWith(t, etcd, Config{IsSole: true, Lease: 2 * time.Second})
+}
+
 func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 	t.Helper()
-	config.Client, config.Logger, config.Lease = etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)), 2*time.Second
+	config.Client, config.Logger = etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil))
+	if config.Lease == 0 {
+		config.Lease = stepTimeout // who has reported once lives on, however slow the machine is
+	}
 	server := New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -267,7 +276,7 @@ func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
 }
 
 func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startMortal(t, openEtcd(t, t.TempDir()))
 	one.create("a")
 	one.reportDrain("d1")
 	one.reportTarget("t1", ring("a", "t1"))
@@ -321,7 +330,7 @@ func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
 }
 
 func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startMortal(t, openEtcd(t, t.TempDir()))
 	report := func(id, store string) {
 		state := &api.DrainState{Agent: &api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store}}
 		if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: state}); err != nil {
@@ -389,7 +398,7 @@ func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
 // An agent registers by its watch and by its report at the same moment. Were both to make a lease, its key could end
 // up under the one that is not renewed, and a living agent would be taken for dead for good.
 func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
-	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one := startMortal(t, openEtcd(t, t.TempDir()))
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() { one.reportDrain("d1") })
