@@ -17,9 +17,9 @@ import (
 
 // scenario is one thing that is proved.
 type scenario struct {
-	name    string
-	what    string
-	timeout time.Duration
+	name   string
+	what   string
+	guests int // at a time, at most
 	// run returns what it saw, in one line of figures, or the first claim that did not hold.
 	run func(ctx context.Context, b *bed) (string, error)
 }
@@ -30,11 +30,16 @@ const (
 	diskLen   = 16 << 20
 	mtu       = 4200 // gives RDMA a path MTU of 4096
 	bootsMax  = 3
+
+	guestsMost = 5 // of one scenario
+	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the processors for itself.
+	hung = 15 * time.Minute
 )
 
 // bed is what one scenario runs on: guests, the wire between them, and files that outlive a guest.
 type bed struct {
 	dir    string
+	name   string // of the scenario
 	image  vm.Image
 	accel  vm.Accel
 	random *rand.Rand
@@ -42,6 +47,7 @@ type bed struct {
 
 	mu     sync.Mutex
 	guests map[string]*vm.Guest // the latest of each name
+	all    []*vm.Guest
 	ports  map[string]*vm.Port
 	notes  []note
 }
@@ -66,22 +72,22 @@ type machine struct {
 }
 
 // addresses of the guests that are on the wire.
-var addresses = map[string]string{"host": "10.7.0.1", "target": "10.7.0.2", "central": "10.7.0.3", "second": "10.7.0.4"}
+var addresses = map[string]string{"host": "10.7.0.1", "target": "10.7.0.2", "central": "10.7.0.3", "second": "10.7.0.4", "third": "10.7.0.5"}
 
-func newBed(dir string, image vm.Image, accel vm.Accel, seed uint64) (*bed, error) {
+func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	// Each scenario draws from a seed of its own: run alone, it draws as it did among the others.
 	own := fnv.New64a()
-	fmt.Fprint(own, filepath.Base(dir))
-	return &bed{dir: dir, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed),
+	fmt.Fprint(own, name)
+	return &bed{dir: dir, name: name, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed),
 		guests: map[string]*vm.Guest{}, ports: map[string]*vm.Port{}}, nil
 }
 
 // run ends all guests, whatever happens.
 func (b *bed) run(ctx context.Context, s scenario) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the scenario's %s are over", s.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, hung, fmt.Errorf("the scenario has not ended within %s", hung))
 	defer cancel()
 	defer b.end()
 	return s.run(ctx, b)
@@ -101,6 +107,22 @@ func (b *bed) end() {
 		g.Kill()
 	}
 	b.wire.Close()
+}
+
+// processorTime is what the guests took of this machine's processors. They have ended.
+func (b *bed) processorTime() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var total time.Duration
+	for _, g := range b.all {
+		total += g.ProcessorTime()
+	}
+	return total
+}
+
+// say tells how the scenario goes on.
+func (b *bed) say(format string, args ...any) {
+	say("  "+b.name+": "+format, args...)
 }
 
 func (b *bed) remove() {
@@ -135,9 +157,10 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	say("  %s is up after %.0f s", m.name, time.Since(began).Seconds())
+	b.say("%s is up after %.0f s", m.name, time.Since(began).Seconds())
 	b.mu.Lock()
 	b.guests[m.name] = g
+	b.all = append(b.all, g)
 	b.mu.Unlock()
 	if m.isOnWire {
 		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d", addresses[m.name], mtu)); err != nil {
@@ -166,7 +189,7 @@ func (b *bed) bootPatiently(ctx context.Context, o vm.Options) (*vm.Guest, error
 		if !bytes.Contains(console, []byte("Oops: int3")) {
 			return nil, err
 		}
-		say("  %s: its kernel fell over a breakpoint of its own while it booted; once more", o.Name)
+		b.say("%s: its kernel fell over a breakpoint of its own while it booted; once more", o.Name)
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 const (
 	controlPort  = 7070
 	daemonStream = "desk/orders"
-	goOnLimit    = 90 * time.Second
+	// goOnLimit tells a writer that hangs from one on a busy machine; that an append keeps its deadline is looked at apart.
+	goOnLimit = 5 * time.Minute
 
 	targetMetrics = "127.0.0.1:9465"
+	targetDir     = "/var/target"
 
 	// What farlog append says of a ring that was opened as it should be: over verbs, by the device's own FLUSH.
 	openedByFlush = "flush rdma-flush, acknowledges persistent"
@@ -41,17 +43,25 @@ type duty struct{ name, guest, command string }
 // newCrew tells the daemons' command lines, in the order in which they are started. drains are guests.
 func (b *bed) newCrew(guests map[string]*vm.Guest, controlOn string, drains ...string) *crew {
 	control := fmt.Sprintf("--control %s:%d", addresses[controlOn], controlPort)
-	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{
-		{"control", controlOn, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s --metrics-listen off --audit-stream off",
-			addresses[controlOn], controlPort, controlOn)},
-		{"target", "target", fmt.Sprintf("farlogd target %s --data-dir /var/target --host-name target --metrics-listen %s --region %s --listen verbs://%s:%d", control,
-			targetMetrics, devdax, addresses["target"], farPort)},
-	}}
+	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{controlDuty(controlOn), targetDuty("target", "target", control)}}
 	for _, guest := range drains {
-		c.duties = append(c.duties, duty{"drain-" + guest, guest, fmt.Sprintf(
-			"farlogd drain %s --data-dir /var/drain --store-dir %s --host-name %s --metrics-listen off", control, storeDir, guest)})
+		c.duties = append(c.duties, drainDuty(guest, control))
 	}
 	return c
+}
+
+func controlDuty(guest string) duty {
+	return duty{"control", guest, fmt.Sprintf("farlogd control --data-dir /var/control --listen %s:%d --host-name %s --metrics-listen off --audit-stream off",
+		addresses[guest], controlPort, guest)}
+}
+
+func targetDuty(name, guest, control string) duty {
+	return duty{name, guest, fmt.Sprintf("farlogd target %s --data-dir %s --host-name %s --metrics-listen %s --region %s --listen verbs://%s:%d", control,
+		targetDir, guest, targetMetrics, devdax, addresses[guest], farPort)}
+}
+
+func drainDuty(guest, control string) duty {
+	return duty{"drain-" + guest, guest, fmt.Sprintf("farlogd drain %s --data-dir /var/drain --store-dir %s --host-name %s --metrics-listen off", control, storeDir, guest)}
 }
 
 // startAll prepares the target's memory and starts these daemons.
@@ -131,7 +141,7 @@ func (c *crew) stop(ctx context.Context, name string) error {
 // serve makes a stream, and returns when the target serves its ring to other hosts and a drain has it.
 func (c *crew) serve(ctx context.Context, stream, size string) error {
 	host := c.guests["host"]
-	if _, err := host.Run(ctx, fmt.Sprintf("farlog stream create %s --size %s --wait 60s %s", stream, size, c.control)); err != nil {
+	if _, err := host.Run(ctx, fmt.Sprintf("farlog stream create %s --size %s --wait 180s %s", stream, size, c.control)); err != nil {
 		return err
 	}
 	_, err := host.Run(ctx, fmt.Sprintf("wait-for is-served %s %s", stream, c.control))
@@ -141,7 +151,7 @@ func (c *crew) serve(ctx context.Context, stream, size string) error {
 // startWriter starts a writer of a stream on the trading host. It opens the ring when it has a record.
 func (c *crew) startWriter(stream string, window int) (*vm.Process, error) {
 	p, err := c.bed.start(c.guests["host"], "append", fmt.Sprintf(
-		"exec farlog append %s --stream %s --transport verbs --format length-prefixed --ack text --window %d --acquire-timeout 60s",
+		"exec farlog append %s --stream %s --transport verbs --format length-prefixed --ack text --window %d --acquire-timeout 180s",
 		c.control, stream, window))
 	if err != nil {
 		return nil, err

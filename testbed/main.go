@@ -5,17 +5,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
 )
@@ -27,6 +26,7 @@ type options struct {
 	failed   string
 	accel    string
 	seed     uint64
+	room     int
 	isList   bool
 	isShell  bool
 }
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&o.failed, "failed", "build/testbed/failed", "`folder` for the consoles and logs of what failed")
 	flag.StringVar(&o.accel, "accel", "", "tcg or kvm (default: kvm where a probe guest boots)")
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of everything random (default: a new one, printed)")
+	flag.IntVar(&o.room, "room", max(2*runtime.NumCPU(), guestsMost), "`guests` that may run at a time: scenarios run side by side as far as that goes")
 	flag.BoolVar(&o.isList, "list", false, "print the scenarios and end")
 	flag.BoolVar(&o.isShell, "shell", false, "boot a guest and give a shell in it")
 	flag.Parse()
@@ -97,7 +98,9 @@ func run(ctx context.Context, o options, names []string) error {
 		o.seed = rand.Uint64N(1 << 32)
 	}
 	say("seed %d: -seed %d, or SEED=%d with make, draws the same", o.seed, o.seed, o.seed)
-	return runAll(ctx, o, chosen, image, dir, accel)
+	return runAll(ctx, o, chosen, func(s scenario) (*bed, error) {
+		return newBed(filepath.Join(dir, s.name), s.name, image, accel, o.seed)
+	})
 }
 
 func choose(names []string) ([]scenario, error) {
@@ -131,39 +134,4 @@ func chooseAccel(ctx context.Context, asked string, image vm.Image, dir string) 
 	default:
 		return "", fmt.Errorf("-accel %q: expected tcg or kvm", asked)
 	}
-}
-
-func runAll(ctx context.Context, o options, chosen []scenario, image vm.Image, dir string, accel vm.Accel) error {
-	report, err := newReport(o.result)
-	if err != nil {
-		return err
-	}
-	defer report.close()
-	if err := os.RemoveAll(o.failed); err != nil {
-		return err
-	}
-	for i, s := range chosen {
-		say("%d of %d: %s: %s", i+1, len(chosen), s.name, s.what)
-		b, err := newBed(filepath.Join(dir, s.name), image, accel, o.seed)
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		detail, err := b.run(ctx, s)
-		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), err)
-		}
-		if err != nil {
-			if kept, keepErr := b.keep(filepath.Join(o.failed, s.name)); keepErr == nil {
-				detail = fmt.Sprintf("%v; kept: %s", err, kept)
-			} else {
-				detail = errors.Join(err, keepErr).Error()
-			}
-		}
-		b.remove()
-		if err := report.add(outcome{s.name, err == nil, time.Since(began).Seconds(), detail}); err != nil {
-			return err
-		}
-	}
-	return report.conclude()
 }

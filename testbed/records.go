@@ -72,8 +72,9 @@ type ledger struct {
 	absent  map[place]bool  // said not to be there
 	next    int             // number of the first record that no writer acknowledged
 	lastLSN uint64          // of the last acknowledged record
+	copies  int             // members that had the last acknowledged record by then
 	unknown int             // outcomes that had to be resolved
-	slowest time.Duration   // of all calls of append
+	slowest time.Duration   // of all calls of append, without what a processor of the writer's machine stood still meanwhile
 	took    []time.Duration // by each append that was acknowledged, where that was printed
 	asides  []string        // what was said beside plain acknowledgements
 }
@@ -82,7 +83,11 @@ func newLedger(r *records) *ledger {
 	return &ledger{records: r, wanted: map[place]int{}, absent: map[place]bool{}}
 }
 
-const acknowledgedTookAt = 4 // in the line of an acknowledgement
+// In the line of an acknowledgement.
+const (
+	acknowledgedTookAt   = 4
+	acknowledgedCopiesAt = 6
+)
 
 // errFenced: the writer said that it is fenced, and will append no more.
 var errFenced = errors.New("the writer is fenced")
@@ -112,22 +117,36 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	case "resolved":
 		return true, l.acknowledge(line, fields[1:])
 	default:
-		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, acknowledgedTookAt))
+		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, acknowledgedTookAt), l.count(fields))
 	}
 }
 
-// time takes the microseconds that an append took, where they were printed.
+// count takes the number of members that had the record when it was acknowledged, where that was printed.
+func (l *ledger) count(fields []string) (err error) {
+	if len(fields) > acknowledgedCopiesAt {
+		l.copies, err = strconv.Atoi(fields[acknowledgedCopiesAt])
+	}
+	return err
+}
+
+// time takes the microseconds that an append took, and for how many of them a processor stood still, where they were printed.
 func (l *ledger) time(fields []string, at int) error {
 	if at >= len(fields) {
 		return nil
 	}
-	us, err := strconv.ParseInt(fields[at], 10, 64)
-	took := time.Duration(us) * time.Microsecond
-	l.slowest = max(l.slowest, took)
-	if at == acknowledgedTookAt {
-		l.took = append(l.took, took)
+	var us [2]time.Duration // took, stood still
+	for i := range min(len(us), len(fields)-at) {
+		value, err := strconv.ParseInt(fields[at+i], 10, 64)
+		if err != nil {
+			return err
+		}
+		us[i] = time.Duration(value) * time.Microsecond
 	}
-	return err
+	l.slowest = max(l.slowest, us[0]-us[1])
+	if at == acknowledgedTookAt {
+		l.took = append(l.took, us[0])
+	}
+	return nil
 }
 
 func parsePlace(line string, fields []string, epochAt, lsnAt int) (place, error) {
@@ -165,6 +184,13 @@ func (l *ledger) acknowledged() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.next
+}
+
+// memberCount is how many members had the last acknowledged record by then.
+func (l *ledger) memberCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.copies
 }
 
 // feed gives a writer records in batches of 1 to 64, each once the outcomes of the one before are known, until isEnough says so after

@@ -125,8 +125,8 @@ func TestHear_RefusesWhatIsNoOutcome(t *testing.T) {
 func TestScenarios_NamesAreTold(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range scenarios {
-		if s.name == "" || s.what == "" || s.timeout == 0 || s.run == nil || seen[s.name] {
-			t.Errorf("scenario %+v: expected a name of its own, what it proves, a timeout and a function", s)
+		if s.name == "" || s.what == "" || s.guests == 0 || s.guests > guestsMost || s.run == nil || seen[s.name] {
+			t.Errorf("scenario %+v: expected a name of its own, what it proves, how many guests it has and a function", s)
 		}
 		seen[s.name] = true
 	}

@@ -13,8 +13,8 @@ import (
 const (
 	nvmeFaultDeadline = time.Second
 	nvmeCutTime       = 10 * time.Second
-	nvmePatience      = 2 * time.Second  // of the writer with an outcome that nobody can tell it any more
-	nvmeEndLimit      = 30 * time.Second // for a writer to end behind it
+	nvmePatience      = 2 * time.Second // of the writer with an outcome that nobody can tell it any more
+	nvmeEndLimit      = goOnLimit       // for a writer to end behind it
 	nvmeFaultRecords  = 30_000
 	nvmeFaultMost     = 4000 // before a fault, and after the last
 )
@@ -99,7 +99,7 @@ func (s *nvmeStage) suffer(ctx context.Context, fault nvmeFault) error {
 	if err := s.cutOff(ctx, ended); err != nil {
 		return err
 	}
-	say("  %s, %s: the writer was cut off after %.1f s, with %d acknowledged: %s", fault.transport, fault.name, time.Since(began).Seconds(), s.ledger.next, strings.TrimSpace(lastLine(s.writer.Stderr())))
+	s.bed.say("%s, %s: the writer was cut off after %.1f s, with %d acknowledged: %s", fault.transport, fault.name, time.Since(began).Seconds(), s.ledger.next, strings.TrimSpace(lastLine(s.writer.Stderr())))
 	if err := fault.end(ctx, s); err != nil {
 		return err
 	}

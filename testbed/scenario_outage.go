@@ -19,7 +19,7 @@ const (
 	outageRounds    = 5
 	outageRecords   = 20_000 // for all rounds
 	outageFed       = 10     // at a time
-	outageStuck     = 30 * time.Second
+	outageStuck     = time.Minute
 	outageP50Ratio  = 1.5
 	outageP99Ratio  = 3.0
 	outageRateRatio = 0.5

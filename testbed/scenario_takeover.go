@@ -279,5 +279,10 @@ func tookOf(fields []string, at int) (time.Duration, error) {
 		return 0, fmt.Errorf("outcome %q: expected how long it took", fields)
 	}
 	us, err := strconv.ParseInt(fields[at], 10, 64)
+	if at+1 < len(fields) && err == nil { // for so much of it a processor of that machine stood still
+		var stood int64
+		stood, err = strconv.ParseInt(fields[at+1], 10, 64)
+		us -= stood
+	}
 	return time.Duration(us) * time.Microsecond, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // runDrain moves a ring's records into a store until it is asked to stop, without a control plane. It prints "drained LSN" whenever the head has moved.
-func runDrain(uri, dir string) error {
+func runDrain(uri string, own held, dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	opened, err := store.Open(dir, store.Options{Create: true})
@@ -24,7 +24,7 @@ func runDrain(uri, dir string) error {
 	}
 	var once sync.Once
 	head := uint64(0)
-	return drain.Run(ctx, drain.Config{RingURI: uri, Store: opened, OnProgress: func(p drain.Progress) {
+	return drain.Run(ctx, drain.Config{RingURI: uri, Token: own.token, Members: own.members, Store: opened, OnProgress: func(p drain.Progress) {
 		once.Do(func() { fmt.Println("draining") })
 		if p.HeadLSN > head {
 			head = p.HeadLSN

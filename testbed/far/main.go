@@ -5,8 +5,12 @@
 // asked for here, so that a scenario can do what a control plane never would.
 //
 //	far target URI                                 commands on standard input, see target.go
+//	far format -size N -align N -salt N URI        a ring as other members of its stream have it
 //	far drain -store DIR URI                       prints "drained LSN", see drain.go
 //	far write -token HEX -epoch N URI              length-prefixed records on standard input, see write.go
+//	far write -grant FILE                          the same, by what farlog stream grant has written
+//
+// The tokens of a stream with several members are parted by commas, in the order of its rings; that of one that needs none is "-".
 package main
 
 import (
@@ -28,31 +32,41 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("expected target, drain or write")
+		return errors.New("expected target, format, drain or write")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
-	token := flags.String("token", "", "`hex` of the grant's token")
+	tokenText := flags.String("token", "", "`hex` of the grant's token")
+	grantFile := flags.String("grant", "", "`file` of farlog stream grant, in place of a URI")
+	salt := flags.Uint64("salt", 0, "of the ring (0: random)")
+	size := flags.Uint64("size", 0, "`bytes` of the ring with its header (0: the device's)")
+	align := flags.Uint("align", 0, "of records")
 	epoch := flags.Uint("epoch", 0, "epoch of the grant")
 	deadline := flags.Duration("deadline", 0, "of each append (0: the contract's)")
 	patience := flags.Duration("patience", 0, "within which an outcome has to be known (0: for ever)")
 	batch := flags.Int("batch", 1, "records of one flush")
 	storeDir := flags.String("store", "", "`folder` of a drain's store")
 	_ = flags.Parse(args[1:])
-	if flags.NArg() != 1 {
-		return fmt.Errorf("%s: expected one URI", args[0])
+	if (flags.NArg() != 1) == (*grantFile == "") {
+		return fmt.Errorf("%s: expected one URI, or -grant", args[0])
 	}
 	uri := flags.Arg(0)
+	own, err := readTokens(*tokenText)
+	if err == nil && *grantFile != "" {
+		uri, own, err = readGrant(*grantFile)
+	}
+	if err != nil {
+		return err
+	}
+	own.epoch = max(own.epoch, uint32(*epoch))
 	switch args[0] {
 	case "target":
 		return runTarget(uri, os.Stdin, os.Stdout)
 	case "drain":
-		return runDrain(uri, *storeDir)
+		return runDrain(uri, own, *storeDir)
+	case "format":
+		return farlog.Format(uri, farlog.FormatOptions{SizeBytes: *size, Align: uint32(*align), Salt: *salt, StreamName: "desk/orders", Force: true})
 	case "write":
-		parsed, err := parseToken(*token)
-		if err != nil {
-			return err
-		}
-		return runWriter(uri, farlog.WriterOptions{Epoch: uint32(*epoch), Deadline: *deadline, Token: parsed, Name: "far write"}, *batch, *patience)
+		return runWriter(uri, farlog.WriterOptions{Epoch: own.epoch, Deadline: *deadline, Token: own.token, Members: own.members, Name: "far write"}, *batch, *patience)
 	}
 	return fmt.Errorf("%s: expected target, drain or write", args[0])
 }

@@ -18,13 +18,13 @@ const resolveDeadline = 500 * time.Millisecond
 
 // runWriter appends what comes on standard input and prints one line for each record, in their order:
 //
-//	EPOCH SEQ LSN LEVEL ACK-US         acknowledged
-//	unknown EPOCH LSN ACK-US           may or may not be there; followed, once that is known, by a line of its own:
-//	resolved EPOCH SEQ LSN LEVEL       it is there;  or  absent EPOCH LSN
-//	fenced EPOCH ACK-US                was not written, nor was what was submitted with it; the end
-//	full ACK-US                        was not written
+//	EPOCH SEQ LSN LEVEL ACK-US STALL-US COPIES   acknowledged
+//	unknown EPOCH LSN ACK-US STALL-US            may or may not be there; followed, once that is known, by a line of its own:
+//	resolved EPOCH SEQ LSN LEVEL                 it is there;  or  absent EPOCH LSN
+//	fenced EPOCH ACK-US STALL-US                 was not written, nor was what was submitted with it; the end
+//	full ACK-US STALL-US                         was not written
 //
-// ACK-US is how long the call took by this machine's clock.
+// ACK-US is how long the call took by this machine's clock, STALL-US for how much of that a processor of this machine stood still.
 //
 // An outcome that is not known within patience ends it; 0: never.
 func runWriter(uri string, options farlog.WriterOptions, batch int, patience time.Duration) error {
@@ -43,7 +43,7 @@ func runWriter(uri string, options farlog.WriterOptions, batch int, patience tim
 }
 
 func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch int, patience time.Duration) error {
-	positions := make([]farlog.Position, batch)
+	positions, stood := make([]farlog.Position, batch), watchStalls()
 	for {
 		entries, err := readEntries(in, batch)
 		if errors.Is(err, io.EOF) {
@@ -52,7 +52,7 @@ func writeAll(writer *farlog.Writer, in *bufio.Reader, out *bufio.Writer, batch 
 		if err != nil {
 			return err
 		}
-		if err := appendOne(writer, entries, positions, out, patience); err != nil {
+		if err := appendOne(writer, stood, entries, positions, out, patience); err != nil {
 			return err
 		}
 		if in.Buffered() == 0 {
@@ -80,20 +80,20 @@ func readEntries(in *bufio.Reader, most int) ([]farlog.Entry, error) {
 	return entries, nil
 }
 
-func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer, patience time.Duration) error {
+func appendOne(writer *farlog.Writer, stood *stalls, entries []farlog.Entry, positions []farlog.Position, out *bufio.Writer, patience time.Duration) error {
 	for len(entries) > 0 {
-		began := time.Now()
+		began, before := time.Now(), stood.now()
 		done, submitted, err := writer.AppendBatch(entries, 0, positions[:len(entries)])
-		took := time.Since(began).Microseconds()
+		took := fmt.Sprint(time.Since(began).Microseconds(), stood.sinceUS(before))
 		for _, p := range positions[:done] {
-			fmt.Fprintf(out, "%d %d %d %s %d\n", p.Epoch, p.Seq, p.LSN, p.Level, took)
+			fmt.Fprintf(out, "%d %d %d %s %s %d\n", p.Epoch, p.Seq, p.LSN, p.Level, took, p.Copies)
 		}
 		if errors.Is(err, farlog.ErrFenced) {
-			fmt.Fprintf(out, "fenced %d %d\n", writer.Cursors().Epoch, took)
+			fmt.Fprintf(out, "fenced %d %s\n", writer.Cursors().Epoch, took)
 			return err
 		}
 		for _, p := range positions[done:submitted] {
-			fmt.Fprintf(out, "unknown %d %d %d\n", p.Epoch, p.LSN, took)
+			fmt.Fprintf(out, "unknown %d %d %s\n", p.Epoch, p.LSN, took)
 			if err := resolve(writer, p, out, patience); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func appendOne(writer *farlog.Writer, entries []farlog.Entry, positions []farlog
 		switch {
 		case err == nil || errors.Is(err, farlog.ErrUnknown):
 		case errors.Is(err, farlog.ErrFull):
-			fmt.Fprintf(out, "full %d\n", took)
+			fmt.Fprintf(out, "full %s\n", took)
 		default:
 			return err
 		}

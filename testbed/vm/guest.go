@@ -66,8 +66,8 @@ const (
 const (
 	memoryDefaultMiB = 768
 	labelLen         = 128 << 10 // of an NVDIMM: where its namespaces are noted
-	bootTimeout      = 4 * time.Minute
-	stopTimeout      = time.Minute
+	bootTimeout      = 10 * time.Minute
+	stopTimeout      = 5 * time.Minute
 )
 
 // Guest is a running virtual machine.
@@ -304,6 +304,12 @@ func (g *Guest) PowerOff(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%s did not power off: %w", g.Name, ctx.Err())
 	}
+}
+
+// ProcessorTime is what a guest that has ended took of this machine's processors, its devices included.
+func (g *Guest) ProcessorTime() time.Duration {
+	<-g.exited
+	return g.cmd.ProcessState.UserTime() + g.cmd.ProcessState.SystemTime()
 }
 
 // HasEnded tells whether the guest is gone.

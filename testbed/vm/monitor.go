@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	monitorTimeout = 30 * time.Second
+	monitorTimeout = 2 * time.Minute
 	probeTimeout   = 90 * time.Second
 )
 

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# all.sh [FLAG...] -- all scenarios, and beside them, with what they leave of the processors, the model of members. Fails where either does.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh build vm model # here, or both would install at a time
+mkdir -p build
+set -m # a process group of its own: the whole of it ends with this script
+chrt --idle 0 model/run.sh >build/model.txt 2>&1 &
+model=$!
+set +m
+trap 'kill -- -"$model" 2>/dev/null || true' EXIT
+
+failed=0
+testbed/run.sh "$@" || failed=1
+wait "$model" || failed=1
+cat build/model.txt
+exit "$failed"
