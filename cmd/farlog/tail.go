@@ -36,6 +36,7 @@ type tailOptions struct {
 	classes                 []uint
 	keys                    []string
 	name, state             string
+	transport               string // to the ring of a stream
 	isFollowing             bool
 
 	start consume.Start
@@ -57,7 +58,8 @@ tail holds nothing up. When the drain releases records before they were printed,
 --store they are missed, and it says so. With --name it remembers up to where it has printed and goes on there the next time: a tail that is
 killed prints the records of its last second again.
 
-A ring on another host is read by a reader's grant (--token-file); readers take no lock.`,
+The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role replay; that of --ring by one in --token-file.
+Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
   farlog tail --ring mem:/dev/shm/orders --store data/store --name desk-risk -f`,
@@ -90,6 +92,7 @@ A ring on another host is read by a reader's grant (--token-file); readers take 
 	flags.UintSliceVar(&options.classes, "class", nil, "only records of this class; may be repeated")
 	flags.StringSliceVar(&options.keys, "key", nil, "only records with this key; may be repeated")
 	flags.StringVar(&options.name, "name", "", "`name` under which the position is remembered, such as desk-risk; goes before --from")
+	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of a stream: verbs or ofi (default: the ring itself where it is on this host, else the fastest)")
 	flags.StringVar(&options.state, "state-dir", "", "`directory` of remembered positions (default: farlog in XDG_STATE_HOME, or in ~/.local/state)")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is appended")
 	return command
@@ -98,6 +101,12 @@ A ring on another host is read by a reader's grant (--token-file); readers take 
 func (o *tailOptions) validate(env *environment) error {
 	if o.stream == "" && o.ring == "" {
 		return usageErrorf("tail: expected the name of a stream or --ring URI")
+	}
+	if o.transport != "" && o.ring != "" {
+		return usageErrorf("--transport %q: the URI of --ring says it; expected only with a stream", o.transport)
+	}
+	if !isOneOf(o.transport, []string{"", "verbs", "ofi"}) {
+		return usageErrorf("--transport %q: expected verbs or ofi", o.transport)
 	}
 	if env.isJSON() {
 		o.format = formatJSON
@@ -154,6 +163,34 @@ func ringOfStream(ctx context.Context, env *environment, name string) (string, e
 	return uri, err
 }
 
+// locateReader finds the ring of a stream: here, or on its target's host by a grant.
+func locateReader(ctx context.Context, env *environment, options tailOptions, config *consume.Config) error {
+	uri, err := ringOfStream(ctx, env, options.stream)
+	if err != nil {
+		return err
+	}
+	config.RingURI = uri
+	if _, err := farlog.Inspect(uri); options.transport == "" && !errors.Is(err, farlog.ErrNotFound) {
+		return nil // it is here, or what is wrong with it is told when it is opened
+	}
+	host, _ := os.Hostname() // empty is allowed: it is shown to people only
+	return withControl(ctx, env, acquireTimeoutDefault, func(ctx context.Context, client apiv1.ControlServiceClient) error {
+		answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
+			Stream: options.stream, Transport: options.transport, Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlog tail"},
+		})
+		if err != nil {
+			return err
+		}
+		for _, member := range answer.Grant.Members {
+			config.RingURI = member.Uri
+			if len(member.Token) == farlog.TokenLen {
+				config.Token = (*[farlog.TokenLen]byte)(member.Token)
+			}
+		}
+		return nil
+	})
+}
+
 // explainMissing tells that the ring of a stream is on the target's host.
 func explainMissing(err error, stream string) error {
 	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
@@ -207,15 +244,13 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
 	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
 	if config.RingURI == "" {
-		found, err := ringOfStream(ctx, t.env, options.stream)
-		if err != nil {
+		if err := locateReader(ctx, t.env, options, &config); err != nil {
 			return config, err
 		}
-		config.RingURI = found
 	}
 	var place writerPlace
 	switch {
-	case !isFarURI(config.RingURI):
+	case !isFarURI(config.RingURI), config.Token != nil:
 	case options.tokenFile == "":
 		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", config.RingURI)
 	default:

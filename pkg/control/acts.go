@@ -68,7 +68,7 @@ func isAct(method string) bool {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
 		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
-		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
 	}
 	return false
@@ -92,7 +92,8 @@ func (r *recorder) act(ctx context.Context, caller access.Caller, method string,
 		return do()
 	}
 	act := r.begin(ctx, caller, method, request)
-	isGrant := method == api.ControlService_AcquireWriter_FullMethodName || method == api.ControlService_AcquireRoute_FullMethodName
+	isGrant := slices.Contains([]string{api.ControlService_AcquireWriter_FullMethodName, api.ControlService_AcquireRoute_FullMethodName,
+		api.ControlService_AcquireReader_FullMethodName}, method)
 	if r.isFull(ctx, actsWaitMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
 			return nil, status.Errorf(codes.ResourceExhausted, "%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)

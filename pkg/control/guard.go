@@ -111,6 +111,8 @@ func streamNamed(request any) (string, bool) {
 		return request.Name, true
 	case *api.AcquireWriterRequest:
 		return request.Stream, true
+	case *api.AcquireReaderRequest:
+		return request.Stream, true
 	case *api.TakeOverStreamRequest:
 		return request.Stream, true
 	}

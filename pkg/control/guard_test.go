@@ -250,6 +250,7 @@ var allowed = map[string]string{
 	"ListStreams":      "append drain replay admin audit target",
 	"GetStream":        "append drain replay admin audit target",
 	"AcquireWriter":    "append",
+	"AcquireReader":    "replay",
 	"CreateRoute":      "admin",
 	"UpdateRoute":      "admin",
 	"DeleteRoute":      "admin",

@@ -54,6 +54,12 @@ func routeTrials() map[string]trial {
 			_, err := client.AcquireRoute(ctx, &api.AcquireRouteRequest{Route: "desk7/none"})
 			return err
 		}),
+		"AcquireReader": call(func(ctx context.Context, client api.ControlServiceClient) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // there is no ring
+			defer cancel()
+			_, err := client.AcquireReader(ctx, &api.AcquireReaderRequest{Stream: "desk7/orders"})
+			return err
+		}),
 		"WatchRoutes": call(func(ctx context.Context, client api.ControlServiceClient) error {
 			watch, err := client.WatchRoutes(ctx, &api.WatchRoutesRequest{})
 			if err == nil {

@@ -38,7 +38,8 @@ type door struct {
 	granted    map[string]bool
 	fenced     uint32
 	admitted   uint32
-	generation uint64
+	generation uint64 // of the drain
+	readers    uint64 // let in up to that generation
 	failure    string
 }
 
@@ -200,7 +201,7 @@ func (d *doors) serve(stream string, one *door) error {
 			return fmt.Errorf("end far connections: %w", err)
 		}
 	}
-	one.served, one.fenced, one.admitted, one.generation, one.granted = nil, 0, 0, 0, make(map[string]bool)
+	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0, make(map[string]bool)
 	for _, listener := range d.listeners {
 		if err := listener.Serve(stream, one.region, tenantOf(stream)); err != nil {
 			return fmt.Errorf("serve ring to other hosts at %s: %w", listener.URI(), err)
@@ -215,8 +216,11 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		return nil
 	}
 	grant := farlog.TargetGrant{Role: farlog.GrantDrain, Epoch: wanted.Epoch}
-	if wanted.Role == api.GrantRole_GRANT_ROLE_WRITER {
+	switch wanted.Role {
+	case api.GrantRole_GRANT_ROLE_WRITER:
 		grant.Role = farlog.GrantWriter
+	case api.GrantRole_GRANT_ROLE_READER:
+		grant.Role = farlog.GrantReader
 	}
 	if len(wanted.Token) != len(grant.Token) {
 		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token), len(grant.Token))
@@ -232,9 +236,12 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		}
 	}
 	one.granted[string(wanted.Token)] = true
-	if grant.Role == farlog.GrantWriter {
+	switch grant.Role {
+	case farlog.GrantWriter:
 		one.admitted = max(one.admitted, wanted.Epoch)
-	} else {
+	case farlog.GrantReader:
+		one.readers = max(one.readers, wanted.Generation)
+	default:
 		one.generation = wanted.Generation
 	}
 	return nil
@@ -248,7 +255,7 @@ func (d *doors) describe(state *api.RingState) {
 	if one == nil {
 		return
 	}
-	state.EpochFenced, state.EpochAdmitted, state.DrainGeneration = one.fenced, one.admitted, one.generation
+	state.EpochFenced, state.EpochAdmitted, state.DrainGeneration, state.ReaderGeneration = one.fenced, one.admitted, one.generation, one.readers
 	if one.failure != "" && state.Error == "" {
 		state.Error = one.failure
 	}

@@ -221,7 +221,7 @@ func isNews(before, after []Ring) bool {
 		if old.Uri != now.Uri || old.Error != now.Error || !bytes.Equal(old.RingUuid, now.RingUuid) ||
 			old.WriterEpoch != now.WriterEpoch || old.IsWriterHeld != now.IsWriterHeld || old.IsDrainHeld != now.IsDrainHeld ||
 			!slices.Equal(old.FarUris, now.FarUris) || old.EpochFenced != now.EpochFenced || old.EpochAdmitted != now.EpochAdmitted ||
-			old.DrainGeneration != now.DrainGeneration || old.IsClosed != now.IsClosed || old.IsRemoved != now.IsRemoved || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
+			old.DrainGeneration != now.DrainGeneration || old.ReaderGeneration != now.ReaderGeneration || old.IsClosed != now.IsClosed || old.IsRemoved != now.IsRemoved || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
 			return true
 		}
 	}

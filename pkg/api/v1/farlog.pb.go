@@ -204,6 +204,7 @@ const (
 	GrantRole_GRANT_ROLE_UNSPECIFIED GrantRole = 0
 	GrantRole_GRANT_ROLE_WRITER      GrantRole = 1
 	GrantRole_GRANT_ROLE_DRAIN       GrantRole = 2
+	GrantRole_GRANT_ROLE_READER      GrantRole = 3
 )
 
 // Enum value maps for GrantRole.
@@ -212,11 +213,13 @@ var (
 		0: "GRANT_ROLE_UNSPECIFIED",
 		1: "GRANT_ROLE_WRITER",
 		2: "GRANT_ROLE_DRAIN",
+		3: "GRANT_ROLE_READER",
 	}
 	GrantRole_value = map[string]int32{
 		"GRANT_ROLE_UNSPECIFIED": 0,
 		"GRANT_ROLE_WRITER":      1,
 		"GRANT_ROLE_DRAIN":       2,
+		"GRANT_ROLE_READER":      3,
 	}
 )
 
@@ -1271,7 +1274,7 @@ type FarGrant struct {
 	Token      []byte                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // 16 random bytes
 	Role       GrantRole              `protobuf:"varint,2,opt,name=role,proto3,enum=farlog.v1.GrantRole" json:"role,omitempty"`
 	Epoch      uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`           // of a writer
-	Generation uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of a drain: that of its assignment
+	Generation uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of a drain: that of its assignment; of a reader: +1 each
 	// Admission ends then, a connection does not; absent: never. A writer that has opened its epoch is let in again without end.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1433,11 +1436,12 @@ type RingState struct {
 	EpochAdmitted   uint32 `protobuf:"varint,28,opt,name=epoch_admitted,json=epochAdmitted,proto3" json:"epoch_admitted,omitempty"`
 	DrainGeneration uint64 `protobuf:"varint,29,opt,name=drain_generation,json=drainGeneration,proto3" json:"drain_generation,omitempty"`
 	// Of a stream that is being deleted. Closed: no writer has the ring and none below the fence can have it again. Removed: it is not there any more.
-	IsClosed      bool   `protobuf:"varint,40,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
-	IsRemoved     bool   `protobuf:"varint,41,opt,name=is_removed,json=isRemoved,proto3" json:"is_removed,omitempty"`
-	StreamId      uint32 `protobuf:"varint,42,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"` // of the stream that the ring was made for; 0: not known
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	IsClosed         bool   `protobuf:"varint,40,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
+	IsRemoved        bool   `protobuf:"varint,41,opt,name=is_removed,json=isRemoved,proto3" json:"is_removed,omitempty"`
+	StreamId         uint32 `protobuf:"varint,42,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`                         // of the stream that the ring was made for; 0: not known
+	ReaderGeneration uint64 `protobuf:"varint,43,opt,name=reader_generation,json=readerGeneration,proto3" json:"reader_generation,omitempty"` // as drain_generation: readers up to that one are let in
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RingState) Reset() {
@@ -1690,6 +1694,13 @@ func (x *RingState) GetIsRemoved() bool {
 func (x *RingState) GetStreamId() uint32 {
 	if x != nil {
 		return x.StreamId
+	}
+	return 0
+}
+
+func (x *RingState) GetReaderGeneration() uint64 {
+	if x != nil {
+		return x.ReaderGeneration
 	}
 	return 0
 }
@@ -4240,6 +4251,110 @@ func (x *AcquireWriterResponse) GetGrant() *Grant {
 	return nil
 }
 
+type AcquireReaderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireReaderRequest) Reset() {
+	*x = AcquireReaderRequest{}
+	mi := &file_farlog_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireReaderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireReaderRequest) ProtoMessage() {}
+
+func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
+func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *AcquireReaderRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *AcquireReaderRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *AcquireReaderRequest) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+type AcquireReaderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireReaderResponse) Reset() {
+	*x = AcquireReaderResponse{}
+	mi := &file_farlog_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireReaderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireReaderResponse) ProtoMessage() {}
+
+func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
+func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *AcquireReaderResponse) GetGrant() *Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 type TakeOverStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -4250,7 +4365,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4377,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4390,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4305,7 +4420,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4432,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4445,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -4378,7 +4493,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4505,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4518,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -4430,7 +4545,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4442,7 +4557,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4455,7 +4570,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -4483,7 +4598,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4495,7 +4610,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4508,7 +4623,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -4542,7 +4657,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4669,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4682,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -4595,7 +4710,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4722,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4735,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -4653,7 +4768,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4780,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4793,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -4700,7 +4815,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +4827,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +4840,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -4767,7 +4882,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4894,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4907,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -4825,7 +4940,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +4952,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +4965,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -4870,7 +4985,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +4997,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +5010,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -4922,7 +5037,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4934,7 +5049,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4947,7 +5062,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -4974,7 +5089,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5101,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5114,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5028,7 +5143,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5155,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5168,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5097,7 +5212,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5109,7 +5224,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5122,7 +5237,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5164,7 +5279,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5291,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5304,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5221,7 +5336,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5348,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5361,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 type ListAgentsResponse struct {
@@ -5261,7 +5376,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5388,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5401,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -5326,7 +5441,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5453,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5466,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -5370,7 +5485,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5497,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5510,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -5414,7 +5529,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5541,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5554,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -5458,7 +5573,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5585,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5598,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -5503,7 +5618,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5515,7 +5630,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5528,7 +5643,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -5554,7 +5669,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5681,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5694,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -5598,7 +5713,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5610,7 +5725,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5623,7 +5738,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -5642,7 +5757,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5654,7 +5769,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5667,7 +5782,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -5795,7 +5910,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"U\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
-	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xfd\b\n" +
+	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xaa\t\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -5835,7 +5950,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\tis_closed\x18( \x01(\bR\bisClosed\x12\x1d\n" +
 	"\n" +
 	"is_removed\x18) \x01(\bR\tisRemoved\x12\x1b\n" +
-	"\tstream_id\x18* \x01(\rR\bstreamId\"\xf6\x02\n" +
+	"\tstream_id\x18* \x01(\rR\bstreamId\x12+\n" +
+	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\"\xf6\x02\n" +
 	"\bDeletion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +
@@ -6061,6 +6177,12 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"w\n" +
+	"\x14AcquireReaderRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
+	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
+	"\ttransport\x18\x03 \x01(\tR\ttransport\"?\n" +
+	"\x15AcquireReaderResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"S\n" +
 	"\x15TakeOverStreamRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
@@ -6168,11 +6290,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\x16LEG_POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fLEG_POLICY_FAIL\x10\x01\x12\x14\n" +
 	"\x10LEG_POLICY_SPILL\x10\x02\x12\x13\n" +
-	"\x0fLEG_POLICY_DROP\x10\x03*T\n" +
+	"\x0fLEG_POLICY_DROP\x10\x03*k\n" +
 	"\tGrantRole\x12\x1a\n" +
 	"\x16GRANT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_ROLE_WRITER\x10\x01\x12\x14\n" +
-	"\x10GRANT_ROLE_DRAIN\x10\x02*\x83\x01\n" +
+	"\x10GRANT_ROLE_DRAIN\x10\x02\x12\x15\n" +
+	"\x11GRANT_ROLE_READER\x10\x03*\x83\x01\n" +
 	"\rDeletionStage\x12\x1e\n" +
 	"\x1aDELETION_STAGE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17DELETION_STAGE_DRAINING\x10\x01\x12\x1b\n" +
@@ -6189,7 +6312,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
 	"\x0fCONDITION_ERROR\x10\b\x12\x19\n" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xd7\x0f\n" +
+	"\x12CONDITION_DELETING\x10\x142\xc3\x10\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -6197,7 +6320,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/streams\x12e\n" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
-	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12o\n" +
+	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12j\n" +
+	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
 	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12c\n" +
 	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/routes\x12c\n" +
@@ -6240,7 +6364,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -6298,88 +6422,90 @@ var file_farlog_proto_goTypes = []any{
 	(*GetStreamResponse)(nil),        // 53: farlog.v1.GetStreamResponse
 	(*AcquireWriterRequest)(nil),     // 54: farlog.v1.AcquireWriterRequest
 	(*AcquireWriterResponse)(nil),    // 55: farlog.v1.AcquireWriterResponse
-	(*TakeOverStreamRequest)(nil),    // 56: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 57: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 58: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 59: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 60: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 61: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 62: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 63: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 64: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 65: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 66: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 67: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 68: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 69: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 70: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 71: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 72: farlog.v1.AcquireRouteResponse
-	(*ListAgentsRequest)(nil),        // 73: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 74: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 75: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 76: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 77: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 78: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 79: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 80: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 81: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 82: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 83: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 84: google.protobuf.Timestamp
+	(*AcquireReaderRequest)(nil),     // 56: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 57: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 58: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 59: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 60: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 61: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 62: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 63: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 64: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 65: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 66: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 67: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 68: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 69: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 70: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 71: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 72: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 73: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 74: farlog.v1.AcquireRouteResponse
+	(*ListAgentsRequest)(nil),        // 75: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 76: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 77: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 78: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 79: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 80: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 81: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 82: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 83: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 84: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 85: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 86: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	83,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	85,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	83,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	85,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	84,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	86,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	84,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	86,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	83,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	85,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	18,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	4,   // 20: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
 	3,   // 21: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	84,  // 22: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	86,  // 22: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	17,  // 23: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	15,  // 24: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	84,  // 25: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	84,  // 26: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	83,  // 27: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	83,  // 28: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	86,  // 25: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	86,  // 26: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	85,  // 27: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	85,  // 28: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	21,  // 29: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 30: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	84,  // 31: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	84,  // 32: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	86,  // 31: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	86,  // 32: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 33: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	83,  // 34: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	83,  // 35: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	83,  // 36: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	83,  // 37: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	85,  // 34: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	85,  // 35: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	85,  // 36: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	85,  // 37: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	22,  // 38: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	19,  // 39: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	84,  // 40: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	86,  // 40: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	22,  // 41: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	25,  // 42: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	84,  // 43: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	86,  // 43: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	28,  // 44: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	28,  // 45: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 46: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 47: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	83,  // 48: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	85,  // 48: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	27,  // 49: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	84,  // 50: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	86,  // 50: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	14,  // 51: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
 	29,  // 52: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
 	16,  // 53: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
@@ -6406,86 +6532,90 @@ var file_farlog_proto_depIdxs = []int32{
 	30,  // 74: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
 	27,  // 75: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
 	29,  // 76: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	84,  // 77: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	27,  // 78: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 79: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 80: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 81: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 82: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	43,  // 83: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 84: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 85: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 86: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 87: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	67,  // 88: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	27,  // 89: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	29,  // 90: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 91: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 92: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	71,  // 93: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	23,  // 94: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	24,  // 95: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	22,  // 96: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 97: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	23,  // 98: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	83,  // 99: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	22,  // 100: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	26,  // 101: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	24,  // 102: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	83,  // 103: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	33,  // 104: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	35,  // 105: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	37,  // 106: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	39,  // 107: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	52,  // 108: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	41,  // 109: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	54,  // 110: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	56,  // 111: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	58,  // 112: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	60,  // 113: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	62,  // 114: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	64,  // 115: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	66,  // 116: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	68,  // 117: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	70,  // 118: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	73,  // 119: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	45,  // 120: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	47,  // 121: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	48,  // 122: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	50,  // 123: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	75,  // 124: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	77,  // 125: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	79,  // 126: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	81,  // 127: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	34,  // 128: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	36,  // 129: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	38,  // 130: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	40,  // 131: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	53,  // 132: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	42,  // 133: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	55,  // 134: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	57,  // 135: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	59,  // 136: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	61,  // 137: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	63,  // 138: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	65,  // 139: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	67,  // 140: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	69,  // 141: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	72,  // 142: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	74,  // 143: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	46,  // 144: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	48,  // 145: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	49,  // 146: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	51,  // 147: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	76,  // 148: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	78,  // 149: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	80,  // 150: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	82,  // 151: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	128, // [128:152] is the sub-list for method output_type
-	104, // [104:128] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	27,  // 77: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	29,  // 78: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	86,  // 79: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	27,  // 80: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 81: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 82: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 83: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 84: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	43,  // 85: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 86: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 87: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 88: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 89: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	69,  // 90: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	27,  // 91: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	29,  // 92: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 93: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 94: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	73,  // 95: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	23,  // 96: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	24,  // 97: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	22,  // 98: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 99: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	23,  // 100: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	85,  // 101: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	22,  // 102: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	26,  // 103: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	24,  // 104: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	85,  // 105: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	33,  // 106: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	35,  // 107: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	37,  // 108: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	39,  // 109: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	52,  // 110: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	41,  // 111: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	54,  // 112: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	56,  // 113: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	58,  // 114: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	60,  // 115: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	62,  // 116: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	64,  // 117: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	66,  // 118: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	68,  // 119: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	70,  // 120: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	72,  // 121: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	75,  // 122: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	45,  // 123: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	47,  // 124: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	48,  // 125: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	50,  // 126: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	77,  // 127: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	79,  // 128: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	81,  // 129: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	83,  // 130: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	34,  // 131: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	36,  // 132: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	38,  // 133: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	40,  // 134: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	53,  // 135: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	42,  // 136: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	55,  // 137: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	57,  // 138: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	59,  // 139: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	61,  // 140: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	63,  // 141: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	65,  // 142: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	67,  // 143: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	69,  // 144: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	71,  // 145: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	74,  // 146: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	76,  // 147: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	46,  // 148: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	48,  // 149: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	49,  // 150: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	51,  // 151: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	78,  // 152: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	80,  // 153: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	82,  // 154: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	84,  // 155: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	131, // [131:156] is the sub-list for method output_type
+	106, // [106:131] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -6499,7 +6629,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -35,6 +35,7 @@ const (
 	ControlService_GetStream_FullMethodName      = "/farlog.v1.ControlService/GetStream"
 	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
 	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
+	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
 	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
 	ControlService_UpdateRoute_FullMethodName    = "/farlog.v1.ControlService/UpdateRoute"
@@ -77,6 +78,9 @@ type ControlServiceClient interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
+	// AcquireReader lets somebody read a stream's ring beside its drain. A holder on the target's own host is told where the ring is, and needs no grant; another one gets a token
+	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way, or too many readers were let in.
+	AcquireReader(ctx context.Context, in *AcquireReaderRequest, opts ...grpc.CallOption) (*AcquireReaderResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
@@ -189,6 +193,16 @@ func (c *controlServiceClient) AcquireWriter(ctx context.Context, in *AcquireWri
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireWriterResponse)
 	err := c.cc.Invoke(ctx, ControlService_AcquireWriter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) AcquireReader(ctx context.Context, in *AcquireReaderRequest, opts ...grpc.CallOption) (*AcquireReaderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcquireReaderResponse)
+	err := c.cc.Invoke(ctx, ControlService_AcquireReader_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -373,6 +387,9 @@ type ControlServiceServer interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
+	// AcquireReader lets somebody read a stream's ring beside its drain. A holder on the target's own host is told where the ring is, and needs no grant; another one gets a token
+	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way, or too many readers were let in.
+	AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
@@ -432,6 +449,9 @@ func (UnimplementedControlServiceServer) WatchStreams(*WatchStreamsRequest, grpc
 }
 func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireWriter not implemented")
+}
+func (UnimplementedControlServiceServer) AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcquireReader not implemented")
 }
 func (UnimplementedControlServiceServer) TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TakeOverStream not implemented")
@@ -608,6 +628,24 @@ func _ControlService_AcquireWriter_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).AcquireWriter(ctx, req.(*AcquireWriterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_AcquireReader_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcquireReaderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).AcquireReader(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_AcquireReader_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).AcquireReader(ctx, req.(*AcquireReaderRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -851,6 +889,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcquireWriter",
 			Handler:    _ControlService_AcquireWriter_Handler,
+		},
+		{
+			MethodName: "AcquireReader",
+			Handler:    _ControlService_AcquireReader_Handler,
 		},
 		{
 			MethodName: "TakeOverStream",
