@@ -55,6 +55,8 @@ enum farlog_mutant {
 	MUTANT_SPILL_HEAD_LATE = 53,    /* routes: a leg's ring gets its next epoch before the spill knows what the last one had */
 	MUTANT_SPILL_PLACE_UNSAID = 54, /* routes: a record goes to the spill, and nothing says that it may be in the leg's ring */
 	MUTANT_GAP_UNCOUNTED = 55,      /* routes: a dropped record is in no GAP record */
+	MUTANT_SPILL_CARRIED_EARLY = 57, /* routes: a record is carried that the spill may lose yet */
+	MUTANT_SPILL_NOT_BEGUN = 58,    /* routes: an empty spill keeps the place of records that went straight on */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 };
 

@@ -76,6 +76,12 @@ static int ask_writer(struct farlog_writer *writer, const struct farlog_entry *e
 	return result == FARLOG_OK ? writer_find_room(writer, extent, &place) : result;
 }
 
+/* does_reject -- nobody waits for room. */
+static bool does_reject(const struct route_leg *leg)
+{
+	return leg->place.uri != NULL ? leg->place.config.policy == FARLOG_POLICY_REJECT : leg->far->policy == FARLOG_POLICY_REJECT;
+}
+
 /* ask_leg -- and by which way. A ring that has no room is waited for until the leg's deadline, then the spill takes the record. */
 static int ask_leg(struct step *step, unsigned i, bool is_late)
 {
@@ -88,11 +94,11 @@ static int ask_leg(struct step *step, unsigned i, bool is_late)
 	if (leg->buffer == NULL || route_take_turn(leg)) {
 		step->ways[i] = WAY_DIRECT;
 		result = ask_writer(leg->far, step->entry);
-		if (!leg->has_spill || (result != FARLOG_CLOSED && !(result == FARLOG_FULL && (is_late || leg->far->policy == FARLOG_POLICY_REJECT))))
+		if (!leg->has_spill || (result != FARLOG_CLOSED && !(result == FARLOG_FULL && (is_late || does_reject(leg)))))
 			return result;
 		step->ways[i] = WAY_TURN;
 	}
-	return ask_writer(shared_writer(leg->buffer), step->entry);
+	return route_ask_buffer(leg, step->entry);
 }
 
 /* rank -- of several refusals the highest counts. */
@@ -120,7 +126,7 @@ static int ask_all(struct step *step, bool *is_hopeful)
 		int result = ask_leg(step, i, is_late);
 
 		step->position->legs[i].result = result;
-		if (result == FARLOG_FULL && (is_late || (step->ways[i] == WAY_DIRECT && leg->far->policy == FARLOG_POLICY_REJECT)))
+		if (result == FARLOG_FULL && (is_late || does_reject(leg)))
 			*is_hopeful = false;
 		if (rank(result) > rank(worst))
 			worst = result;

@@ -105,11 +105,19 @@ int route_open(const struct farlog_route_config *config, bool is_threaded, farlo
 /* route_open_buffer -- the leg's spill or memory: its writer and its reader. */
 int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *asked, const char *route_name, struct farlog_error *error);
 
+/* route_begin_buffer -- before anything is put into it. An empty one's head says that nothing of what comes is in the leg's ring yet: the last route may have gone
+ * straight there, with seqs that the head would otherwise give to other records. OK or IO. */
+int route_begin_buffer(struct route_leg *leg);
+
 /* route_carry -- one step of a leg's carrier. False: there is nothing to do just now. Waits for the ring's media some milliseconds at most. */
 bool route_carry(struct route_leg *leg);
 
 /* route_carrier -- its thread. */
 void *route_carrier(void *leg);
+
+/* route_ask_buffer -- would it take the record now? Some room is kept: who opens a full spill again needs it for the record of an epoch, or could not empty it. */
+#define ROUTE_KEPT_LEN_MAX 65536u
+int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry);
 
 /* route_offer -- to an optional leg: into its buffer, or counted as dropped. Never waits. */
 int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct farlog_route_result *result);

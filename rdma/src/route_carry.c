@@ -116,6 +116,22 @@ static uint64_t count_carriable(struct route_leg *leg)
 	return count;
 }
 
+int route_begin_buffer(struct route_leg *leg)
+{
+	struct head_slot slot = leg->reader->released;
+	const struct record_cursor *end = &leg->reader->cursor;
+	bool is_empty = count_carriable(leg) == 0; /* and the cursor stands behind the record of the buffer's new epoch */
+
+	slot.head_lsn = end->lsn;
+	slot.head_seq = end->seq;
+	slot.last_epoch = end->epoch;
+	if (is_empty && !MUTANT(SPILL_NOT_BEGUN) && release(leg, &slot, 0, 0) != FARLOG_OK)
+		return FARLOG_IO;
+	atomic_store_release(&leg->carried_lsn, leg->reader->released.head_lsn);
+	rewind_reader(leg);
+	return FARLOG_OK;
+}
+
 /* settle_head -- the leg's ring has been recovered and its next epoch is not there yet: what of the buffer it has is known now, and never as surely again. */
 static int settle_head(void *context, const struct farlog_writer *far, struct farlog_error *error)
 {
@@ -279,7 +295,7 @@ static int settle_buffer(struct route_leg *leg, uint64_t lsn)
 static int carry_batch(struct route_leg *leg, const struct farlog_batch *batch)
 {
 	struct load load = {.slot = leg->reader->released, .far_seq = leg->next_far_seq};
-	int sent, result = settle_buffer(leg, batch->next_lsn);
+	int sent, result = MUTANT(SPILL_CARRIED_EARLY) ? FARLOG_OK : settle_buffer(leg, batch->next_lsn);
 
 	if (result != FARLOG_OK) {
 		rewind_reader(leg);

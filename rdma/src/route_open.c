@@ -167,7 +167,8 @@ int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *aske
 	leg->batch = malloc(leg->batch_len);
 	if (leg->batch == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "leg \"%s\": out of memory", asked->name);
-	leg->carried_lsn = leg->reader->released.head_lsn;
+	if (route_begin_buffer(leg) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, 0, "route \"%s\": leg \"%s\": its spill's head cannot be stored", route, asked->name);
 	return FARLOG_OK;
 }
 

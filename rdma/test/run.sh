@@ -2,7 +2,7 @@
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
 # Parts: unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
-# CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power cuts of a target (400), MEMBER_RUNS=n of a stream with several members (10000)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
+# CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power cuts of a target (400), MEMBER_RUNS=n of a stream with several members (10000), ROUTE_RUNS=n of a route with spills (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
@@ -47,7 +47,7 @@ make_targets() {
 # show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
 show() {
 	if [ "$2" -eq 0 ]; then
-		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members): |skipped' "$1"
+		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped' "$1"
 	else
 		tail -60 "$1"
 		echo "$3: exit code $2"
@@ -97,6 +97,7 @@ part_crash() {
 	CRASHES=${BLOCK_CRASHES:-30000} run crash-blocks "$build/release/test/crash" --blocks
 	run takeover "$build/release/test/takeover"
 	RUNS=${MEMBER_RUNS:-10000} run members "$build/release/test/members"
+	RUNS=${ROUTE_RUNS:-400} run routes "$build/release/test/routes"
 }
 
 part_mutants() {
@@ -105,6 +106,7 @@ part_mutants() {
 	run mutants-blocks "$build/release/test/crash" --blocks --mutants
 	run takeover-mutants "$build/release/test/takeover" --mutants
 	run members-mutants "$build/release/test/members" --mutants
+	run routes-mutants "$build/release/test/routes" --mutants
 }
 
 # part_far -- rings of a target in other hands, over libfabric on the loopback.
@@ -116,7 +118,7 @@ part_far() {
 }
 
 part_asan() {
-	configure asan -Db_sanitize=address,undefined -Db_lundef=false $lightly && make_targets asan test/unit test/crash test/conformance test/members ||
+	configure asan -Db_sanitize=address,undefined -Db_lundef=false $lightly && make_targets asan test/unit test/crash test/conformance test/members test/routes ||
 		{ fail asan; return; }
 	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 	run asan-unit "$build/asan/test/unit"
@@ -124,13 +126,14 @@ part_asan() {
 	CRASHES=10000 run asan-crash "$build/asan/test/crash"
 	CRASHES=3000 run asan-crash-blocks "$build/asan/test/crash" --blocks
 	RUNS=500 run asan-members "$build/asan/test/members"
+	RUNS=60 run asan-routes "$build/asan/test/routes"
 }
 
 part_tsan() {
 	# gcc says of every fence that this sanitizer cannot see it; none of ours carries an order that a shared word does not.
 	configure tsan -Db_sanitize=thread -Db_lundef=false $lightly "-Dc_args=-g1 ${TSAN_CFLAGS:--Wno-tsan -Wno-unknown-warning-option}" &&
 		make_targets tsan test/unit test/far-test || { fail tsan; return; }
-	for group in shared reader writer outcome rewind clock nvme pack members reader_members; do
+	for group in shared reader writer outcome rewind clock nvme pack members reader_members route; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
 	for group in slow twins fence drain; do # a target's threads
