@@ -217,8 +217,9 @@ static void offer_optional(struct step *step)
 
 		if (route_offer(leg, step->entry, &step->position->legs[i]) != FARLOG_OK)
 			step->position->dropped |= 1u << i;
-		while (MUTANT(OPTIONAL_AWAITED) && step->route->is_threaded && atomic_load_acquire(&leg->carried_lsn) < shared_published_lsn(leg->buffer))
-			cpu_relax();
+		for (uint64_t late_ns = clock_after_ns(500000000); MUTANT(OPTIONAL_AWAITED) && clock_monotonic_ns() < late_ns;)
+			if (atomic_load_acquire(&leg->carried_lsn) >= shared_published_lsn(leg->buffer) || nanosleep(&(struct timespec){0, NAP_NS}, NULL) != 0)
+				break;
 	}
 }
 

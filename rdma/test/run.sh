@@ -136,7 +136,7 @@ part_tsan() {
 	for group in shared reader writer outcome rewind clock nvme pack members reader_members route; do
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-$group" "$build/tsan/test/unit" $group
 	done
-	for group in slow twins fence drain; do # a target's threads
+	for group in slow twins fence drain route; do # a target's threads
 		TSAN_OPTIONS="suppressions='$root/rdma/test/tsan.supp'" run "tsan-far-$group" "$build/tsan/test/far-test" $group
 	done
 }

@@ -43,10 +43,11 @@ static bool serve(struct bed *bed)
 bool bed_make(struct bed *bed, const char *directory, const char *listen_uri)
 {
 	struct farlog_ring_config config = {.size_bytes = RING_BYTES, .record_len_max = 8192, .is_forced = 1, .stream_name = "far"};
+	static unsigned made_count; /* a case may have several */
 	struct farlog_error error = {0};
 
 	memset(bed, 0, sizeof(*bed));
-	snprintf(bed->path, sizeof(bed->path), "%s/farlog-far-%ld.ring", directory, (long)getpid());
+	snprintf(bed->path, sizeof(bed->path), "%s/farlog-far-%ld-%u.ring", directory, (long)getpid(), made_count++);
 	bed->level = strncmp(directory, "/dev/shm", 8) == 0 ? FARLOG_LEVEL_VISIBLE : FARLOG_LEVEL_PERSISTENT;
 	snprintf(bed->local_uri, sizeof(bed->local_uri), "mem:%s", bed->path);
 	if (!CHECK_OK(farlog_ring_format(bed->local_uri, &config, &error)) ||
@@ -544,7 +545,7 @@ static const struct {
 	{"signals", test_signals}, {"append", test_append}, {"level", test_level}, {"fence", test_fence}, {"restart", test_restart},
 	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile}, {"header", test_header},
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
-	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub},
+	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
 	{"formatted_anew", test_formatted_anew},
 };
 

@@ -65,6 +65,8 @@ void test_leave(void);    /* far_leave.c */
 void test_slow(void);     /* far_slow.c */
 void test_twins(void);    /* far_twins.c */
 void test_carried(void);  /* far_carried.c */
+void test_route(void);    /* far_route.c */
+void test_route_mutant(void);
 void test_stub(void);     /* far_stub.c */
 void test_door(void);     /* far_door.c */
 void test_formatted_anew(void); /* far_zombie.c */
