@@ -74,7 +74,7 @@ void reader_refresh(struct farlog_reader *reader)
 	reader->superblock = seen;
 	reader->cursor.epoch_max = seen.writer_epoch;
 	if (reader->region->ops->expect != NULL)
-		reader->region->ops->expect(reader->region, NULL, 0);
+		reader->region->ops->expect(reader->region, reader->cursor.lsn, NULL, 0);
 }
 
 /* walk_back -- to the position we are at, or to the epoch that began below it. Of several members only what every log to come has is given out: one in which our
@@ -444,7 +444,7 @@ static void expect_next(struct farlog_reader *reader)
 		spans[0].len = len;
 	else
 		spans[1].len = len - left_in_ring;
-	reader->region->ops->expect(reader->region, spans, len > 0 ? 2 : 0);
+	reader->region->ops->expect(reader->region, lsn, spans, len > 0 ? 2 : 0);
 }
 
 int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)

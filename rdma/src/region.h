@@ -74,8 +74,8 @@ struct region_ops {
 	 * Blocks for the network. */
 	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
 	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they are: they may be fetched now. Takes the place of what
-	 * was expected before; with none, nothing that was fetched is used. Of a drain. Blocks no longer than a system call. NULL: nothing to fetch. */
-	void (*expect)(struct region *region, const struct region_span *spans, unsigned span_count);
+	 * was expected before; with none, nothing that was fetched is used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks no longer than a system call. NULL: nothing to fetch. */
+	void (*expect)(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
 	/* Bring fence and credit, which others store, into `base`; without urgency not more often than every few ms. Blocks a little. NULL: poll does,
 	 * or they are seen as they are stored. */
 	void (*look)(struct region *region, bool is_urgent);

@@ -44,8 +44,10 @@ struct nvme_words {
 
 /* A window of what was read ahead. */
 struct nvme_slot {
+	uint64_t at;  /* as region_ops.expect counts */
 	uint64_t off; /* in the region */
 	uint32_t len;
+	uint32_t done_len; /* of its bytes, from the first: nobody wants them any more */
 	bool is_flying;
 	bool is_stale; /* nobody wants it any more, or it failed: free as soon as it is back */
 };
@@ -56,6 +58,7 @@ struct nvme_ahead {
 	struct nvme_slot slots[NVME_AHEAD_COUNT];
 	unsigned first;
 	unsigned count;
+	uint64_t at;                 /* where the first span begins */
 	struct region_span spans[2]; /* the second counts when the first is done; len 0 = none */
 };
 
@@ -211,7 +214,7 @@ void nvme_take_follow(struct region_nvme *nvme, int failure);
 
 /* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin -- a read begins here: what lies before it is done with.
  * nvme_ahead_copy -- as much from there on as one window has; 0 = it was not read ahead, or that has failed. nvme_ahead_end -- nothing is expected any more: wait for what is under way. */
-void nvme_expect(struct region *region, const struct region_span *spans, unsigned span_count);
+void nvme_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
 void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
 void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);

@@ -48,7 +48,8 @@ static void fill(struct region_nvme *nvme)
 		struct region_span *span = &ahead->spans[0];
 		struct nvme_slot *slot = slot_at(ahead, ahead->count++);
 
-		*slot = (struct nvme_slot){.off = span->off, .len = (uint32_t)(span->len < step ? span->len : step), .is_flying = true};
+		*slot = (struct nvme_slot){.at = ahead->at, .off = span->off, .len = (uint32_t)(span->len < step ? span->len : step), .is_flying = true};
+		ahead->at += slot->len;
 		nvme->region.read_count++;
 		nvme->device->ops->put(nvme->device, BLOCK_AHEAD, &(struct block_command){.verb = BLOCK_READ, .off = nvme_data_at(nvme, slot->off), .len = slot->len,
 			.bytes = bytes_of(ahead, slot), .id = (uint64_t)(slot - ahead->slots)});
@@ -63,12 +64,17 @@ static void fill(struct region_nvme *nvme)
 		(void)nvme->device->ops->send(nvme->device, BLOCK_AHEAD); /* what fails is seen by who waits for it */
 }
 
+static bool has_byte(const struct nvme_slot *slot, uint64_t off)
+{
+	return !slot->is_stale && off >= slot->off + slot->done_len && off - slot->off < slot->len;
+}
+
 /* find_slot -- the window that has this byte; the count of all: none has. */
 static unsigned find_slot(struct nvme_ahead *ahead, uint64_t off)
 {
 	unsigned i = 0;
 
-	while (i < ahead->count && (slot_at(ahead, i)->is_stale || off < slot_at(ahead, i)->off || off - slot_at(ahead, i)->off >= slot_at(ahead, i)->len))
+	while (i < ahead->count && !has_byte(slot_at(ahead, i), off))
 		i++;
 	return i;
 }
@@ -88,31 +94,49 @@ static void drop_all(struct nvme_ahead *ahead)
 		slot_at(ahead, i)->is_stale = true;
 }
 
-/* skip_known -- leave out of the spans what has been asked for. False: it is nothing of them. */
-static bool skip_known(struct nvme_ahead *ahead, uint64_t end)
+/* skip -- so much of the spans has been asked for. */
+static void skip(struct nvme_ahead *ahead, uint64_t len)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		struct region_span *span = &ahead->spans[i];
+	for (unsigned i = 0; i < 2 && len > 0; i++) {
+		uint64_t part = len < ahead->spans[0].len ? len : ahead->spans[0].len;
 
-		if (end < span->off || end > span->off + span->len || span->len == 0)
+		ahead->spans[0].off += part;
+		ahead->spans[0].len -= part;
+		len -= part;
+		if (ahead->spans[0].len > 0)
 			continue;
-		span->len -= end - span->off;
-		span->off = end;
-		if (i == 1 || span->len == 0) {
-			ahead->spans[0] = ahead->spans[1];
-			ahead->spans[1].len = 0;
-		}
-		return true;
+		ahead->spans[0] = ahead->spans[1];
+		ahead->spans[1].len = 0;
 	}
-	return false;
 }
 
-void nvme_expect(struct region *region, const struct region_span *spans, unsigned span_count)
+/* keep_from -- of the windows only what lies at `at` or behind it, in one piece; of a window that has it what lies before is done with, because the next lap of the ring may be
+ * at the same place in another one. */
+static void keep_from(struct nvme_ahead *ahead, uint64_t at)
+{
+	uint64_t expected_at = at;
+
+	for (unsigned i = 0; i < ahead->count; i++) {
+		struct nvme_slot *slot = slot_at(ahead, i);
+
+		if (slot->is_stale || slot->at + slot->len <= at || slot->at > expected_at) {
+			slot->is_stale = true;
+			continue;
+		}
+		if (slot->at < at)
+			slot->done_len = (uint32_t)(at - slot->at);
+		expected_at = slot->at + slot->len;
+	}
+	ahead->at = expected_at;
+}
+
+void nvme_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count)
 {
 	struct region_nvme *nvme = nvme_of(region);
 	struct nvme_ahead *ahead = &nvme->ahead;
 	uint64_t mask = nvme->device->lba_len - 1;
-	struct nvme_slot *last;
+	uint64_t first_at;
+	uint64_t known_len;
 
 	if (nvme->role != REGION_ROLE_DRAIN)
 		return;
@@ -129,10 +153,17 @@ void nvme_expect(struct region *region, const struct region_span *spans, unsigne
 
 		ahead->spans[i] = (struct region_span){off, end > off ? end - off : 0};
 	}
-	drop_before(ahead, ahead->spans[0].off); /* also because the next lap of the ring may be in a window soon, at the same places */
-	last = ahead->count > 0 ? slot_at(ahead, ahead->count - 1) : NULL;
-	if (last != NULL && !last->is_stale && !skip_known(ahead, last->off + last->len))
+	if (span_count == 0)
 		drop_all(ahead);
+	keep_from(ahead, at);
+	first_at = at - (span_count > 0 ? spans[0].off & mask : 0); /* from its LBA on */
+	known_len = ahead->at > at ? ahead->at - first_at : 0;
+	if (known_len > ahead->spans[0].len + ahead->spans[1].len) {
+		drop_all(ahead);
+		known_len = 0;
+	}
+	skip(ahead, known_len);
+	ahead->at = first_at + known_len;
 	take_answers(nvme);
 	fill(nvme);
 	nvme_give(&nvme->are_calls_busy);

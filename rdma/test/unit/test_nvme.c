@@ -433,7 +433,70 @@ static void namespace__by_its_subsystems_name(void **state)
 	assert_int_equal(system(command), 0);
 }
 
+/* append_until_full -- records of this length, each with its number. */
+static void append_until_full(farlog_writer *writer, uint32_t len, uint64_t *appended_count)
+{
+	static uint8_t payload[8192];
+	struct farlog_entry entry = {.data = payload, .len = len};
+	struct farlog_position position = {0};
+
+	for (;; ++*appended_count) {
+		memcpy(payload, appended_count, sizeof(*appended_count));
+		if (farlog_append(writer, &entry, 30000000000u, &position) != FARLOG_OK)
+			break;
+	}
+}
+
+/* read_once -- one batch of what is there, and release it. */
+static void read_once(farlog_reader *drain, uint8_t *buffer, uint32_t buffer_len, uint64_t *read_count)
+{
+	struct farlog_batch batch;
+
+	assert_int_equal(farlog_reader_read(drain, buffer, buffer_len, &batch), FARLOG_OK);
+	for (uint64_t off = 0; off < batch.len;) {
+		const struct record_header *header = (const struct record_header *)(buffer + off);
+		uint64_t number;
+
+		memcpy(&number, buffer + off + RECORD_HEADER_LEN, sizeof(number));
+		if (!(header->flags & (RECORD_FLAG_PAD | RECORD_FLAG_EPOCH)))
+			assert_int_equal(number, (*read_count)++);
+		off += header->flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : record_extent(64, header->key_len, header->payload_len);
+	}
+	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+}
+
+/* A window of what is read ahead that is as long as the ring, or longer: what it has of the lap before is not taken for the next one's. */
+static void drain__laps_of_a_ring_shorter_than_a_window(void **state)
+{
+	static uint8_t buffer[24u << 10];
+	static const uint32_t ring_lens[] = {128u << 10, 512u << 10};
+	struct farlog_reader_config config = {.is_drain = 1};
+	struct farlog_writer_config writer_config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		const char *uri = file_uri("laps");
+		uint64_t appended_count = 0;
+		uint64_t read_count = 0;
+		farlog_reader *drain;
+		farlog_writer *writer;
+
+		unit_format(uri, LAYOUT_DATA_OFF + ring_lens[i], 8192);
+		assert_int_equal(farlog_writer_open(uri, &writer_config, &writer, NULL), FARLOG_OK); /* one for all laps: another's epoch would have everything read again */
+		assert_int_equal(farlog_reader_open(uri, &config, &drain, NULL), FARLOG_OK);
+		for (unsigned turn = 0; turn < 120 || read_count < appended_count; turn++) {
+			if (turn < 120)
+				append_until_full(writer, turn % 2 == 0 ? 8192 - 64 : 4000, &appended_count);
+			read_once(drain, buffer, sizeof(buffer), &read_count); /* a piece of the ring, which is full again before the next */
+		}
+		farlog_reader_close(drain);
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		unlink(uri + strlen("nvme:"));
+	}
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(drain__laps_of_a_ring_shorter_than_a_window),
 	cmocka_unit_test(namespace__by_its_subsystems_name),
 	cmocka_unit_test(append__unknown_while_a_command_is_stuck),
 	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
