@@ -18,6 +18,7 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/pattern"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 const (
@@ -107,30 +108,78 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(len(entries))})
 }
 
-// writeRestored writes batch by batch, each only while there is no stream. One that fails on the way leaves keys that do nothing without streams; the
+// replaced are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
+// that, and be in the backup, whose ids are given to others otherwise.
+func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) {
+	for _, name := range sortedKeys(v.streams) {
+		if !isSystem(name) {
+			return nil, hasStreams()
+		}
+		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
+		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.epochs[name] != 0 {
+			return nil, status.Errorf(codes.FailedPrecondition, "this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
+		}
+		if !slices.ContainsFunc(entries, func(entry *api.BackupEntry) bool { return entry.Key == keyStreams+name }) {
+			return nil, status.Errorf(codes.FailedPrecondition, "this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func hasStreams() error {
+	return status.Error(codes.FailedPrecondition, "this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+}
+
+// writeRestored writes batch by batch, each only while there is no stream but those that are replaced. One that fails on the way leaves keys that do nothing without streams; the
 // same again writes them again.
 func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) error {
-	for batch := range slices.Chunk(entries, applyBatch) {
-		var writes []clientv3.Op
-		guards := []clientv3.Cmp{}
+	now, err := s.fresh()
+	if err != nil {
+		return err
+	}
+	own, err := now.replaced(entries)
+	if err != nil {
+		return err
+	}
+	for i, batch := range slices.Collect(slices.Chunk(entries, applyBatch)) {
+		guards, writes := restoreGuards(batch), []clientv3.Op{}
 		for _, entry := range batch {
 			writes = append(writes, clientv3.OpPut(entry.Key, entry.Value))
-			if strings.HasPrefix(entry.Key, keyStreams) {
-				guards = append(guards, clientv3.Compare(clientv3.CreateRevision(entry.Key), "=", 0))
-			}
 		}
-		if len(guards) == 0 {
-			guards = append(guards, clientv3.Compare(clientv3.CreateRevision(keyStreams), "=", 0).WithPrefix())
+		for _, name := range own {
+			if i == 0 { // what comes behind has been changed by this
+				guards = append(guards, unchangedSince(now, keyRings+name), unchangedSince(now, keyEpochs+name), unchangedSince(now, keyStreams+name))
+			}
 		}
 		put, err := s.config.Client.Txn(ctx).If(guards...).Then(writes...).Commit()
 		if err != nil {
 			return fmt.Errorf("write what was backed up: %w", err)
 		}
 		if !put.Succeeded {
-			return status.Error(codes.FailedPrecondition, "this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+			return hasStreams()
 		}
 	}
 	return nil
+}
+
+// restoreGuards are the conditions of a batch: none of its streams is there, or none at all, but the control plane's own.
+func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
+	isOfStreams := false
+	for _, entry := range batch {
+		name, isStream := strings.CutPrefix(entry.Key, keyStreams)
+		isOfStreams = isOfStreams || isStream
+		if isStream && !isSystem(name) {
+			guards = append(guards, clientv3.Compare(clientv3.CreateRevision(entry.Key), "=", 0))
+		}
+	}
+	if !isOfStreams {
+		own := keyStreams + SystemPrefix
+		guards = append(guards,
+			clientv3.Compare(clientv3.CreateRevision(keyStreams), "=", 0).WithRange(own),
+			clientv3.Compare(clientv3.CreateRevision(clientv3.GetPrefixRangeEnd(own)), "=", 0).WithRange(clientv3.GetPrefixRangeEnd(keyStreams)))
+	}
+	return guards
 }
 
 // restored is an entry as it is written: checked, and with its numbers leapt over what may have been given since.
