@@ -3,6 +3,7 @@ package farlog
 /*
 #include <stdlib.h>
 #include "farlog/farlog.h"
+#include "farlog/member.h"
 */
 import "C"
 
@@ -64,6 +65,16 @@ func Inspect(uri string) (Status, error) {
 func Fence(uri string, epochMin uint32) error {
 	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
 		return C.farlog_ring_fence(text, C.uint32_t(epochMin), failure)
+	})
+}
+
+// AcceptLoss makes a ring that was put in the place of another one, and never had an epoch, count in its stream's quorums as one that holds nothing: what only
+// the other one had is lost. Durable when it returns. Errors: ErrHeld (a writer has it), ErrNotFound, ErrNotARing, ErrIO.
+//
+// Implements: int farlog_ring_accept_loss(const char *uri, struct farlog_error *)
+func AcceptLoss(uri string) error {
+	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_ring_accept_loss(text, failure)
 	})
 }
 

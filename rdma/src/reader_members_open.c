@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "err.h"
+#include "mutant.h"
 #include "reader_members.h"
 
 #define PATIENCE_NS 400000000u       /* with a member that answers nothing: there are others */
@@ -181,6 +182,13 @@ static int refuse(const struct reader_members *members, unsigned open_count, str
 		worst->trouble.text[0] != '\0' ? worst->trouble.text : "it does not answer");
 }
 
+/* refuse_new -- a ring that never had an epoch, while others had, may stand where the one was that knew how far the stream is stored. */
+static int refuse_new(const struct reader_members *members, unsigned known_count, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_IO, 0, "%u of the stream's %u members could be opened that know its log, expected %u at least: others are new and were not written yet, or are away",
+		known_count, members->count, members->count - members->needed + 1);
+}
+
 /* is_further -- than the one that is to be read from first: a newer epoch, or more of the same. */
 static bool is_further(const struct reader_members *members, unsigned i)
 {
@@ -197,6 +205,7 @@ static bool is_further(const struct reader_members *members, unsigned i)
 static int start(struct reader_members *members, const struct farlog_reader_config *config, struct farlog_error *error)
 {
 	unsigned open_count = 0;
+	unsigned known_count = 0;
 	struct head_slot head;
 
 	for (unsigned i = 0; i < members->count; i++) {
@@ -210,6 +219,7 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 		head = member->reader->released;
 		head_start(&member->reader->superblock, &head);
 		open_count++;
+		known_count += member->reader->superblock.writer_epoch != 0 || members->epoch == 0;
 		if (open_count == 1 || head.head_lsn > members->released.head_lsn)
 			members->released = head;
 	}
@@ -218,6 +228,8 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 			members->current = i;
 	if (open_count < member_quorum(members->count, members->needed))
 		return refuse(members, open_count, error);
+	if (known_count < members->count - members->needed + 1 && !MUTANT(NEW_RING_KNOWS_HEAD))
+		return refuse_new(members, known_count, error);
 	members->cursor = (struct record_cursor){.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL)

@@ -258,6 +258,20 @@ static int mend(struct region_members *whole, struct member *member, const struc
 	return FARLOG_OK;
 }
 
+/* check_first -- where nobody who is reached knows an epoch, it is the stream's first only when all are reached: a ring may stand where another one was, and the
+ * one that is away may know better. */
+static int check_first(struct region_members *whole, struct farlog_error *error)
+{
+	unsigned open_count = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		open_count += member_state(&whole->members[i]) == MEMBER_READY;
+	if (whole->epoch_last != 0 || open_count == whole->count || MUTANT(FIRST_ON_FEW))
+		return FARLOG_OK;
+	return error_set(error, FARLOG_IO, 0, "members \"%s\": %u of %u are reached, and all of these are new: the others may know records of the stream; expected all %u at its first opening",
+		whole->text, open_count, whole->count, whole->count);
+}
+
 /* Each step is for every member that is open; one that cannot take it is open no more. */
 
 static void settle_all(struct region_members *whole)
@@ -301,6 +315,8 @@ int members_recover(struct region *region, struct farlog_error *error)
 	whole->capacity = whole->superblock.capacity;
 	best = find_best(whole, &last_far);
 	result = members_check_count(whole, error);
+	if (result == FARLOG_OK)
+		result = check_first(whole, error);
 	if (result != FARLOG_OK)
 		return result;
 	if (whole->start.last_epoch > whole->epoch_last)
@@ -348,32 +364,46 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	return FARLOG_OK;
 }
 
-/* members_propose -- the new epoch, to all that are open. */
-int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
+/* propose_to -- the new epoch, to all that are open and know the log, or to those that are new. How many know it now. */
+static unsigned propose_to(struct region_members *whole, bool are_fresh, unsigned limit, bool *is_fenced)
 {
-	struct region_members *whole = members_of(region);
-	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : member_quorum(whole->count, whole->needed);
 	unsigned count = 0;
-	bool is_fenced = false;
 
-	memcpy(&whole->superblock, src, sizeof(whole->superblock));
-	memcpy(whole->copy + off, src, len);
-	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
-	for (unsigned i = 0; i < whole->count && (count < needed || !MUTANT(EPOCH_ON_FEW)); i++) {
+	for (unsigned i = 0; i < whole->count && count < limit; i++) {
 		struct member *member = &whole->members[i];
 		struct farlog_error why = {.result = FARLOG_IO, .text = "it did not store the new epoch"};
 
-		if (member_state(member) != MEMBER_READY)
+		if (member_state(member) != MEMBER_READY || member->is_fresh != are_fresh)
 			continue;
 		why.result = members_tell_epoch(whole, member);
-		is_fenced |= why.result == FARLOG_FENCED;
+		*is_fenced |= why.result == FARLOG_FENCED;
 		if (why.result != FARLOG_OK) {
 			members_drop(whole, member, &why);
 			continue;
 		}
-		member->is_of_epoch = true;
 		count++;
 	}
+	return count;
+}
+
+/* members_propose -- the new epoch, to all that are open. Those that are new come last, when so many others know it that the epoch before is over wherever its
+ * writer might still write: also in the ring that one of them stands for. From then on they are asked like the others. */
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	struct region_members *whole = members_of(region);
+	unsigned needed = MUTANT(EPOCH_ON_FEW) ? 1 : member_quorum(whole->count, whole->needed);
+	unsigned limit = MUTANT(EPOCH_ON_FEW) ? 1 : MEMBER_COUNT_MAX;
+	bool is_fenced = false;
+	unsigned count;
+
+	memcpy(&whole->superblock, src, sizeof(whole->superblock));
+	memcpy(whole->copy + off, src, len);
+	atomic_store_relaxed(&whole->epoch, whole->superblock.writer_epoch);
+	if (MUTANT(NEW_RING_FIRST))
+		count = propose_to(whole, true, limit, &is_fenced);
+	count = propose_to(whole, false, limit, &is_fenced);
+	if (count >= members_quorum(whole) && count < limit)
+		count += propose_to(whole, true, limit - count, &is_fenced);
 	for (unsigned i = 0; i < whole->count; i++) /* of a mutant: those that do not know it take part as well */
 		if (member_state(&whole->members[i]) == MEMBER_READY) {
 			whole->members[i].is_of_epoch = true;

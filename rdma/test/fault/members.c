@@ -476,6 +476,8 @@ static void play_run(uint64_t seed)
 	world.is_replaced = false;
 	make_members(seed);
 	farlog_fault_set_clock(1000000000u);
+	if (below(8) == 0)
+		take_away((unsigned)below(world.count));
 	(void)open_side(&world.now, 0);
 	is_calm = below(8) == 0;
 	for (uint64_t left = is_calm ? 150 : 12 + below(40); left > 0 && world.failure[0] == '\0'; left--)

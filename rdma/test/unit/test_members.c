@@ -1,4 +1,6 @@
 /* test_members.c -- one writer, several rings: what they hold, how many are needed, who is refused, and who comes later. */
+#include "farlog/member.h"
+
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -235,8 +237,30 @@ static void open__ring_that_is_new(void **state)
 	/* Two are there, but what the new one has in the place of an old one's records nobody knows. */
 	assert_int_not_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_OK);
 	assert_non_null(strstr(error.text, "it is new"));
+	/* The operator says that it is lost: the log that is left counts. */
+	assert_int_equal(farlog_ring_accept_loss(uris[0], &error), FARLOG_OK);
+	writer = open_members(whole_uri);
+	assert_int_equal(farlog_writer_recovery(writer)->record_count, 2);
+	assert_int_equal(farlog_writer_recovery(writer)->epoch, 2);
+	assert_int_equal(farlog_ring_accept_loss(uris[0], &error), FARLOG_HELD);
+	farlog_writer_close(writer);
 	format_one(uris[1], 0x1234567800000001u, RING_SIZE);
 	format_one(uris[0], 0x1234567800000001u, RING_SIZE);
+}
+
+/* open__first_reaches_all -- nobody who is reached knows an epoch, and one is away: what was put in the place of another ring knows none, either. */
+static void open__first_reaches_all(void **state)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	(void)state;
+	make_members(2);
+	unlink(unit_path(uris[2]));
+	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_IO);
+	assert_non_null(strstr(error.text, "all of these are new"));
+	format_one(uris[2], 0x1234567800000001u, RING_SIZE);
+	farlog_writer_close(open_members(whole_uri));
 }
 
 /* join__while_open -- a member that is not there at the opening: it is told the epoch when it comes, sent all that is undrained, and counts. */
@@ -247,7 +271,7 @@ static void join__while_open(void **state)
 	uint64_t until;
 
 	(void)state;
-	make_members(2);
+	farlog_writer_close(open_members(make_members(2))); /* the first opening takes all */
 	unlink(unit_path(uris[1]));
 	writer = open_members(whole_uri);
 	for (unsigned i = 0; i < 30; i++)
@@ -306,7 +330,7 @@ static void counters__tell_of_each_member(void **state)
 
 	(void)state;
 	assert_non_null(mkdtemp(directory));
-	make_members(2);
+	farlog_writer_close(open_members(make_members(2))); /* the first opening takes all */
 	for (unsigned i = 0; i < COUNT; i++) {
 		assert_int_equal(farlog_ring_inspect(uris[i], &status, &error), FARLOG_OK);
 		memcpy(uuids[i], status.ring_uuid, 16);
@@ -398,6 +422,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__level_of_too_few),
 	cmocka_unit_test(open__held),
 	cmocka_unit_test(open__ring_that_is_new),
+	cmocka_unit_test(open__first_reaches_all),
 	cmocka_unit_test(join__while_open),
 	cmocka_unit_test(open__epoch_cuts),
 	cmocka_unit_test(counters__tell_of_each_member),
