@@ -103,7 +103,7 @@ func printStatus(ctx context.Context, env *environment, writer io.Writer, args [
 func isFailing(condition api.Condition) bool {
 	switch condition {
 	case api.Condition_CONDITION_OK, api.Condition_CONDITION_WARN, api.Condition_CONDITION_PENDING, api.Condition_CONDITION_WRITER_GONE,
-		api.Condition_CONDITION_MEMBER_GONE, api.Condition_CONDITION_DELETING:
+		api.Condition_CONDITION_MEMBER_GONE, api.Condition_CONDITION_MEMBER_NEW, api.Condition_CONDITION_DELETING:
 		return false
 	}
 	return true

@@ -9,7 +9,7 @@ import (
 // memberRow is one ring of a stream that has several.
 type memberRow struct {
 	Target   string `json:"target"`
-	State    string `json:"state"` // up, behind (an older epoch), gone (its target does not report), missing (no ring), error
+	State    string `json:"state"` // up, new (it replaced another, and does not count yet), behind (an older epoch), gone (its target does not report), missing (no ring), error
 	URI      string `json:"uri"`
 	Epoch    uint32 `json:"epoch"`
 	HeadLSN  uint64 `json:"head_lsn"`
@@ -36,6 +36,8 @@ func memberRows(status *api.StreamStatus) (rows []memberRow) {
 			switch {
 			case ring.Error != "":
 				row.State = "error"
+			case spec.Replacement != nil && ring.WriterEpoch == 0:
+				row.State = "new"
 			case len(ring.RingUuid) > 0 && ring.WriterEpoch < newest:
 				row.State = "behind"
 			case len(ring.RingUuid) > 0:

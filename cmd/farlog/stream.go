@@ -24,7 +24,7 @@ const (
 func newStreamCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs, RunE: runGroup}
 	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env),
-		newStreamDeleteCommand(env))
+		newStreamDeleteCommand(env), newStreamMembersCommand(env))
 	return group
 }
 

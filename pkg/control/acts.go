@@ -67,6 +67,7 @@ func isAct(method string) bool {
 	switch method {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
+		api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName,
 		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
 		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
@@ -175,6 +176,11 @@ func (a *Act) take(response any, err error) {
 			}
 			a.Changes = append(a.Changes, text)
 		}
+	case *api.ReplaceMemberResponse:
+		ring := response.GetRing()
+		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember(), a.Stream, ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
+	case *api.AcceptLossResponse:
+		a.Changes = response.GetLosses()
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {

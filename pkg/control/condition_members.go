@@ -16,7 +16,7 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 	if len(status.RingSpecs) < count {
 		return api.Condition_CONDITION_PENDING, fmt.Sprintf("%d of %d members are placed", len(status.RingSpecs), count)
 	}
-	var missing []string
+	var missing, fresh []string
 	var fullest *api.StreamStatus
 	worst := api.Condition_CONDITION_OK
 	for _, spec := range status.RingSpecs {
@@ -27,18 +27,42 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 			missing, worst = append(missing, reason), max(worst, condition)
 			continue
 		}
+		if !reconcile.Counts(spec, one.Rings[0]) {
+			fresh = append(fresh, spec.Target)
+			continue
+		}
 		if fullest == nil || one.Rings[0].LagBytes > fullest.Rings[0].LagBytes {
 			fullest = one
 		}
+	}
+	if len(fresh) > 0 && count-len(missing)-len(fresh) < reconcile.FenceCount(status.Stream) {
+		return api.Condition_CONDITION_ERROR, tooFewText(status, missing, fresh)
 	}
 	if count-len(missing) < reconcile.Quorum(status.Stream) {
 		return worst, fmt.Sprintf("%d of %d members: %s", count-len(missing), count, strings.Join(missing, "; "))
 	}
 	fullest.Drain = status.Drain
-	if condition, reason := conditionOf(fullest, 1); condition != api.Condition_CONDITION_OK && condition != api.Condition_CONDITION_WRITER_GONE || len(missing) == 0 {
+	condition, reason := conditionOf(fullest, 1)
+	switch {
+	case condition != api.Condition_CONDITION_OK && condition != api.Condition_CONDITION_WRITER_GONE, len(missing)+len(fresh) == 0:
 		return condition, reason
+	case len(missing) == 0:
+		return api.Condition_CONDITION_MEMBER_NEW, fmt.Sprintf("the ring of target %s is new: it counts when a writer opens the stream anew", strings.Join(fresh, ", "))
 	}
 	return api.Condition_CONDITION_MEMBER_GONE, fmt.Sprintf("%d of %d members, %d are needed: %s", count-len(missing), count, status.Stream.K, strings.Join(missing, "; "))
+}
+
+// tooFewText says why nobody can open the stream: too few tell what was acknowledged.
+func tooFewText(status *api.StreamStatus, missing, fresh []string) string {
+	count := reconcile.MemberCount(status.Stream)
+	text := fmt.Sprintf("%d of %d members know what was acknowledged, %d have to", count-len(missing)-len(fresh), count, reconcile.FenceCount(status.Stream))
+	if len(missing) > 0 {
+		text += ": " + strings.Join(missing, "; ")
+	}
+	if len(fresh) > 0 {
+		text += fmt.Sprintf("; the ring of target %s is new: when what the former one had is lost for good, farlog stream members accept-loss %s", strings.Join(fresh, ", "), status.Stream.Spec.Name)
+	}
+	return text
 }
 
 // ofMember is the status of one ring, as of a stream that has no other.

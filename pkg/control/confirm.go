@@ -22,6 +22,7 @@ type confirmation struct {
 	isLetIn  []bool // of each ring: the holder is to be let in
 	isLocal  bool   // the fence word of a ring that nobody reaches from other hosts counts as well
 	required int    // so many rings
+	fences   int    // and so many of them that count: the writer before may still write where a new ring stands for one it knows
 }
 
 // isConfirmed tells it of one ring. A fence above the epoch is one as well: the grant is somebody else's already, as its holder will find.
@@ -37,17 +38,21 @@ func (c *confirmation) isConfirmed(v *view, i int) bool {
 	return fenced > c.epoch || fenced == c.epoch && (!c.isLetIn[i] || ring.GetEpochAdmitted() >= c.epoch)
 }
 
-// count gives how many rings have confirmed it, and whether all have whose targets live.
-func (c *confirmation) count(v *view) (count int, isAll bool) {
+// count gives how many rings have confirmed it, how many of these count, and whether all have whose targets live.
+func (c *confirmation) count(v *view) (count, fences int, isAll bool) {
 	isAll = true
 	for i := range c.isAsked {
+		spec := v.rings[reconcile.MemberKey(c.stream, i)]
 		if c.isConfirmed(v, i) {
 			count++
-		} else if v.liveTargets[v.rings[reconcile.MemberKey(c.stream, i)].GetTarget()] != nil {
+			if reconcile.Counts(spec, reconcile.SeenRing(v.targets, spec)) {
+				fences++
+			}
+		} else if v.liveTargets[spec.GetTarget()] != nil {
 			isAll = false
 		}
 	}
-	return count, isAll
+	return count, fences, isAll
 }
 
 // wait waits until enough have, and then a moment for the others: those that have not when the holder opens them join it later.
@@ -59,8 +64,8 @@ func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	now, err := m.wait(waiting, func(v *view) bool {
-		count, _ := c.count(v)
-		return count >= c.required
+		count, fences, _ := c.count(v)
+		return count >= c.required && fences >= c.fences
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -68,13 +73,13 @@ func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 	if err != nil {
 		return nil, c.refusal(now, limit)
 	}
-	if c.required == len(c.isAsked) {
+	if max(c.required, c.fences) == len(c.isAsked) {
 		return now, nil
 	}
 	rest, stop := context.WithTimeout(waiting, confirmGrace)
 	defer stop()
 	now, _ = m.wait(rest, func(v *view) bool { // those that have not by then are left out
-		_, isAll := c.count(v)
+		_, _, isAll := c.count(v)
 		return isAll
 	})
 	return now, ctx.Err()
@@ -84,13 +89,16 @@ func (c *confirmation) wait(ctx context.Context, m *mirror) (*view, error) {
 func (c *confirmation) refusal(now *view, limit time.Duration) error {
 	var why []string
 	for i := range c.isAsked {
-		if c.isConfirmed(now, i) {
-			continue
-		}
 		spec := now.rings[reconcile.MemberKey(c.stream, i)]
 		reason := reconcile.SeenRing(now.targets, spec).GetError()
+		if c.isConfirmed(now, i) && reconcile.Counts(spec, reconcile.SeenRing(now.targets, spec)) {
+			continue
+		}
 		if now.liveTargets[spec.GetTarget()] == nil {
 			reason = "it does not report"
+		}
+		if c.isConfirmed(now, i) {
+			reason = "its ring is new and does not count yet"
 		}
 		if reason == "" {
 			reason = "it is still at it"
@@ -103,7 +111,7 @@ func (c *confirmation) refusal(now *view, limit time.Duration) error {
 			c.stream, target, limit.Round(time.Millisecond), c.epoch, reason)
 	}
 	return status.Errorf(codes.Unavailable, "stream %q: %d of its %d members have confirmed within %s that writers below epoch %d are fenced, expected %d; %s",
-		c.stream, len(c.isAsked)-len(why), len(c.isAsked), limit.Round(time.Millisecond), c.epoch, c.required, strings.Join(why, "; "))
+		c.stream, len(c.isAsked)-len(why), len(c.isAsked), limit.Round(time.Millisecond), c.epoch, max(c.required, c.fences), strings.Join(why, "; "))
 }
 
 // fencedTargets tells who has confirmed and who has not.

@@ -115,6 +115,10 @@ func streamNamed(request any) (string, bool) {
 		return request.Stream, true
 	case *api.TakeOverStreamRequest:
 		return request.Stream, true
+	case *api.ReplaceMemberRequest:
+		return request.Stream, true
+	case *api.AcceptLossRequest:
+		return request.Stream, true
 	}
 	return routeNamed(request)
 }

@@ -131,6 +131,7 @@ type trial func(context.Context, *grpc.ClientConn) error
 func trials() map[string]trial {
 	all := agentTrials(&api.Agent{Id: "alpha-00000000", Host: "alpha"})
 	maps.Copy(all, operatorTrials())
+	maps.Copy(all, memberTrials())
 	maps.Copy(all, routeTrials())
 	return all
 }
@@ -206,6 +207,25 @@ func operatorTrials() map[string]trial {
 	}
 }
 
+func memberTrials() map[string]trial {
+	return map[string]trial{
+		"TakeOverStream": func(ctx context.Context, conn *grpc.ClientConn) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // there is no ring, either
+			defer cancel()
+			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: "desk7/orders", Reason: "test"})
+			return err
+		},
+		"ReplaceMember": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).ReplaceMember(ctx, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "alpha", Reason: "test"})
+			return err
+		},
+		"AcceptLoss": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).AcceptLoss(ctx, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "test"})
+			return err
+		},
+	}
+}
+
 func agentTrials(agent *api.Agent) map[string]trial {
 	return map[string]trial{
 		"WatchRings": func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -263,6 +283,9 @@ var allowed = map[string]string{
 	"ReportTarget":     "target",
 	"WatchAssignments": "drain",
 	"ReportDrain":      "drain",
+	"TakeOverStream":   "admin",
+	"ReplaceMember":    "admin",
+	"AcceptLoss":       "admin",
 	"Health":           "append drain replay admin audit target none",
 }
 

@@ -69,7 +69,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	// The caller may have seen that before the target has.
 	known := knownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := s.specs.nextEpoch(ctx, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit)
+	granted, revision, err := s.specs.nextEpoch(ctx, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (a *admitting) admit(i int, admission *api.Admission, epoch uint32) error {
 }
 
 func (a *admitting) confirmation(v *view, stream string, epoch uint32) *confirmation {
-	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.streams[stream])}
+	c := &confirmation{stream: stream, epoch: epoch, isLetIn: a.isFar, required: reconcile.Quorum(v.streams[stream]), fences: reconcile.FenceCount(v.streams[stream])}
 	for i := range a.isFar {
 		isAlive := v.liveTargets[v.rings[reconcile.MemberKey(stream, i)].GetTarget()] != nil
 		c.isAsked = append(c.isAsked, a.isFar[i] || a.hadFar[i] && isAlive)
@@ -158,7 +158,7 @@ func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *ap
 		Holder:       request.Holder,
 	}
 	for i, ring := range rings {
-		member := &api.Member{Uri: ring.Uri, RingUuid: v.rings[reconcile.MemberKey(request.Stream, i)].RingUuid, Target: ring.Target}
+		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
 		if admitting.isFar[i] {
 			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
 		}

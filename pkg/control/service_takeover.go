@@ -17,7 +17,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	}
 	former := now.grants[request.Stream].GetHolder()
 	nobody := &api.Grant{Stream: request.Stream}
-	granted, revision, err := s.specs.nextEpoch(ctx, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
+	granted, revision, err := s.specs.nextEpoch(ctx, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
 		endWriters(admission, epoch)
 		return nil
 	})
@@ -29,7 +29,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 		return nil, err
 	}
 	wanted := &confirmation{
-		stream: request.Stream, epoch: granted.Epoch, isLocal: true, required: reconcile.FenceCount(now.streams[request.Stream]),
+		stream: request.Stream, epoch: granted.Epoch, isLocal: true, fences: reconcile.FenceCount(now.streams[request.Stream]),
 		isAsked: make([]bool, len(rings)), isLetIn: make([]bool, len(rings)),
 	}
 	for i := range wanted.isAsked {

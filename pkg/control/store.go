@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -11,6 +12,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -60,9 +63,9 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 
 // nextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
-// makes of the admissions of so many rings with that epoch. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be
-// seen at the revision.
-func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
+// makes of the admissions of its rings with that epoch. The rings are those of the view: errRingsChanged when they no longer are, so that no epoch is granted for rings that others
+// have taken the place of. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
+func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
 ) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
@@ -88,7 +91,7 @@ func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32
 		if err != nil {
 			return nil, 0, err
 		}
-		guards := []clientv3.Cmp{guard, isStaying}
+		guards := append(ringsUnchanged(v, grant.Stream), guard, isStaying)
 		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
 		if grant.Holder != nil {
 			writes = append(writes, clientv3.OpPut(keyGrants+grant.Stream, value))
@@ -109,8 +112,13 @@ func (s specStore) nextEpoch(ctx context.Context, grant *api.Grant, least uint32
 		if put.Succeeded {
 			return granted, put.Header.Revision, nil
 		}
+		if isChanged, err := s.areRingsChanged(ctx, v, grant.Stream); err != nil || isChanged {
+			return nil, 0, cmp.Or(err, errRingsChanged)
+		}
 	}
 }
+
+var errRingsChanged = status.Error(codes.Aborted, "the stream's members have just been changed: ask again")
 
 func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	salt, err := newSalt()

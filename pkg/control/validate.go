@@ -20,7 +20,7 @@ import (
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
 	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
-		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}))
+		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
 })
 
 // labels are the words for fields in a text for people, where these are others than the name.
@@ -140,6 +140,10 @@ func checkRequest(request any) error {
 	case *api.WatchRoutesRequest:
 		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
+		return checkMessage(request)
+	case *api.ReplaceMemberRequest:
+		return checkMessage(request)
+	case *api.AcceptLossRequest:
 		return checkMessage(request)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -53,7 +54,7 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	at := t.siteOf(spec.Stream.Spec.Name)
 	status, err := farlog.Inspect(at.uri)
 	switch {
-	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec):
+	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec):
 		return at, missing(at, spec.Stream.Spec.Name)
 	case errors.Is(err, farlog.ErrNotFound):
 		if at, err = t.form(at, spec); err != nil {
@@ -66,12 +67,37 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	case err != nil:
 		return at, err
 	}
+	if isToBeNew(spec) && (status.WriterEpoch > 0 || isFormer(spec, status)) {
+		return at, fmt.Errorf("%s %q holds a ring that stream %q had before (%x), and a new one is wanted: its records are not those of now; move it away", at.kind(), at.name(),
+			spec.Stream.Spec.Name, status.RingUUID)
+	}
 	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
 		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which may hold acknowledged records: "+
 			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name,
 			at.kind())
 	}
 	return at, checkIdentity(at, status, spec.Stream)
+}
+
+// isToBeNew tells of a ring that takes the place of another one, until the control plane has seen it.
+func isToBeNew(spec *api.RingSpec) bool { return spec.Replacement != nil && len(spec.RingUuid) == 0 }
+
+func isFormer(spec *api.RingSpec, status farlog.Status) bool {
+	return slices.ContainsFunc(spec.Replacement.FormerUuids, func(uuid []byte) bool { return bytes.Equal(uuid, status.RingUUID[:]) })
+}
+
+// acceptLoss makes a new ring count, once the operator has said that what only the one before had is lost.
+func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
+	if !spec.GetReplacement().GetIsLossAccepted() || ring.State.Error != "" || ring.State.WriterEpoch > 0 || !bytes.Equal(spec.RingUuid, ring.State.RingUuid) {
+		return ring
+	}
+	if err := farlog.AcceptLoss(ring.State.Uri); err != nil {
+		ring.State.Error = oneLine(fmt.Errorf("accept what stream %q has lost: %w", spec.Stream.Spec.Name, err))
+		return ring
+	}
+	t.config.Logger.Warn("a new ring counts although records of the former one are lost", "stream", spec.Stream.Spec.Name, "by", spec.Replacement.By)
+	ring.State.WriterEpoch = 1
+	return ring
 }
 
 func missing(at site, stream string) error {

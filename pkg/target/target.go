@@ -188,7 +188,7 @@ func (t *Target) observe() {
 		}
 		at, err := t.ensure(spec)
 		known[at.path] = true
-		ring := t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before))
+		ring := t.acceptLoss(spec, t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before)))
 		if len(ring.State.RingUuid) > 0 {
 			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)
 		}

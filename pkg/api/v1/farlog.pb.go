@@ -317,6 +317,7 @@ const (
 	Condition_CONDITION_ALARM       Condition = 7  // ring at or above 85 %
 	Condition_CONDITION_ERROR       Condition = 8  // target or drain reports an error
 	Condition_CONDITION_MEMBER_GONE Condition = 9  // appends go on without a member whose target does not report, or has no ring
+	Condition_CONDITION_MEMBER_NEW  Condition = 10 // a member was replaced, and does not count before the next opening of the stream
 	Condition_CONDITION_DELETING    Condition = 20 // it is being deleted
 )
 
@@ -333,6 +334,7 @@ var (
 		7:  "CONDITION_ALARM",
 		8:  "CONDITION_ERROR",
 		9:  "CONDITION_MEMBER_GONE",
+		10: "CONDITION_MEMBER_NEW",
 		20: "CONDITION_DELETING",
 	}
 	Condition_value = map[string]int32{
@@ -346,6 +348,7 @@ var (
 		"CONDITION_ALARM":       7,
 		"CONDITION_ERROR":       8,
 		"CONDITION_MEMBER_GONE": 9,
+		"CONDITION_MEMBER_NEW":  10,
 		"CONDITION_DELETING":    20,
 	}
 )
@@ -1187,8 +1190,9 @@ type RingSpec struct {
 	// may hold acknowledged records, so that it is an error and never made again.
 	RingUuid []byte `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"`
 	// Who is let in from other hosts. Whatever a target had granted before and is not here, it need not know any more.
-	Admission *Admission `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
-	Member    uint32     `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"` // which of the stream's members, from 0
+	Admission   *Admission   `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
+	Member      uint32       `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`          // which of the stream's members, from 0
+	Replacement *Replacement `protobuf:"bytes,6,opt,name=replacement,proto3" json:"replacement,omitempty"` // absent: it is the first ring of this member
 	// Of a stream that is being deleted: how far that has come. UNSPECIFIED: the ring is to stay.
 	Deletion      DeletionStage `protobuf:"varint,20,opt,name=deletion,proto3,enum=farlog.v1.DeletionStage" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1260,11 +1264,105 @@ func (x *RingSpec) GetMember() uint32 {
 	return 0
 }
 
+func (x *RingSpec) GetReplacement() *Replacement {
+	if x != nil {
+		return x.Replacement
+	}
+	return nil
+}
+
 func (x *RingSpec) GetDeletion() DeletionStage {
 	if x != nil {
 		return x.Deletion
 	}
 	return DeletionStage_DELETION_STAGE_UNSPECIFIED
+}
+
+// Replacement says that a member's ring stands where another one was. Until an opening of the stream has brought it all that the others have, and its target
+// reports the epoch of that, it counts in no quorum.
+type Replacement struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	FormerTarget string                 `protobuf:"bytes,1,opt,name=former_target,json=formerTarget,proto3" json:"former_target,omitempty"`
+	FormerUuids  [][]byte               `protobuf:"bytes,2,rep,name=former_uuids,json=formerUuids,proto3" json:"former_uuids,omitempty"` // of all rings that this member ever had: none of them may take its place again
+	Began        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=began,proto3" json:"began,omitempty"`
+	By           string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"` // the identity of who ordered it
+	Reason       string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The operator accepts that records are lost which only the former ring had: the target makes the new one count as it is.
+	IsLossAccepted bool `protobuf:"varint,6,opt,name=is_loss_accepted,json=isLossAccepted,proto3" json:"is_loss_accepted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Replacement) Reset() {
+	*x = Replacement{}
+	mi := &file_farlog_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replacement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replacement) ProtoMessage() {}
+
+func (x *Replacement) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
+func (*Replacement) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Replacement) GetFormerTarget() string {
+	if x != nil {
+		return x.FormerTarget
+	}
+	return ""
+}
+
+func (x *Replacement) GetFormerUuids() [][]byte {
+	if x != nil {
+		return x.FormerUuids
+	}
+	return nil
+}
+
+func (x *Replacement) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *Replacement) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Replacement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Replacement) GetIsLossAccepted() bool {
+	if x != nil {
+		return x.IsLossAccepted
+	}
+	return false
 }
 
 // FarGrant lets one client on another host into a ring. The token is a secret: it goes to the target and to the holder, and into
@@ -1283,7 +1381,7 @@ type FarGrant struct {
 
 func (x *FarGrant) Reset() {
 	*x = FarGrant{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1393,7 @@ func (x *FarGrant) String() string {
 func (*FarGrant) ProtoMessage() {}
 
 func (x *FarGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1406,7 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
 func (*FarGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FarGrant) GetToken() []byte {
@@ -1357,7 +1455,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1467,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1480,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -1446,7 +1544,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1556,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1569,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RingState) GetStream() string {
@@ -1725,7 +1823,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1835,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1848,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Deletion) GetName() string {
@@ -1854,7 +1952,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1964,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1977,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -2014,7 +2112,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2124,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2137,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Agent) GetId() string {
@@ -2109,7 +2207,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2219,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2232,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2170,7 +2268,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2280,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2293,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2244,7 +2342,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2354,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2367,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2356,7 +2454,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2466,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2479,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2466,7 +2564,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2576,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2589,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Holder) GetHost() string {
@@ -2534,7 +2632,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2644,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2657,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Member) GetUri() string {
@@ -2610,7 +2708,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2720,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2733,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Grant) GetStream() string {
@@ -2738,7 +2836,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2848,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2861,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -2876,7 +2974,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2986,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +2999,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Problem) GetField() string {
@@ -2935,7 +3033,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3045,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3058,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2980,7 +3078,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3090,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3103,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3032,7 +3130,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3142,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3155,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3085,7 +3183,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3195,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3208,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3144,7 +3242,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3254,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3267,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3200,7 +3298,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3310,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3323,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3265,7 +3363,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3375,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3388,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3314,7 +3412,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3424,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3437,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3395,7 +3493,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3505,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3518,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3454,7 +3552,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3564,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3577,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3507,7 +3605,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3617,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3630,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -3567,7 +3665,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3677,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3690,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FieldChange) GetName() string {
@@ -3629,7 +3727,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3739,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3752,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Change) GetKind() string {
@@ -3704,7 +3802,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3814,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3827,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -3771,7 +3869,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +3881,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +3894,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -3828,7 +3926,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3938,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3951,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -3868,7 +3966,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +3978,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +3991,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -3926,7 +4024,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4036,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4049,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -3969,7 +4067,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4079,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4092,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 type GetFabricResponse struct {
@@ -4007,7 +4105,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4117,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4130,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4058,7 +4156,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4168,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4181,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4102,7 +4200,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4212,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4225,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4151,7 +4249,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4261,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4274,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4216,7 +4314,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4326,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4339,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4262,7 +4360,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4372,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4385,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -4320,7 +4418,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4430,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4443,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -4365,7 +4463,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4475,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4488,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4420,7 +4518,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4530,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4543,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -4493,7 +4591,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4603,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4616,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -4545,7 +4643,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4655,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4668,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -4598,7 +4696,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4708,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4721,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -4657,7 +4755,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4767,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4780,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -4710,7 +4808,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4820,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4833,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -4768,7 +4866,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +4878,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +4891,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -4815,7 +4913,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4925,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +4938,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -4882,7 +4980,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +4992,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +5005,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -4940,7 +5038,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5050,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5063,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -4985,7 +5083,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5095,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5108,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5037,7 +5135,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5147,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5160,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5089,7 +5187,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +5199,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +5212,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5143,7 +5241,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5253,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5266,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5212,7 +5310,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5322,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5335,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5279,7 +5377,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5389,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5402,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5328,6 +5426,254 @@ func (x *AcquireRouteResponse) GetLegs() []*LegGrant {
 	return nil
 }
 
+type ReplaceMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"` // the target whose ring is replaced
+	With          string                 `protobuf:"bytes,3,opt,name=with,proto3" json:"with,omitempty"`     // the target that makes the new one; empty: the least loaded that fits
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit stream
+	IsDryRun      bool                   `protobuf:"varint,5,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceMemberRequest) Reset() {
+	*x = ReplaceMemberRequest{}
+	mi := &file_farlog_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceMemberRequest) ProtoMessage() {}
+
+func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
+func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ReplaceMemberRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *ReplaceMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *ReplaceMemberRequest) GetWith() string {
+	if x != nil {
+		return x.With
+	}
+	return ""
+}
+
+func (x *ReplaceMemberRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReplaceMemberRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type ReplaceMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ring          *RingSpec              `protobuf:"bytes,1,opt,name=ring,proto3" json:"ring,omitempty"`                                        // the member as it is wanted now
+	IsWriterHeld  bool                   `protobuf:"varint,2,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"` // a writer has the stream: it goes on without the new ring until it is opened anew
+	IsLossNeeded  bool                   `protobuf:"varint,3,opt,name=is_loss_needed,json=isLossNeeded,proto3" json:"is_loss_needed,omitempty"` // no opening can come without AcceptLoss: too few other members tell what was acknowledged
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceMemberResponse) Reset() {
+	*x = ReplaceMemberResponse{}
+	mi := &file_farlog_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceMemberResponse) ProtoMessage() {}
+
+func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
+func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *ReplaceMemberResponse) GetRing() *RingSpec {
+	if x != nil {
+		return x.Ring
+	}
+	return nil
+}
+
+func (x *ReplaceMemberResponse) GetIsWriterHeld() bool {
+	if x != nil {
+		return x.IsWriterHeld
+	}
+	return false
+}
+
+func (x *ReplaceMemberResponse) GetIsLossNeeded() bool {
+	if x != nil {
+		return x.IsLossNeeded
+	}
+	return false
+}
+
+type AcceptLossRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit stream
+	IsDryRun      bool                   `protobuf:"varint,3,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptLossRequest) Reset() {
+	*x = AcceptLossRequest{}
+	mi := &file_farlog_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptLossRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptLossRequest) ProtoMessage() {}
+
+func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
+func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *AcceptLossRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *AcceptLossRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AcceptLossRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type AcceptLossResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []string               `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"` // targets whose new rings count from now on
+	Losses        []string               `protobuf:"bytes,2,rep,name=losses,proto3" json:"losses,omitempty"`   // what may be lost, as far as it is known: a line for each former ring
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptLossResponse) Reset() {
+	*x = AcceptLossResponse{}
+	mi := &file_farlog_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptLossResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptLossResponse) ProtoMessage() {}
+
+func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
+func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *AcceptLossResponse) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *AcceptLossResponse) GetLosses() []string {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
 type ListAgentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5336,7 +5682,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5694,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5707,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 type ListAgentsResponse struct {
@@ -5376,7 +5722,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5734,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5747,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -5441,7 +5787,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5453,7 +5799,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5466,7 +5812,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -5485,7 +5831,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5843,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5856,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -5529,7 +5875,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5887,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5900,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -5573,7 +5919,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5585,7 +5931,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5598,7 +5944,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -5618,7 +5964,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5976,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5989,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -5669,7 +6015,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +6027,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +6040,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -5713,7 +6059,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +6071,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +6084,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -5757,7 +6103,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +6115,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +6128,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -5892,14 +6238,22 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
 	"\vattestation\x18\n" +
-	" \x01(\tR\vattestation\"\xec\x01\n" +
+	" \x01(\tR\vattestation\"\xa6\x02\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x122\n" +
 	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\rR\x06member\x124\n" +
-	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xb6\x01\n" +
+	"\x06member\x18\x05 \x01(\rR\x06member\x128\n" +
+	"\vreplacement\x18\x06 \x01(\v2\x16.farlog.v1.ReplacementR\vreplacement\x124\n" +
+	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xd9\x01\n" +
+	"\vReplacement\x12#\n" +
+	"\rformer_target\x18\x01 \x01(\tR\fformerTarget\x12!\n" +
+	"\fformer_uuids\x18\x02 \x03(\fR\vformerUuids\x120\n" +
+	"\x05began\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12(\n" +
+	"\x10is_loss_accepted\x18\x06 \x01(\bR\x0eisLossAccepted\"\xb6\x01\n" +
 	"\bFarGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -6251,7 +6605,28 @@ const file_farlog_proto_rawDesc = "" +
 	"\x14AcquireRouteResponse\x12&\n" +
 	"\x05route\x18\x01 \x01(\v2\x10.farlog.v1.RouteR\x05route\x120\n" +
 	"\bresolved\x18\x02 \x03(\v2\x14.farlog.v1.RouteRuleR\bresolved\x12'\n" +
-	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.LegGrantR\x04legs\"\x13\n" +
+	"\x04legs\x18\x03 \x03(\v2\x13.farlog.v1.LegGrantR\x04legs\"\xa5\x01\n" +
+	"\x14ReplaceMemberRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1f\n" +
+	"\x06member\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06member\x12\x12\n" +
+	"\x04with\x18\x03 \x01(\tR\x04with\x12\"\n" +
+	"\x06reason\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x05 \x01(\bR\bisDryRun\"\x8c\x01\n" +
+	"\x15ReplaceMemberResponse\x12'\n" +
+	"\x04ring\x18\x01 \x01(\v2\x13.farlog.v1.RingSpecR\x04ring\x12$\n" +
+	"\x0eis_writer_held\x18\x02 \x01(\bR\fisWriterHeld\x12$\n" +
+	"\x0eis_loss_needed\x18\x03 \x01(\bR\fisLossNeeded\"m\n" +
+	"\x11AcceptLossRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
+	"\x06reason\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\"F\n" +
+	"\x12AcceptLossResponse\x12\x18\n" +
+	"\amembers\x18\x01 \x03(\tR\amembers\x12\x16\n" +
+	"\x06losses\x18\x02 \x03(\tR\x06losses\"\x13\n" +
 	"\x11ListAgentsRequest\"\xbd\x01\n" +
 	"\x12ListAgentsResponse\x120\n" +
 	"\atargets\x18\x01 \x03(\v2\x16.farlog.v1.TargetStateR\atargets\x12-\n" +
@@ -6300,7 +6675,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x1aDELETION_STAGE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17DELETION_STAGE_DRAINING\x10\x01\x12\x1b\n" +
 	"\x17DELETION_STAGE_REMOVING\x10\x02\x12\x18\n" +
-	"\x14DELETION_STAGE_ENDED\x10\x03*\x90\x02\n" +
+	"\x14DELETION_STAGE_ENDED\x10\x03*\xaa\x02\n" +
 	"\tCondition\x12\x19\n" +
 	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCONDITION_OK\x10\x01\x12\x12\n" +
@@ -6311,8 +6686,10 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_TARGET_GONE\x10\x06\x12\x13\n" +
 	"\x0fCONDITION_ALARM\x10\a\x12\x13\n" +
 	"\x0fCONDITION_ERROR\x10\b\x12\x19\n" +
-	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xc3\x10\n" +
+	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
+	"\x14CONDITION_MEMBER_NEW\x10\n" +
+	"\x12\x16\n" +
+	"\x12CONDITION_DELETING\x10\x142\xa6\x12\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -6333,7 +6710,10 @@ const file_farlog_proto_rawDesc = "" +
 	"/v1/routes\x12a\n" +
 	"\bGetRoute\x12\x1a.farlog.v1.GetRouteRequest\x1a\x1b.farlog.v1.GetRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/routes/{name=**}\x12h\n" +
 	"\vWatchRoutes\x12\x1d.farlog.v1.WatchRoutesRequest\x1a\x1e.farlog.v1.WatchRoutesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/watch/routes0\x01\x12m\n" +
-	"\fAcquireRoute\x12\x1e.farlog.v1.AcquireRouteRequest\x1a\x1f.farlog.v1.AcquireRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/route-writers\x12]\n" +
+	"\fAcquireRoute\x12\x1e.farlog.v1.AcquireRouteRequest\x1a\x1f.farlog.v1.AcquireRouteResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/route-writers\x12w\n" +
+	"\rReplaceMember\x12\x1f.farlog.v1.ReplaceMemberRequest\x1a .farlog.v1.ReplaceMemberResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/members/replacements\x12h\n" +
+	"\n" +
+	"AcceptLoss\x12\x1c.farlog.v1.AcceptLossRequest\x1a\x1d.farlog.v1.AcceptLossResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/members/losses\x12]\n" +
 	"\n" +
 	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/agents\x12c\n" +
@@ -6364,7 +6744,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -6383,239 +6763,251 @@ var file_farlog_proto_goTypes = []any{
 	(*Stream)(nil),                   // 14: farlog.v1.Stream
 	(*Contract)(nil),                 // 15: farlog.v1.Contract
 	(*RingSpec)(nil),                 // 16: farlog.v1.RingSpec
-	(*FarGrant)(nil),                 // 17: farlog.v1.FarGrant
-	(*Admission)(nil),                // 18: farlog.v1.Admission
-	(*RingState)(nil),                // 19: farlog.v1.RingState
-	(*Deletion)(nil),                 // 20: farlog.v1.Deletion
-	(*WriterCounters)(nil),           // 21: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 22: farlog.v1.Agent
-	(*TargetState)(nil),              // 23: farlog.v1.TargetState
-	(*DrainState)(nil),               // 24: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 25: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 26: farlog.v1.Assignment
-	(*Holder)(nil),                   // 27: farlog.v1.Holder
-	(*Member)(nil),                   // 28: farlog.v1.Member
-	(*Grant)(nil),                    // 29: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 30: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 31: farlog.v1.Problem
-	(*Problems)(nil),                 // 32: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 33: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 34: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 35: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 36: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 37: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 38: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 39: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 40: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 41: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 42: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 43: farlog.v1.FieldChange
-	(*Change)(nil),                   // 44: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 45: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 46: farlog.v1.ApplyFabricResponse
-	(*BackupRequest)(nil),            // 47: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 48: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 49: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 50: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 51: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 52: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 53: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 54: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 55: farlog.v1.AcquireWriterResponse
-	(*AcquireReaderRequest)(nil),     // 56: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 57: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 58: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 59: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 60: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 61: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 62: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 63: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 64: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 65: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 66: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 67: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 68: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 69: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 70: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 71: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 72: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 73: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 74: farlog.v1.AcquireRouteResponse
-	(*ListAgentsRequest)(nil),        // 75: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 76: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 77: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 78: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 79: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 80: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 81: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 82: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 83: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 84: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 85: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 86: google.protobuf.Timestamp
+	(*Replacement)(nil),              // 17: farlog.v1.Replacement
+	(*FarGrant)(nil),                 // 18: farlog.v1.FarGrant
+	(*Admission)(nil),                // 19: farlog.v1.Admission
+	(*RingState)(nil),                // 20: farlog.v1.RingState
+	(*Deletion)(nil),                 // 21: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 22: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 23: farlog.v1.Agent
+	(*TargetState)(nil),              // 24: farlog.v1.TargetState
+	(*DrainState)(nil),               // 25: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 26: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 27: farlog.v1.Assignment
+	(*Holder)(nil),                   // 28: farlog.v1.Holder
+	(*Member)(nil),                   // 29: farlog.v1.Member
+	(*Grant)(nil),                    // 30: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 31: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 32: farlog.v1.Problem
+	(*Problems)(nil),                 // 33: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 34: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 35: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 36: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 37: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 38: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 39: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 40: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 41: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 42: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 43: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 44: farlog.v1.FieldChange
+	(*Change)(nil),                   // 45: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 46: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 47: farlog.v1.ApplyFabricResponse
+	(*BackupRequest)(nil),            // 48: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 49: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 50: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 51: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 52: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 53: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 54: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 55: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 56: farlog.v1.AcquireWriterResponse
+	(*AcquireReaderRequest)(nil),     // 57: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 58: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 59: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 60: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 61: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 62: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 63: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 64: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 65: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 66: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 67: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 68: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 69: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 70: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 71: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 72: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 73: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 74: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 75: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 76: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 77: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 78: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 79: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 80: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 81: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 82: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 83: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 84: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 85: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 86: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 87: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 88: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 89: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 90: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 91: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	85,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	90,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	85,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	90,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	86,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	91,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	86,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	91,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	85,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	90,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	18,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	4,   // 20: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	3,   // 21: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	86,  // 22: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	17,  // 23: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	15,  // 24: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	86,  // 25: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	86,  // 26: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	85,  // 27: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	85,  // 28: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	21,  // 29: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	4,   // 30: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	86,  // 31: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	86,  // 32: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
-	0,   // 33: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	85,  // 34: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	85,  // 35: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	85,  // 36: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	85,  // 37: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	22,  // 38: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	19,  // 39: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	86,  // 40: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	22,  // 41: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	25,  // 42: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	86,  // 43: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	28,  // 44: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	28,  // 45: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 46: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 47: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	85,  // 48: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	27,  // 49: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	86,  // 50: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	14,  // 51: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	29,  // 52: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	16,  // 53: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	19,  // 54: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	26,  // 55: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	25,  // 56: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 57: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	20,  // 58: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	31,  // 59: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 60: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 61: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 62: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 63: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	43,  // 64: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	20,  // 65: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 66: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	30,  // 67: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	14,  // 68: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	20,  // 69: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	43,  // 70: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	13,  // 71: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	44,  // 72: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	13,  // 73: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	30,  // 74: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	27,  // 75: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	29,  // 76: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	27,  // 77: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	29,  // 78: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	86,  // 79: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	27,  // 80: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 81: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 82: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 83: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 84: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	43,  // 85: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 86: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 87: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 88: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 89: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	69,  // 90: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	27,  // 91: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	29,  // 92: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 93: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 94: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	73,  // 95: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	23,  // 96: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	24,  // 97: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	22,  // 98: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 99: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	23,  // 100: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	85,  // 101: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	22,  // 102: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	26,  // 103: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	24,  // 104: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	85,  // 105: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	33,  // 106: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	35,  // 107: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	37,  // 108: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	39,  // 109: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	52,  // 110: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	41,  // 111: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	54,  // 112: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	56,  // 113: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	58,  // 114: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	60,  // 115: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	62,  // 116: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	64,  // 117: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	66,  // 118: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	68,  // 119: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	70,  // 120: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	72,  // 121: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	75,  // 122: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	45,  // 123: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	47,  // 124: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	48,  // 125: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	50,  // 126: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	77,  // 127: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	79,  // 128: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	81,  // 129: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	83,  // 130: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	34,  // 131: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	36,  // 132: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	38,  // 133: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	40,  // 134: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	53,  // 135: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	42,  // 136: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	55,  // 137: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	57,  // 138: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	59,  // 139: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	61,  // 140: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	63,  // 141: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	65,  // 142: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	67,  // 143: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	69,  // 144: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	71,  // 145: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	74,  // 146: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	76,  // 147: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	46,  // 148: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	48,  // 149: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	49,  // 150: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	51,  // 151: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	78,  // 152: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	80,  // 153: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	82,  // 154: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	84,  // 155: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	131, // [131:156] is the sub-list for method output_type
-	106, // [106:131] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	19,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	17,  // 20: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
+	4,   // 21: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	91,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	3,   // 23: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	91,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	18,  // 25: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	15,  // 26: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	91,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	91,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	90,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	90,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	22,  // 31: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	4,   // 32: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	91,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	91,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,   // 35: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	90,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	90,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	90,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	90,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	23,  // 40: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	20,  // 41: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	91,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	23,  // 43: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	26,  // 44: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	91,  // 45: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	29,  // 46: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	29,  // 47: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 48: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 49: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	90,  // 50: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	28,  // 51: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	91,  // 52: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	14,  // 53: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	30,  // 54: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	16,  // 55: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	20,  // 56: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	27,  // 57: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	26,  // 58: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 59: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	21,  // 60: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	32,  // 61: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 62: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 63: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 64: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 65: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	44,  // 66: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	21,  // 67: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 68: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	31,  // 69: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	14,  // 70: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	21,  // 71: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	44,  // 72: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	13,  // 73: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	45,  // 74: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	13,  // 75: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	31,  // 76: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	28,  // 77: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	30,  // 78: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	28,  // 79: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	30,  // 80: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	91,  // 81: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	28,  // 82: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 83: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 84: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 85: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 86: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	44,  // 87: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 88: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 89: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 90: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 91: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	70,  // 92: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	28,  // 93: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	30,  // 94: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 95: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 96: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	74,  // 97: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	16,  // 98: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	24,  // 99: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	25,  // 100: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	23,  // 101: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 102: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	24,  // 103: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	90,  // 104: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	23,  // 105: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	27,  // 106: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	25,  // 107: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	90,  // 108: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	34,  // 109: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	36,  // 110: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	38,  // 111: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	40,  // 112: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	53,  // 113: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	42,  // 114: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	55,  // 115: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	57,  // 116: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	59,  // 117: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	61,  // 118: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	63,  // 119: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	65,  // 120: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	67,  // 121: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	69,  // 122: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	71,  // 123: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	73,  // 124: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	76,  // 125: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	78,  // 126: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	80,  // 127: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	46,  // 128: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	48,  // 129: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	49,  // 130: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	51,  // 131: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	82,  // 132: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	84,  // 133: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	86,  // 134: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	88,  // 135: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	35,  // 136: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	37,  // 137: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	39,  // 138: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	41,  // 139: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	54,  // 140: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	43,  // 141: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	56,  // 142: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	58,  // 143: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	60,  // 144: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	62,  // 145: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	64,  // 146: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	66,  // 147: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	68,  // 148: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	70,  // 149: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	72,  // 150: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	75,  // 151: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	77,  // 152: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	79,  // 153: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	81,  // 154: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	47,  // 155: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	49,  // 156: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	50,  // 157: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	52,  // 158: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	83,  // 159: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	85,  // 160: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	87,  // 161: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	89,  // 162: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	136, // [136:163] is the sub-list for method output_type
+	109, // [109:136] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -6629,7 +7021,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   79,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -44,6 +44,8 @@ const (
 	ControlService_GetRoute_FullMethodName       = "/farlog.v1.ControlService/GetRoute"
 	ControlService_WatchRoutes_FullMethodName    = "/farlog.v1.ControlService/WatchRoutes"
 	ControlService_AcquireRoute_FullMethodName   = "/farlog.v1.ControlService/AcquireRoute"
+	ControlService_ReplaceMember_FullMethodName  = "/farlog.v1.ControlService/ReplaceMember"
+	ControlService_AcceptLoss_FullMethodName     = "/farlog.v1.ControlService/AcceptLoss"
 	ControlService_ListAgents_FullMethodName     = "/farlog.v1.ControlService/ListAgents"
 	ControlService_ApplyFabric_FullMethodName    = "/farlog.v1.ControlService/ApplyFabric"
 	ControlService_Backup_FullMethodName         = "/farlog.v1.ControlService/Backup"
@@ -99,6 +101,12 @@ type ControlServiceClient interface {
 	// AcquireRoute is AcquireWriter for every stream of a route, all at a time. A stream that cannot be granted fails nothing: its leg says why. It needs the role on the route's
 	// name and on each of the streams.
 	AcquireRoute(ctx context.Context, in *AcquireRouteRequest, opts ...grpc.CallOption) (*AcquireRouteResponse, error)
+	// ReplaceMember puts a new ring in the place of a member's, for good: on another target, or on the same one where it was lost. One member at a time: the new ring has
+	// to count first, which it does when the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
+	ReplaceMember(ctx context.Context, in *ReplaceMemberRequest, opts ...grpc.CallOption) (*ReplaceMemberResponse, error)
+	// AcceptLoss lets a stream be opened although too few of its members tell what was acknowledged, because rings of others were replaced. Records that only those had are
+	// lost. FAILED_PRECONDITION: nothing is lost, or a writer has the stream.
+	AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error)
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
@@ -298,6 +306,26 @@ func (c *controlServiceClient) AcquireRoute(ctx context.Context, in *AcquireRout
 	return out, nil
 }
 
+func (c *controlServiceClient) ReplaceMember(ctx context.Context, in *ReplaceMemberRequest, opts ...grpc.CallOption) (*ReplaceMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplaceMemberResponse)
+	err := c.cc.Invoke(ctx, ControlService_ReplaceMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptLossResponse)
+	err := c.cc.Invoke(ctx, ControlService_AcceptLoss_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controlServiceClient) ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAgentsResponse)
@@ -408,6 +436,12 @@ type ControlServiceServer interface {
 	// AcquireRoute is AcquireWriter for every stream of a route, all at a time. A stream that cannot be granted fails nothing: its leg says why. It needs the role on the route's
 	// name and on each of the streams.
 	AcquireRoute(context.Context, *AcquireRouteRequest) (*AcquireRouteResponse, error)
+	// ReplaceMember puts a new ring in the place of a member's, for good: on another target, or on the same one where it was lost. One member at a time: the new ring has
+	// to count first, which it does when the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
+	ReplaceMember(context.Context, *ReplaceMemberRequest) (*ReplaceMemberResponse, error)
+	// AcceptLoss lets a stream be opened although too few of its members tell what was acknowledged, because rings of others were replaced. Records that only those had are
+	// lost. FAILED_PRECONDITION: nothing is lost, or a writer has the stream.
+	AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error)
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// ApplyFabric creates and changes what is declared until all of it is so. All that is wrong with it is told at once, and then nothing is done. It
 	// deletes nothing unless is_prune says so. ABORTED: the fabric has changed since that revision.
@@ -476,6 +510,12 @@ func (UnimplementedControlServiceServer) WatchRoutes(*WatchRoutesRequest, grpc.S
 }
 func (UnimplementedControlServiceServer) AcquireRoute(context.Context, *AcquireRouteRequest) (*AcquireRouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireRoute not implemented")
+}
+func (UnimplementedControlServiceServer) ReplaceMember(context.Context, *ReplaceMemberRequest) (*ReplaceMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplaceMember not implemented")
+}
+func (UnimplementedControlServiceServer) AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptLoss not implemented")
 }
 func (UnimplementedControlServiceServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
@@ -787,6 +827,42 @@ func _ControlService_AcquireRoute_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_ReplaceMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplaceMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ReplaceMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ReplaceMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ReplaceMember(ctx, req.(*ReplaceMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_AcceptLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptLossRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).AcceptLoss(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_AcceptLoss_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).AcceptLoss(ctx, req.(*AcceptLossRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControlService_ListAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAgentsRequest)
 	if err := dec(in); err != nil {
@@ -921,6 +997,14 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcquireRoute",
 			Handler:    _ControlService_AcquireRoute_Handler,
+		},
+		{
+			MethodName: "ReplaceMember",
+			Handler:    _ControlService_ReplaceMember_Handler,
+		},
+		{
+			MethodName: "AcceptLoss",
+			Handler:    _ControlService_AcceptLoss_Handler,
 		},
 		{
 			MethodName: "ListAgents",

@@ -61,6 +61,8 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/GetRoute":       anyRole,
 	"/farlog.v1.ControlService/WatchRoutes":    anyRole,
 	"/farlog.v1.ControlService/AcquireRoute":   {RoleAppend},
+	"/farlog.v1.ControlService/ReplaceMember":  {RoleAdmin},
+	"/farlog.v1.ControlService/AcceptLoss":     {RoleAdmin},
 	"/farlog.v1.ControlService/ListAgents":     {RoleAdmin, RoleAudit},
 	"/farlog.v1.TargetService/WatchRings":      {RoleTarget},
 	"/farlog.v1.TargetService/ReportTarget":    {RoleTarget},

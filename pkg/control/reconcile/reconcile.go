@@ -96,14 +96,15 @@ func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
 	if ring == nil || len(ring.RingUuid) > 0 {
 		return Action{}, false
 	}
+	seen := SeenRing(world.Targets, ring)
 	uuid := assignedMember(world.Assignments[name], int(ring.Member)).GetRingUuid()
-	if len(uuid) == 0 {
-		uuid = SeenRing(world.Targets, ring).GetRingUuid()
+	if len(uuid) == 0 || ring.Replacement != nil { // what was assigned is the former ring
+		uuid = seen.GetRingUuid()
 	}
-	if len(uuid) == 0 {
+	if len(uuid) == 0 || ring.Replacement != nil && !isNewRing(ring, seen) {
 		return Action{}, false
 	}
-	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member}}, true
+	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member, Replacement: ring.Replacement}}, true
 }
 
 // assignedMember is what an assignment says of one of the rings; nil when it says nothing of it.
@@ -146,7 +147,8 @@ func assign(world World, rings []*api.RingSpec, name string, loads map[string]in
 	isBound := false
 	for i, ring := range rings {
 		seen := SeenRing(world.Targets, ring)
-		if !IsBoundRing(ring, seen) && (len(rings) == 1 || assignedMember(current, i) == nil) {
+		isUnbound := ring.GetReplacement() != nil && len(ring.RingUuid) == 0 // it goes on with what it has until the new ring is there
+		if isUnbound || !IsBoundRing(ring, seen) && (len(rings) == 1 || assignedMember(current, i) == nil) {
 			return Action{}, false
 		}
 		isBound = isBound || current != nil && IsStoreBound(world.Epochs[name], seen)
@@ -185,7 +187,7 @@ func assignmentOf(world World, rings []*api.RingSpec, name, drain string, curren
 		if IsBoundRing(ring, seen) {
 			member.Uri = way(world, ring.Target, seen, world.LiveDrains[drain])
 		}
-		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain {
+		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain && bytes.Equal(before.GetRingUuid(), ring.RingUuid) {
 			member.Uri = before.GetUri() // of one that is gone for a while: where it was
 		}
 		isReached = isReached && member.Uri != ""
@@ -248,7 +250,10 @@ func isNear(assignment *api.Assignment) bool {
 }
 
 func isSameRing(a, b *api.Assignment) bool {
-	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid)
+	isSameMember := func(one, other *api.Member) bool {
+		return one.Target == other.Target && bytes.Equal(one.RingUuid, other.RingUuid)
+	}
+	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid) && slices.EqualFunc(a.Members, b.Members, isSameMember)
 }
 
 func countAssigned(world World) map[string]int {

@@ -21,6 +21,7 @@ import (
 
 const (
 	memberCount       = 3
+	spareCount        = 2               // targets that may come later
 	memberFaultsShort = 6               // in make test; FARLOG_MEMBER_FAULTS says otherwise
 	memberDeadline    = 2 * time.Second // of an append: with one member at fault none may pass it
 	memberLoss        = 10
@@ -32,8 +33,8 @@ type memberSite struct {
 	*testing.T
 	network *testenv.Network
 	cluster *testenv.Cluster
-	ports   [memberCount]int
-	targets [memberCount]*testenv.Process
+	ports   [memberCount + spareCount]int
+	targets [memberCount + spareCount]*testenv.Process
 }
 
 func newMemberSite(t *testing.T, args ...string) *memberSite {
@@ -43,7 +44,6 @@ func newMemberSite(t *testing.T, args ...string) *memberSite {
 	s.cluster = testenv.PrepareFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, under)
 	s.cluster.StartControl()
 	for i := range memberCount {
-		s.ports[i] = freePort(t)
 		s.startTarget(i)
 	}
 	s.cluster.StartDrain()
@@ -69,6 +69,9 @@ func (s *memberSite) startTarget(i int) {
 	s.Helper()
 	if err := os.MkdirAll(s.dir(i), 0o755); err != nil {
 		s.Fatal(err)
+	}
+	if s.ports[i] == 0 {
+		s.ports[i] = freePort(s.T)
 	}
 	s.targets[i], _ = testenv.StartDaemonUnder(s.T, s.cluster.Under, s.dir(i), "target", "--data-dir", s.dir(i), "--control", s.cluster.ControlAddress, "--metrics-listen", "off",
 		"--host-name", fmt.Sprint("storage", i), "--listen", "ofi:tcp://"+testenv.StorageAddress+":"+strconv.Itoa(s.ports[i]))

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+func newStreamMembersCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "members", Short: "Replace a ring of a stream that has several, or accept what was lost with one", Args: groupArgs, RunE: runGroup}
+	group.AddCommand(newMembersReplaceCommand(env), newMembersAcceptLossCommand(env))
+	return group
+}
+
+// replaceOptions are the flags of stream members replace.
+type replaceOptions struct {
+	member, with, reason string
+	isDryRun             bool
+}
+
+func newMembersReplaceCommand(env *environment) *cobra.Command {
+	var options replaceOptions
+	cmd := &cobra.Command{
+		Use:   "replace NAME --member TARGET [--with TARGET] --reason TEXT",
+		Short: "Put a new ring in the place of a member's that is gone for good",
+		Long: `Has another target make a ring in the place of a member's, or the same target where the ring was lost. The writer that has the stream goes on with the
+other members; when the stream is opened the next time (its writer starts again, or a standby takes over: farlog stream takeover), the new
+ring is brought all that is not stored, and counts from then on. One member at a time: the next one when the new ring counts (farlog status). The
+former ring is never asked again, also when its target comes back. It needs the role admin and is recorded with its reason.`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return replaceMember(cmd.Context(), env, args[0], options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.member, "member", "", "the `target` whose ring is replaced, or its host; required")
+	flags.StringVar(&options.with, "with", "", "the `target` that makes the new one, or its host (default: the least loaded in a failure domain of its own)")
+	flags.StringVar(&options.reason, "reason", "", "`why`, for the audit stream; required")
+	flags.BoolVar(&options.isDryRun, "dry-run", false, "say what would be done; change nothing")
+	return cmd
+}
+
+func replaceMember(ctx context.Context, env *environment, name string, options replaceOptions) error {
+	if options.member == "" || strings.TrimSpace(options.reason) == "" {
+		return usageErrorf("stream members replace: expected --member TARGET and --reason TEXT, which is recorded")
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{Stream: name, Member: options.member, With: options.with, Reason: options.reason, IsDryRun: options.isDryRun})
+	if err != nil {
+		return client.explain(call, name, err)
+	}
+	if env.isJSON() {
+		return env.writeProto(done)
+	}
+	verb := "is replaced"
+	if options.isDryRun {
+		verb = "would be replaced"
+	}
+	fmt.Fprintf(env.stdout, "stream %s: the ring of target %s %s by one of target %s\n", name, done.Ring.Replacement.FormerTarget, verb, done.Ring.Target)
+	switch {
+	case done.IsLossNeeded:
+		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members accept-loss %s --dry-run says what may be lost\n", name)
+	case done.IsWriterHeld:
+		fmt.Fprintf(env.stdout, "its writer goes on with the others; the new ring counts when the stream is opened anew: start the writer again, or let a standby take over (farlog stream takeover %s)\n", name)
+	default:
+		fmt.Fprintln(env.stdout, "it counts when a writer opens the stream")
+	}
+	return nil
+}
+
+func newMembersAcceptLossCommand(env *environment) *cobra.Command {
+	reason, isDryRun := "", false
+	cmd := &cobra.Command{
+		Use:   "accept-loss NAME --reason TEXT",
+		Short: "Let a stream be opened again although records may be lost with a member that was replaced",
+		Long: `A stream is not opened while too few of its members tell what was acknowledged: with one member needed, the ring that was replaced may have had the only
+copy. This says that such records are lost, and lets the stream go on with what the other members have. --dry-run says what may be lost, as far as it is known, and
+changes nothing. It needs the role admin and is recorded with its reason and with what it said.`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return acceptLoss(cmd.Context(), env, args[0], reason, isDryRun)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the audit stream; required unless --dry-run")
+	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "say what may be lost; change nothing")
+	return cmd
+}
+
+func acceptLoss(ctx context.Context, env *environment, name, reason string, isDryRun bool) error {
+	if isDryRun && reason == "" {
+		reason = "dry run"
+	}
+	if strings.TrimSpace(reason) == "" {
+		return usageErrorf("stream members accept-loss: expected --reason TEXT: it is recorded")
+	}
+	client, err := env.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	done, err := client.AcceptLoss(call, &api.AcceptLossRequest{Stream: name, Reason: reason, IsDryRun: isDryRun})
+	if err != nil {
+		return client.explain(call, name, err)
+	}
+	if env.isJSON() {
+		return env.writeProto(done)
+	}
+	verb := "loss accepted"
+	if isDryRun {
+		verb = "loss would be accepted"
+	}
+	fmt.Fprintf(env.stdout, "stream %s: %s; the new ring of target %s counts as it is\n", name, verb, strings.Join(done.Members, ", "))
+	for _, loss := range done.Losses {
+		fmt.Fprintln(env.stdout, loss)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package reconcile
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// Counts tells whether a member's ring counts in the stream's quorums. One that was put in the place of another does so when a writer has brought it all that
+// the others have: only then it is told an epoch, and a ring that was told one does not forget it.
+func Counts(ring *api.RingSpec, seen *api.RingState) bool {
+	return ring.GetReplacement() == nil || IsBoundRing(ring, seen) && seen.GetWriterEpoch() > 0
+}
+
+// MemberOn finds the member of a stream whose ring is on a target; -1: none has.
+func MemberOn(rings []*api.RingSpec, target string) int {
+	return slices.IndexFunc(rings, func(ring *api.RingSpec) bool { return ring.GetTarget() == target })
+}
+
+// WhyNotReplace says why a member's ring cannot be replaced now; "": it can. One at a time: while another new one does not count, too few might be left who know what was
+// acknowledged.
+func WhyNotReplace(world World, name string, member int) string {
+	stream := world.Streams[name]
+	rings, isWhole := RingSpecs(world.Rings, stream)
+	if !isWhole {
+		return "its members are not placed yet"
+	}
+	if world.Epochs[name] == 0 {
+		return "nobody was ever let in to write it: delete it, and create it again"
+	}
+	for i, ring := range rings {
+		if seen := SeenRing(world.Targets, ring); i != member && !Counts(ring, seen) {
+			return fmt.Sprintf("the ring of target %s is new as well and does not count yet: one at a time; it counts when a writer has opened the stream once", ring.Target)
+		}
+	}
+	seen := SeenRing(world.Targets, rings[member])
+	isThere := world.LiveTargets[rings[member].Target] != nil && seen.GetError() == "" && IsBoundRing(rings[member], seen)
+	switch {
+	case isThere && Needed(stream) == 1:
+		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has", rings[member].Target)
+	case isThere && seen.IsWriterHeld && Needed(stream) == MemberCount(stream):
+		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
+	}
+	return ""
+}
+
+// ReplacementTarget chooses who is to make the new ring: the target that is named, or the least loaded one with room in a failure domain where the stream has no other member.
+// Where there is none, why tells it.
+func ReplacementTarget(world World, name string, member int, named string) (target, why string) {
+	stream := world.Streams[name]
+	rings, _ := RingSpecs(world.Rings, stream)
+	taken := map[string]bool{}
+	for i, ring := range rings {
+		if i != member {
+			taken[domainOf(world, stream, ring.Target)] = true
+		}
+	}
+	fitting, reason := fittingTargets(world, stream.GetSpec(), Room(world, world.TargetSpecs))
+	free := slices.DeleteFunc(fitting, func(one string) bool {
+		domain := domainOf(world, stream, one)
+		return domain == "" || taken[domain] || named == "" && one == rings[member].Target || named != "" && one != named
+	})
+	switch {
+	case named == rings[member].Target && isProvided(world, rings[member]):
+		return "", fmt.Sprintf("target %s has the ring that is to be replaced: name another one, or move the ring away", named)
+	case named != "" && world.LiveTargets[named] == nil:
+		return "", fmt.Sprintf("target %s does not report; those that do are %s", named, strings.Join(sortedNames(world.LiveTargets), ", "))
+	case len(free) == 0 && named != "" && taken[domainOf(world, stream, named)]:
+		return "", fmt.Sprintf("target %s shares a failure domain (%s) with another member", named, domainOf(world, stream, named))
+	case len(free) == 0 && named != "":
+		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or has no room for %d bytes, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
+	case len(free) == 0 && len(fitting) == 0:
+		return "", reason
+	case len(free) == 0:
+		return "", "no other target in a failure domain of its own is there: start one, or name the same with --with where its ring was lost"
+	}
+	target, _ = leastLoaded(free, countPlaced(world))
+	return target, ""
+}
+
+func isProvided(world World, ring *api.RingSpec) bool {
+	seen := SeenRing(world.Targets, ring)
+	return world.LiveTargets[ring.Target] != nil && seen.GetError() == "" && IsBoundRing(ring, seen)
+}
+
+// Replaced is the ring that is wanted in the place of another one.
+func Replaced(ring *api.RingSpec, target string, by *api.Replacement) *api.RingSpec {
+	by.FormerTarget = ring.Target
+	by.FormerUuids = slices.Clone(ring.GetReplacement().GetFormerUuids())
+	if len(ring.RingUuid) > 0 {
+		by.FormerUuids = append(by.FormerUuids, ring.RingUuid)
+	}
+	return &api.RingSpec{Target: target, Stream: ring.Stream, Member: ring.Member, Replacement: by}
+}
+
+// isNewRing tells whether a ring that is reported may take the place of another one: it is blank, and none that the member ever had.
+func isNewRing(ring *api.RingSpec, seen *api.RingState) bool {
+	return seen.GetWriterEpoch() == 0 && !slices.ContainsFunc(ring.GetReplacement().GetFormerUuids(), func(former []byte) bool { return bytes.Equal(former, seen.GetRingUuid()) })
+}

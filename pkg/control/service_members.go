@@ -1,0 +1,233 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+const ringUUIDLen = 16
+
+// ReplaceMember implements farlog.v1.ControlService. What a member is changes in one step, which holds only if no grant was given and no ring changed since it was decided on;
+// every later grant names the new ring. Until an opening has brought that what the others have it counts nowhere, so that who writes by an earlier grant is shut out, and found, at the
+// others.
+func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRequest) (*api.ReplaceMemberResponse, error) {
+	now, stream, err := s.membersOf(request.Stream)
+	if err != nil {
+		return nil, err
+	}
+	rings, _ := reconcile.RingSpecs(now.rings, stream)
+	member := reconcile.MemberOn(rings, now.targetNamed(rings, request.Member))
+	if member < 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings))
+	}
+	if why := reconcile.WhyNotReplace(now.world(), request.Stream, member); why != "" {
+		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
+	}
+	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With))
+	if why != "" {
+		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
+	}
+	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
+	ring := reconcile.Replaced(rings[member], target, by)
+	response := &api.ReplaceMemberResponse{Ring: ring, IsWriterHeld: now.hasWriter(rings), IsLossNeeded: now.countingOf(rings, member) < reconcile.FenceCount(stream)}
+	if request.IsDryRun {
+		return response, nil
+	}
+	revision, err := s.specs.setRings(ctx, now, request.Stream, map[int]*api.RingSpec{member: ring})
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Warn("replacing member", "stream", request.Stream, "member", member, "former", request.Member, "with", target, "reason", request.Reason, "by", by.By)
+	return response, s.mirror.waitRevision(ctx, revision)
+}
+
+// AcceptLoss implements farlog.v1.ControlService. The rings' targets do it: the next look finds that they count.
+func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest) (*api.AcceptLossResponse, error) {
+	now, stream, err := s.membersOf(request.Stream)
+	if err != nil {
+		return nil, err
+	}
+	rings, _ := reconcile.RingSpecs(now.rings, stream)
+	if now.hasWriter(rings) {
+		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
+	}
+	if now.countingOf(rings, -1) >= reconcile.FenceCount(stream) {
+		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream,
+			now.countingOf(rings, -1), reconcile.FenceCount(stream))
+	}
+	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
+	for i, ring := range rings {
+		if reconcile.Counts(ring, reconcile.SeenRing(now.targets, ring)) {
+			continue
+		}
+		after := proto.Clone(ring).(*api.RingSpec)
+		after.Replacement.IsLossAccepted = true
+		changed[i] = after
+		response.Members = append(response.Members, ring.Target)
+		response.Losses = append(response.Losses, now.lossText(request.Stream, ring))
+	}
+	if request.IsDryRun {
+		return response, nil
+	}
+	revision, err := s.specs.setRings(ctx, now, request.Stream, changed)
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Warn("loss accepted", "stream", request.Stream, "targets", response.Members, "losses", response.Losses, "reason", request.Reason, "by", callerOf(ctx).ID)
+	return response, s.mirror.waitRevision(ctx, revision)
+}
+
+// membersOf is a stream that has several, and stays.
+func (s *Server) membersOf(name string) (*view, *api.Stream, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, nil, err
+	}
+	stream := now.streams[name]
+	if stream == nil {
+		return nil, nil, status.Errorf(codes.NotFound, "stream %q: there is none of that name", name)
+	}
+	if err := now.isStaying(name); err != nil {
+		return nil, nil, err
+	}
+	if reconcile.MemberCount(stream) == 1 {
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has one ring, and nothing else has its records: where that is lost for good, farlog stream delete --ring-lost, and create it again", name)
+	}
+	return now, stream, nil
+}
+
+// targetNamed is one of the rings' targets by its id, or by its host, as an operator knows it.
+func (v *view) targetNamed(rings []*api.RingSpec, name string) string {
+	for _, ring := range rings {
+		if v.targets[ring.GetTarget()].GetAgent().GetHost() == name && reconcile.MemberOn(rings, name) < 0 {
+			return ring.Target
+		}
+	}
+	return name
+}
+
+// liveTargetNamed is that of one that reports, where its host has no other.
+func (v *view) liveTargetNamed(name string) string {
+	var found []string
+	for id, agent := range v.liveTargets {
+		if agent.GetHost() == name {
+			found = append(found, id)
+		}
+	}
+	if v.liveTargets[name] != nil || len(found) != 1 {
+		return name
+	}
+	return found[0]
+}
+
+func targetsText(rings []*api.RingSpec) string {
+	var targets []string
+	for _, ring := range rings {
+		targets = append(targets, ring.GetTarget())
+	}
+	return strings.Join(targets, ", ")
+}
+
+// hasWriter tells whether somebody writes to one of the rings, as far as living targets say.
+func (v *view) hasWriter(rings []*api.RingSpec) bool {
+	return slices.ContainsFunc(rings, func(ring *api.RingSpec) bool {
+		return v.liveTargets[ring.GetTarget()] != nil && reconcile.SeenRing(v.targets, ring).GetIsWriterHeld()
+	})
+}
+
+// countingOf is how many of the rings count, or will when they are reached, without the one that is to be replaced.
+func (v *view) countingOf(rings []*api.RingSpec, without int) (count int) {
+	for i, ring := range rings {
+		if i != without && reconcile.Counts(ring, reconcile.SeenRing(v.targets, ring)) {
+			count++
+		}
+	}
+	return count
+}
+
+// lossText says what a former ring had, as its target last reported it, and how far the other members and the store have it.
+func (v *view) lossText(name string, ring *api.RingSpec) string {
+	replacement := ring.GetReplacement()
+	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget, clockTime(replacement.Began.AsTime()), replacement.Reason)
+	var former *api.RingState
+	for _, state := range v.targets[replacement.FormerTarget].GetRings() {
+		if state.Stream == name && slices.ContainsFunc(replacement.FormerUuids, func(uuid []byte) bool { return bytes.Equal(uuid, state.RingUuid) }) {
+			former = state
+		}
+	}
+	if former == nil {
+		return text + ": what it had is not known any more; all that was acknowledged and is neither stored nor in another member may be lost"
+	}
+	return text + fmt.Sprintf(": its target last reported records up to lsn %d at %s, %d of them (%d bytes) not stored then; those that no other member has are lost", former.AppendedLsn,
+		clockTime(former.Observed.AsTime()), former.LagRecords, former.LagBytes)
+}
+
+// setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A new ring's door has the fence of the former one, and lets no
+// writer in that was granted that.
+func (s specStore) setRings(ctx context.Context, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
+	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name), unchangedSince(v, keyStreams+name))
+	var writes []clientv3.Op
+	for member, ring := range rings {
+		value, err := encode(ring)
+		if err != nil {
+			return 0, err
+		}
+		writes = append(writes, clientv3.OpPut(keyRings+reconcile.MemberKey(name, member), value))
+		unchanged, write, err := s.admission(ctx, reconcile.MemberKey(name, member), func(admission *api.Admission) error {
+			endWriters(admission, max(admission.EpochMin, v.epochs[name]))
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		if write != nil {
+			guards, writes = append(guards, unchanged), append(writes, *write)
+		}
+	}
+	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("change rings of stream %q: %w", name, err)
+	}
+	if !put.Succeeded {
+		return 0, status.Errorf(codes.Aborted, "stream %q has been changed, or granted, since it was looked at: look at it again", name)
+	}
+	return put.Header.Revision, nil
+}
+
+// uuidOf is the ring that a writer is told to expect of a member: of one that is not there yet none that could be.
+func uuidOf(ring *api.RingSpec) []byte {
+	if len(ring.GetRingUuid()) == 0 && ring.GetReplacement() != nil {
+		return bytes.Repeat([]byte{0xFF}, ringUUIDLen)
+	}
+	return ring.GetRingUuid()
+}
+
+// ringsUnchanged is the condition that the stream's rings are those of the view.
+func ringsUnchanged(v *view, name string) (guards []clientv3.Cmp) {
+	for i := range reconcile.MemberCount(v.streams[name]) {
+		guards = append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, i)))
+	}
+	return guards
+}
+
+// areRingsChanged tells it beforehand: then who decides on them has to look again.
+func (s specStore) areRingsChanged(ctx context.Context, v *view, name string) (bool, error) {
+	done, err := s.client.Txn(ctx).If(ringsUnchanged(v, name)...).Commit()
+	if err != nil {
+		return false, fmt.Errorf("read rings of stream %q: %w", name, err)
+	}
+	return !done.Succeeded, nil
+}

@@ -1,0 +1,109 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is recorded with its reason and epoch, and so is one
+// that nobody confirmed.
+func TestTakeOver_OfOneRingAndItsAct(t *testing.T) {
+	t.Parallel()
+	s := &sink{}
+	one := startInstanceWith(t, openEtcd(t, t.TempDir()), Config{IsSole: true, Audit: s.take})
+	one.create("a")
+	one.reportTarget("t1")
+	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	one.reportTarget("t1", farRing("a", "t1"))
+	hasty, cancel := context.WithTimeout(one.context(), time.Second)
+	defer cancel()
+	if _, err := one.control.TakeOverStream(hasty, &api.TakeOverStreamRequest{Stream: "a", Reason: "it hangs"}); status.Code(err) != codes.Unavailable {
+		t.Fatalf("answered %v although nobody has confirmed it", err)
+	}
+	answered := make(chan *api.TakeOverStreamResponse, 1)
+	ctx := one.context()
+	go func() {
+		response, err := one.control.TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: "a", Reason: "it still hangs"})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- response
+	}()
+	one.untilAdmission(2)
+	one.confirm(2, 0)
+	if response := <-answered; response.GetEpoch() != 2 || len(response.GetFenced()) != 1 || response.GetFenced()[0] != "t1" {
+		t.Errorf("took over with %v", response)
+	}
+	if _, err := one.control.TakeOverStream(one.context(), &api.TakeOverStreamRequest{Stream: "a"}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a reason: %v", err)
+	}
+	var acts []Act
+	one.until("both are recorded", func() bool {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		acts = nil
+		for _, act := range s.acts {
+			if act.What == "TakeOverStream" && act.Outcome != "INVALIDARGUMENT" {
+				acts = append(acts, act)
+			}
+		}
+		return len(acts) == 2
+	})
+	if acts[0].Outcome != "UNAVAILABLE" || !strings.Contains(string(acts[0].Request), "it hangs") || acts[1].Outcome != "OK" || acts[1].Epoch != 2 ||
+		!strings.Contains(string(acts[1].Request), "it still hangs") || acts[1].Stream != "a" {
+		t.Errorf("recorded %+v", acts)
+	}
+}
+
+// An epoch is granted for the rings that were looked at, or not at all: one that is granted for a ring after another took its place could be opened beside one for that.
+func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	etcd := openEtcd(t, t.TempDir())
+	one := startInstance(t, etcd, true)
+	one.create("a")
+	one.reportTarget("t1")
+	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go m.run(ctx)
+	before, err := m.wait(one.context(), func(v *view) bool { return v.rings["a"] != nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := specStore{etcd.Client()}
+	admit := func(int, *api.Admission, uint32) error { return nil }
+	replaced := proto.Clone(before.rings["a"]).(*api.RingSpec)
+	replaced.Target = "t2"
+	if _, err := specs.setRings(one.context(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := specs.nextEpoch(one.context(), before, &api.Grant{Stream: "a"}, 0, 1, admit); !errors.Is(err, errRingsChanged) {
+		t.Errorf("granted for the ring of before: %v", err)
+	}
+	if got, err := etcd.Client().Get(t.Context(), keyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
+		t.Errorf("an epoch was used: %v, %v", got, err)
+	}
+	// And the other way round: what was decided before a grant is not done after it.
+	after, err := m.wait(one.context(), func(v *view) bool { return v.rings["a"].GetTarget() == "t2" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := specs.nextEpoch(one.context(), after, &api.Grant{Stream: "a"}, 0, 1, admit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := specs.setRings(one.context(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
+		t.Errorf("replaced by what was seen before a grant: %v", err)
+	}
+}
