@@ -198,7 +198,7 @@ static int post(struct step *step)
 		struct farlog_route_result *said = &step->position->legs[i];
 
 		said->result = step->ways[i] == WAY_DIRECT ? farlog_submit(leg->far, step->entry, &said->position)
-			: put_into_spill(step, i, leg->far != NULL && step->ways[i] == WAY_TURN ? leg->far->ring.next_seq : 0);
+			: put_into_spill(step, i, step->ways[i] == WAY_TURN ? leg->far->ring.next_seq : 0);
 		if (said->result != FARLOG_OK && !is_written)
 			return said->result == FARLOG_IO ? FARLOG_CLOSED : said->result;
 		is_written |= said->result == FARLOG_OK;
