@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -39,7 +40,7 @@ class MembersTest {
     }
 
     private WriterOptions options() {
-        return rings.getFirst().options();
+        return rings.getFirst().options().withDeadline(Duration.ofSeconds(30)); // a member's thread may have to wait for a processor
     }
 
     @Test

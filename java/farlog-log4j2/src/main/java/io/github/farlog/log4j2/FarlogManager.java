@@ -52,9 +52,9 @@ final class FarlogManager extends AbstractManager {
         this.settings = settings;
         this.ring = OpenRing.open(settings);
         this.stats = RingStats.of(settings.uri());
-        this.stats.register();
         this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
         this.lastWords = new LastWords("farlog-log4j2-end", this::tellBeforeTheEnd);
+        this.stats.opened(() -> ring.writer().counters());
     }
 
     /**
@@ -322,7 +322,7 @@ final class FarlogManager extends AbstractManager {
         ring.writer().close(); // events that wait for it are refused, and may become a gap, up to here
         isClosed = true;
         tellUntold();
-        stats.unregister();
+        stats.closed();
         return join();
     }
 

@@ -1,6 +1,8 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.Counters;
 import io.github.farlog.client.Level;
+import io.github.farlog.client.MemberStatus;
 import java.lang.management.ManagementFactory;
 import java.util.Collection;
 import java.util.List;
@@ -10,6 +12,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import javax.management.JMException;
 import javax.management.ObjectName;
 import org.apache.logging.log4j.status.StatusLogger;
@@ -34,17 +37,18 @@ final class RingStats implements RingStatsMXBean {
     final AtomicReference<Level> lastLevel = new AtomicReference<>();
     final LatencyHistogram latency = new LatencyHistogram();
     private final String uri;
+    private volatile Supplier<Counters> writer;
 
     private RingStats(final String uri) {
         this.uri = uri;
     }
 
-    /** The counters of a ring, made and announced at the first call. */
+    /** The counters of a ring, made at the first call. */
     static RingStats of(final String uri) {
-        return ALL.computeIfAbsent(uri, RingStats::announce);
+        return ALL.computeIfAbsent(uri, RingStats::new);
     }
 
-    /** Calls for every ring there is and, later, for every new one. */
+    /** Calls for every ring there is and, later, for every one that is opened, again too. */
     static void forEach(final Consumer<RingStats> listener) {
         LISTENERS.add(listener);
         final Collection<RingStats> present = ALL.values();
@@ -65,8 +69,24 @@ final class RingStats implements RingStatsMXBean {
         }
     }
 
-    /** Makes the counters visible over JMX. */
-    void register() {
+    /**
+     * The ring was opened: makes the counters visible over JMX and to the listeners.
+     *
+     * @param counters what the writer itself tells; null while it is closed
+     */
+    void opened(final Supplier<Counters> counters) {
+        writer = counters;
+        LISTENERS.forEach(listener -> listener.accept(this));
+        register();
+    }
+
+    /** It is closed: takes the counters out of JMX. */
+    void closed() {
+        writer = null;
+        unregister();
+    }
+
+    private void register() {
         try {
             final var server = ManagementFactory.getPlatformMBeanServer();
             if (!server.isRegistered(objectName())) {
@@ -77,8 +97,7 @@ final class RingStats implements RingStatsMXBean {
         }
     }
 
-    /** Takes the counters out of JMX. */
-    void unregister() {
+    private void unregister() {
         try {
             final var server = ManagementFactory.getPlatformMBeanServer();
             if (server.isRegistered(objectName())) {
@@ -87,12 +106,6 @@ final class RingStats implements RingStatsMXBean {
         } catch (final JMException e) {
             StatusLogger.getLogger().warn("counters of ring \"{}\" stay visible over JMX", uri, e);
         }
-    }
-
-    private static RingStats announce(final String uri) {
-        final RingStats stats = new RingStats(uri);
-        LISTENERS.forEach(listener -> listener.accept(stats));
-        return stats;
     }
 
     private ObjectName objectName() throws JMException {
@@ -158,5 +171,11 @@ final class RingStats implements RingStatsMXBean {
     @Override
     public long getLatencyP99Nanos() {
         return latency.quantile(P99);
+    }
+
+    @Override
+    public List<MemberStatus> getMembers() {
+        final Supplier<Counters> source = writer;
+        return source == null ? List.of() : MemberStatus.of(source.get());
     }
 }

@@ -1,5 +1,8 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.MemberStatus;
+import java.util.List;
+
 /** What the appenders of this process did with one ring. {@code io.github.farlog:type=Log4j2,ring="URI"}. Counts are since the start. */
 public interface RingStatsMXBean {
     /**
@@ -85,4 +88,11 @@ public interface RingStatsMXBean {
      * @return nanoseconds, at most 6.3 % too high
      */
     long getLatencyP99Nanos();
+
+    /**
+     * The rings of a stream that has several, since the ring was opened last.
+     *
+     * @return in the order of the URI; empty of a stream with one ring, and while it is closed
+     */
+    List<MemberStatus> getMembers();
 }

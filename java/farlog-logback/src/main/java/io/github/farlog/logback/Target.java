@@ -4,6 +4,7 @@ import io.github.farlog.client.Counter;
 import io.github.farlog.client.Counters;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
+import io.github.farlog.client.MemberStatus;
 import io.github.farlog.client.Policy;
 import io.github.farlog.client.Position;
 import io.github.farlog.client.Result;
@@ -431,9 +432,18 @@ final class Target implements TargetMXBean {
         return (int) counter(Counter.PRESSURE);
     }
 
+    @Override
+    public List<MemberStatus> getMembers() {
+        return MemberStatus.of(counters());
+    }
+
     private long counter(final Counter counter) {
-        final SharedWriter current = writer;
-        final Counters counters = current == null ? null : current.counters();
+        final Counters counters = counters();
         return counters == null ? 0 : counters.value(counter);
+    }
+
+    private Counters counters() {
+        final SharedWriter current = writer;
+        return current == null ? null : current.counters();
     }
 }

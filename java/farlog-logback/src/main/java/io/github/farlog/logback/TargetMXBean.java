@@ -1,5 +1,8 @@
 package io.github.farlog.logback;
 
+import io.github.farlog.client.MemberStatus;
+import java.util.List;
+
 /**
  * Counters of one ring that FarlogAppenders write, since its writer was opened. Any thread; nothing here blocks.
  *
@@ -103,4 +106,11 @@ public interface TargetMXBean {
      * @return 0 below the warning mark, 1 at or above it, 2 at or above the alarm mark
      */
     int getPressure();
+
+    /**
+     * The rings of a stream that has several, since the ring was opened last.
+     *
+     * @return in the order of the URI; empty of a stream with one ring, and while it is closed
+     */
+    List<MemberStatus> getMembers();
 }

@@ -1,0 +1,106 @@
+package io.github.farlog.log4j2;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.farlog.client.MemberStatus;
+import io.github.farlog.client.Ring;
+import io.github.farlog.client.RingOptions;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import javax.management.ObjectName;
+import javax.management.openmbean.CompositeData;
+import org.apache.logging.log4j.Logger;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** A stream with three rings, two of which an acknowledgement needs; one is lost while the application logs. */
+class MembersTest {
+    private final List<TestRing> rings = new ArrayList<>();
+    private String uri;
+
+    @BeforeEach
+    void format() throws Exception {
+        for (int i = 0; i < 3; i++) {
+            rings.add(TestRing.absent());
+            Ring.format(rings.getLast().uri, RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
+        }
+        uri = "members:2 " + String.join(" ", rings.stream().map(ring -> ring.uri).toList());
+    }
+
+    @AfterEach
+    void remove() {
+        rings.forEach(TestRing::close);
+    }
+
+    @Test
+    void shouldLoseNothingAndTellWhenAMemberIsLost() throws Exception {
+        final var registry = new SimpleMeterRegistry();
+        try (FarlogMetrics metrics = new FarlogMetrics(); LoggerContext context = Contexts.of(configuration("30s"))) {
+            metrics.bindTo(registry);
+            final Logger logger = context.getLogger("orders");
+            final List<String> logged = new ArrayList<>();
+            awaitStates(logger, logged, "UP", "UP", "UP");
+            Ring.fence(rings.get(1).uri, rings.get(1).epoch() + 1);
+            awaitStates(logger, logged, "UP", "OUT", "UP");
+            assertEquals(logged, rings.get(0).texts());
+            assertEquals(logged, rings.get(2).texts());
+            assertTrue(rings.get(1).texts().size() < logged.size());
+            assertEquals(5, registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "2").gauge().value());
+            assertEquals(1, registry.get("farlog.log4j2.member.state").tags("ring", uri, "member", "3").gauge().value());
+            assertEquals(0, registry.get("farlog.log4j2.member.evictions").tags("ring", uri, "member", "2").functionCounter().count());
+            assertTrue(registry.get("farlog.log4j2.member.lag").tags("ring", uri, "member", "2").gauge().value() > 0);
+        }
+        assertEquals(List.of(), RingStats.of(uri).getMembers());
+    }
+
+    @Test
+    void shouldThrowWhenTooFewMembersAreLeft() throws Exception {
+        try (LoggerContext context = Contexts.of(configuration("1s"))) {
+            final Logger logger = context.getLogger("orders");
+            logger.info("first");
+            Ring.fence(rings.get(1).uri, rings.get(1).epoch() + 1);
+            Ring.fence(rings.get(2).uri, rings.get(2).epoch() + 1);
+            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            assertThrows(FarlogLoggingException.class, () -> {
+                while (System.nanoTime() < end) {
+                    logger.info("on one member only");
+                }
+            });
+        }
+    }
+
+    private String configuration(final String deadline) {
+        return Contexts.farlog(rings.getFirst(), "policy='failStop' deadline='" + deadline + "'", "").replace("'" + rings.getFirst().uri + "'", "'" + uri + "'");
+    }
+
+    /** Logs on until JMX says so. */
+    private void awaitStates(final Logger logger, final List<String> logged, final String... expected) throws Exception {
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        List<Object> states;
+        do {
+            logged.add("event " + logged.size());
+            logger.info(logged.getLast());
+            states = members().stream().map(member -> member.get("state")).toList();
+        } while (!states.equals(List.of(expected)) && System.nanoTime() < end);
+        assertEquals(List.of(expected), states);
+    }
+
+    /** As an operator's console gets them. */
+    private List<CompositeData> members() throws Exception {
+        final ObjectName name = new ObjectName("io.github.farlog:type=Log4j2,ring=" + ObjectName.quote(uri));
+        final List<CompositeData> members = Arrays.asList((CompositeData[]) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Members"));
+        for (int i = 0; i < members.size(); i++) {
+            assertEquals(i + 1, members.get(i).get("number"));
+            assertTrue(MemberStatus.State.valueOf((String) members.get(i).get("state")).ordinal() > 0);
+        }
+        return members;
+    }
+}
