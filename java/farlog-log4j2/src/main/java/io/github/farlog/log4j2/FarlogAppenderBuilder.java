@@ -1,5 +1,6 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.RingFile;
 import io.github.farlog.log4j2.EventClasses.EventClass;
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
@@ -111,6 +112,8 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         final RingSettings ring = new RingSettings(uri.strip(), RingSettings.parseLevel(level),
             Duration.ofNanos(Units.nanos("deadline", deadline)), RingSettings.parseEpoch(epoch), Units.bytes("createRing", createRing),
             writerName, EventClasses.parseId("gapClass", gapClass));
+        require(ring.createBytes() == 0 || RingFile.pathOf(ring.uri()) != null,
+            "createRing=\"" + createRing + "\": makes one ring in a file, and uri=\"" + uri + "\" is none: expected mem:PATH, or no createRing");
         require(failoverRef == null || fullPolicy.kind() == FullPolicy.Kind.FAILOVER,
             "failoverRef=\"" + failoverRef + "\" needs policy=\"failover\", not \"" + policy + '"');
         return new AppenderSettings(name, configuration, filter, layoutOrMessage(), isIgnoring(fullPolicy, classes),

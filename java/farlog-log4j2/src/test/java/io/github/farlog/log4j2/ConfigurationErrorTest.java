@@ -51,6 +51,8 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' deadline='1 fortnight' | deadline=\"1 fortnight\"",
         "name='farlog' uri='@' level='visible' deadline='9999999999999s' | deadline=\"9999999999999s\": expected a duration",
         "name='farlog' uri='@' level='visible' epoch='old' | epoch=\"old\"",
+        "name='farlog' uri='farlog://desk7/orders' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
+        "name='farlog' uri='members:1 @ @' level='visible' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
         "name='farlog' uri='@' level='visible' createRing='big' | createRing=\"big\": expected a size"})
     void shouldRefuseAttribute(final String attributes, final String expected) {
         shouldRefuse("<Farlog " + attributes.replace("@", ring.uri) + "><PatternLayout pattern='%m'/></Farlog>", expected);
