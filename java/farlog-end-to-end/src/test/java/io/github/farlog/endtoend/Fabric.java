@@ -39,23 +39,28 @@ final class Fabric implements AutoCloseable {
      */
     Fabric(final Path parent, final String agentHost) throws Exception {
         folder = Files.createTempDirectory(parent, "farlog-fabric-");
-        final int port;
-        try (ServerSocket any = new ServerSocket(0)) {
-            port = any.getLocalPort();
-        }
         declare(CONTROL, "--listen", "127.0.0.1:0");
         control = start(CONTROL);
-        declare(TARGET, "--control", control, "--host-name", "storage1", "--listen", "ofi:tcp://127.0.0.1:" + port);
-        start(TARGET);
+        addTarget(TARGET, "storage1");
         declare(DRAIN, "--control", control, "--host-name", "storage1", "--store-dir", store().toString(), "--store-segment", "16MiB");
         start(DRAIN);
         declare(HOST, "--control", control, "--host-name", agentHost, "--host-socket", socket());
         start(HOST);
     }
 
+    /** Starts a target on a host of its own, as far as anybody can tell. */
+    void addTarget(final String role, final String hostName) throws Exception {
+        final int port;
+        try (ServerSocket any = new ServerSocket(0)) {
+            port = any.getLocalPort();
+        }
+        declare(role, "--control", control, "--host-name", hostName, "--listen", "ofi:tcp://127.0.0.1:" + port);
+        start(role);
+    }
+
     private void declare(final String role, final String... arguments) throws IOException {
         final Path data = Files.createDirectories(folder.resolve(role));
-        final List<String> command = new ArrayList<>(List.of(programs.resolve("farlogd").toString(), role, "--data-dir", data.toString(),
+        final List<String> command = new ArrayList<>(List.of(programs.resolve("farlogd").toString(), role.replaceAll("\\d", ""), "--data-dir", data.toString(),
             "--metrics-listen", "off", "--ready-file", data.resolve("ready").toString()));
         command.addAll(List.of(arguments));
         commands.put(role, command);
@@ -109,8 +114,10 @@ final class Fabric implements AutoCloseable {
     }
 
     /** Makes a stream and gives its URI for programs of the agent's host. */
-    String stream(final String name, final String size) throws Exception {
-        farlog("--control", control, "stream", "create", name, "--size", size, "--level", "visible");
+    String stream(final String name, final String size, final String... more) throws Exception {
+        final List<String> command = new ArrayList<>(List.of("--control", control, "stream", "create", name, "--size", size, "--level", "visible"));
+        command.addAll(List.of(more));
+        farlog(command.toArray(String[]::new));
         return "farlog://" + name + "?agent=" + socket();
     }
 
