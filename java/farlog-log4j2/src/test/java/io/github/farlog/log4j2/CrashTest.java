@@ -126,7 +126,7 @@ class CrashTest {
 
     private static void await(final Process process, final Path counts, final int threadCount, final long least, final Path log)
         throws IOException, InterruptedException {
-        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
         while (Arrays.stream(readCounts(counts, threadCount)).sum() < least) {
             assertTrue(process.isAlive() && System.nanoTime() < end, () -> "fewer than " + least + " events from " + process + ", see " + log);
             Thread.sleep(1);

@@ -118,13 +118,13 @@ class KillTest {
             final Process child = child(xml, folder, classPath, notes.toString(), run).redirectErrorStream(true).redirectOutput(output.toFile())
                 .start();
             final int least = random.nextInt(1500);
-            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
             while (sum(returned, THREADS) < least + 1 && child.isAlive() && System.nanoTime() < end) {
                 Thread.sleep(0, 200_000);
             }
             Thread.sleep(0, random.nextInt(1_000_000));
             assertTrue(child.isAlive(), () -> read(output));
-            assertTrue(sum(returned, THREADS) > 0, () -> run + ": no call returned in 30 s: " + read(output));
+            assertTrue(sum(returned, THREADS) > 0, () -> run + ": no call returned in 120 s: " + read(output));
             child.destroyForcibly();
             assertEquals(128 + 9, child.waitFor());
             events += check(ring, run, returned, THREADS);
@@ -217,7 +217,7 @@ class KillTest {
                     Child.command(xml, Application.class, notes.toString(), "stride-" + kill, Integer.toString(threadCount));
                 builder.command().add(builder.command().indexOf("-cp"), "-XX:TieredStopAtLevel=4");
                 final Process child = builder.redirectErrorStream(true).redirectOutput(output.toFile()).start();
-                final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+                final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
                 while (sum(returned, threadCount) < 40_000 && child.isAlive() && System.nanoTime() < end) {
                     Thread.sleep(1);
                 }
@@ -226,7 +226,7 @@ class KillTest {
                 child.destroyForcibly();
                 assertEquals(128 + 9, child.waitFor());
                 final long events = check(ring, "stride-" + kill, returned, threadCount);
-                assertTrue(events >= 40_000, () -> "too few events in a minute: " + events);
+                assertTrue(events >= 40_000, () -> "too few events in two minutes: " + events);
             }
         }
     }
