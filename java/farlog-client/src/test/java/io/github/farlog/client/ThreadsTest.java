@@ -11,12 +11,15 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Many threads on one writer: all that was acknowledged is there, each thread's records in the order of its calls; closing is safe. */
 @Timeout(60)
 class ThreadsTest {
+    /** Who is waited for may need this processor. */
+    private static final long WAIT_NANOS = 20_000;
     private static final long DEADLINE_NANOS = 20_000_000_000L;
 
     private static Result append(final SharedWriter writer, final int thread, final long number, final Position out) {
@@ -173,7 +176,7 @@ class ThreadsTest {
             }));
         }
         while (acknowledged.get() < 10 + round * 5) {
-            Thread.onSpinWait();
+            LockSupport.parkNanos(WAIT_NANOS);
         }
         final Thread other = Thread.ofVirtual().start(writer::close);
         writer.close();
@@ -204,7 +207,7 @@ class ThreadsTest {
                     end.set(result);
                 });
                 while (acknowledged.get() < 100) {
-                    Thread.onSpinWait();
+                    LockSupport.parkNanos(WAIT_NANOS);
                 }
                 assertNotNull(writer.counters());
                 writer.close();
@@ -230,7 +233,7 @@ class ThreadsTest {
                 writer.heartbeat(0, null);
                 assertNotNull(reader.status());
                 while (reads.get() < 100) {
-                    Thread.onSpinWait();
+                    LockSupport.parkNanos(WAIT_NANOS);
                 }
                 reader.close();
                 polling.join();
