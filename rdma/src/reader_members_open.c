@@ -79,8 +79,11 @@ static const char *differs(const struct reader_members *members, const struct fa
 
 	if (all->salt != one->salt || all->stream_id != one->stream_id)
 		return "it is of another stream";
-	if (all->capacity != one->capacity || all->align != one->align || all->record_len_max != one->record_len_max || all->block_len != one->block_len)
+	if (all->capacity != one->capacity || all->align != one->align || all->record_len_max != one->record_len_max)
 		return "it has another size, align or record_len_max";
+	/* As the writer sees it (members_check_ring): where every record fills whole blocks, there is no PAD that a ring in memory does not know. */
+	if (all->block_len != one->block_len && (all->align < all->block_len || all->align < one->block_len))
+		return "its blocks are of another size, and its records fill no whole ones; format the rings with an align of the largest block at least";
 	return NULL;
 }
 

@@ -43,6 +43,7 @@ func run(args []string) error {
 	epoch := flags.Uint("epoch", 0, "epoch of the grant")
 	deadline := flags.Duration("deadline", 0, "of each append (0: the contract's)")
 	patience := flags.Duration("patience", 0, "within which an outcome has to be known (0: for ever)")
+	isVisible := flags.Bool("visible", false, "acknowledge what is in memory")
 	batch := flags.Int("batch", 1, "records of one flush")
 	storeDir := flags.String("store", "", "`folder` of a drain's store")
 	_ = flags.Parse(args[1:])
@@ -58,6 +59,10 @@ func run(args []string) error {
 		return err
 	}
 	own.epoch = max(own.epoch, uint32(*epoch))
+	level := farlog.Level(0)
+	if *isVisible {
+		level = farlog.LevelVisible
+	}
 	switch args[0] {
 	case "target":
 		return runTarget(uri, os.Stdin, os.Stdout)
@@ -66,7 +71,7 @@ func run(args []string) error {
 	case "format":
 		return farlog.Format(uri, farlog.FormatOptions{SizeBytes: *size, Align: uint32(*align), Salt: *salt, StreamName: "desk/orders", Force: true})
 	case "write":
-		return runWriter(uri, farlog.WriterOptions{Epoch: own.epoch, Deadline: *deadline, Token: own.token, Members: own.members, Name: "far write"}, *batch, *patience)
+		return runWriter(uri, farlog.WriterOptions{Level: level, Epoch: own.epoch, Deadline: *deadline, Token: own.token, Members: own.members, Name: "far write"}, *batch, *patience)
 	}
 	return fmt.Errorf("%s: expected target, drain or write", args[0])
 }

@@ -208,6 +208,38 @@ static void members__ring_of_another_stream_is_none(void **state)
 	farlog_reader_close(reader);
 }
 
+/* Rings of one stream may lie on blocks and in memory, where every record fills whole blocks: a drain reads and releases them all, as the writer writes them all. */
+static void members__one_is_on_blocks(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = SIZE, .align = 4096, .record_len_max = 8192, .stream_id = 7, .salt = 0x1234567, .is_forced = 1};
+	struct farlog_ring_status status;
+	struct farlog_position position;
+	struct farlog_batch batch;
+	farlog_writer *writer;
+	farlog_reader *drain;
+	char blocks[300];
+
+	(void)state;
+	make();
+	snprintf(blocks, sizeof(blocks), "nvme:%s", unit_path(unit_file_uri("blocks")));
+	for (unsigned i = COUNT; i-- > 0; config.size_bytes = LAYOUT_DATA_OFF + status.capacity_bytes) {
+		uris[2] = blocks;
+		assert_int_equal(farlog_ring_format(uris[i], &config, NULL), FARLOG_OK);
+		assert_int_equal(farlog_ring_inspect(uris[i], &status, NULL), FARLOG_OK);
+	}
+	snprintf(uri, sizeof(uri), "members:3 %s %s %s", uris[0], uris[1], uris[2]);
+	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, NULL), FARLOG_OK);
+	assert_int_equal(unit_append(writer, PAYLOAD_LEN, 1, &position), FARLOG_OK);
+	farlog_writer_close(writer);
+	drain = open_members(true);
+	await_batch(drain, &batch);
+	assert_int_equal(batch.next_lsn, position.end_lsn);
+	assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	for (unsigned i = 0; i < COUNT; i++)
+		assert_int_equal(head_of(i), position.end_lsn);
+	farlog_reader_close(drain);
+}
+
 /* A record that one member lost is read from another one; that the media of one are bad shows only where nobody has it. */
 static void members__record_is_corrupt_in_one(void **state)
 {
@@ -551,6 +583,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(members__one_is_missing_and_comes_back),
 	cmocka_unit_test(members__too_few_are_refused_by_name),
 	cmocka_unit_test(members__ring_of_another_stream_is_none),
+	cmocka_unit_test(members__one_is_on_blocks),
 	cmocka_unit_test(members__record_is_corrupt_in_one),
 	cmocka_unit_test(members__one_lags),
 	cmocka_unit_test(members__epoch_passes_one_by),
