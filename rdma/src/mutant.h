@@ -48,9 +48,9 @@ enum farlog_mutant {
 	MUTANT_HIGHEST_CREDIT = 46,     /* members: what one head has passed is written over */
 	MUTANT_ACKED_ON_FEW = 47,       /* members: one fewer than k are enough for an acknowledgement */
 	MUTANT_NOT_CUT = 49,            /* members: what lies behind the beginning of an epoch that a superblock knows is taken up again */
-	MUTANT_FIRST_ON_FEW = 51,       /* members: rings that are new are taken for a new stream, though others are away */
-	MUTANT_NEW_RING_FIRST = 53,     /* members: a ring that is new is told an epoch before the others are */
-	MUTANT_NEW_RING_KNOWS_HEAD = 52, /* members: a drain begins at the head of a ring that was put in the place of another one */
+	MUTANT_FIRST_ON_FEW = 60,       /* members: rings that are new are taken for a new stream, though others are away */
+	MUTANT_NEW_RING_FIRST = 61,     /* members: a ring that is new is told an epoch before the others are */
+	MUTANT_NEW_RING_KNOWS_HEAD = 62, /* members: a drain begins at the head of a ring that was put in the place of another one */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */
