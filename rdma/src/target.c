@@ -312,6 +312,8 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 		.size_bytes = contract->size_bytes, .granularity = contract->granularity, .atomic_unit = contract->atomic_unit,
 		.epoch_min = (uint32_t)region_load_word(ring->region, LAYOUT_FENCE_OFF), .flush_methods = target_methods(contract) | ring->attested_methods};
 	memcpy(welcome->ring_uuid, ring->ring_uuid, sizeof(welcome->ring_uuid));
+	if (ring->test_delay_ns > 0)
+		welcome->flush_methods = 1u << FARLOG_FLUSH_TARGET_CPU; /* the others do not pass by the worker that is slow */
 	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", ring->attested[0] != '\0' ? ring->attested : contract->probe);
 }
 
@@ -449,7 +451,7 @@ static bool flush(struct target_conn *conn, const struct far_request *request, u
 {
 	struct target_ring *ring = conn->ring;
 	uint64_t len = request->spans[0].len + (request->span_count == 2 ? request->spans[1].len : 0);
-	bool is_long = target_is_disk(ring) || len > FLUSH_LEN_SHORT;
+	bool is_long = target_is_disk(ring) || len > FLUSH_LEN_SHORT || ring->test_delay_ns > 0;
 
 	if (is_long && ring->worker == NULL)
 		(void)target_worker_start(ring, NULL);

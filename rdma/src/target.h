@@ -101,6 +101,7 @@ struct target_ring {
 	uint8_t level;             /* that is promised: the contract's, or less */
 	char attested[ATTEST_TEXT_LEN]; /* why, where the contract's own words are not enough */
 	struct farlog_target_counters counters;
+	uint64_t test_delay_ns;       /* its worker sleeps so long before each flush: for tests. 0 = it does not */
 	struct target_worker *worker; /* that flushes what takes long; NULL: nothing has yet */
 	struct target_ring *page; /* of tails, of its tenant; NULL = it has no line there */
 	uint32_t line;            /* its own; of a page: the last that was ever taken */
@@ -129,6 +130,8 @@ struct farlog_target {
 	uint64_t looked_at_ns;
 	struct target_attested *attested;
 	struct target_refusals refusals;
+	uint64_t test_delay_ns;       /* of rings that are served from now on: those of this name, "" = all. 0 = of none */
+	char test_ring[FARLOG_STREAM_NAME_LEN];
 	uint64_t is_closing;          /* what could not be revoked is let go: it ends with the transport's hold on the device */
 	char uri[TARGET_URI_LEN_MAX]; /* the transport fills in the port it got */
 };

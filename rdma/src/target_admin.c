@@ -44,6 +44,8 @@ int farlog_target_open(const char *text, farlog_target **opened, struct farlog_e
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open target \"%s\": out of memory", text);
 	pthread_mutex_init(&target->mutex, NULL);
 	pthread_cond_init(&target->moved, NULL);
+	target->test_delay_ns = uri.test_flush_delay_ns;
+	memcpy(target->test_ring, uri.test_ring, sizeof(target->test_ring));
 	snprintf(target->uri, sizeof(target->uri), "%.*s", (int)strcspn(text, "?"), text);
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
 		if (strcmp(uri.scheme, transports[i]->scheme) == 0)
@@ -117,6 +119,8 @@ int farlog_target_serve(farlog_target *target, const char *name, const char *reg
 		strcpy(ring->name, name);
 		strcpy(ring->tenant, tenant != NULL ? tenant : "");
 		ring->hash = crc32c_update(0, name, strlen(name));
+		if (target->test_ring[0] == '\0' || strcmp(target->test_ring, name) == 0)
+			ring->test_delay_ns = target->test_delay_ns;
 		result = open_ring(ring, region_uri, error);
 	}
 	if (result == FARLOG_OK)

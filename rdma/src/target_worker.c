@@ -5,6 +5,7 @@
  * connection that ends leaves its jobs behind: one that is under way is done, and nobody is told; the others are left out. A fence waits, and so does the end of the
  * ring. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "err.h"
 #include "mutant.h"
@@ -58,6 +59,8 @@ static void *work_loop(void *context)
 			continue;
 		}
 		pthread_mutex_unlock(&worker->lock);
+		if (worker->ring->test_delay_ns > 0)
+			nanosleep(&(struct timespec){(time_t)(worker->ring->test_delay_ns / 1000000000u), (long)(worker->ring->test_delay_ns % 1000000000u)}, NULL);
 		answer = target_flush_spans(worker->ring, &job->request);
 		pthread_mutex_lock(&worker->lock);
 		job->answer = answer;

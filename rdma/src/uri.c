@@ -111,6 +111,20 @@ static int parse_flush(const char *text, const char *value, struct uri *uri, str
 	return FARLOG_OK;
 }
 
+/* parse_test_delay -- "10ms", or "10ms:RING". For tests and benchmarks: a member that is slow on purpose. */
+static int parse_test_delay(const char *text, const char *value, struct uri *uri, struct farlog_error *error)
+{
+	char *end;
+	unsigned long number = strtoul(value, &end, 10);
+	bool is_number = end != value && *value != '-' && *value != '+';
+	uint64_t unit_ns = strncmp(end, "us", 2) == 0 ? 1000 : strncmp(end, "ms", 2) == 0 ? 1000000 : 0;
+
+	if (!uri_is_far(uri) || uri->ring[0] != '\0' || !is_number || number == 0 || number > 10000000 || unit_ns == 0 || (end[2] != '\0' && end[2] != ':'))
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": test-flush-delay=\"%s\"; expected such as 10ms or 500us, of a target's own address, and :RING behind it for one ring", text, value);
+	uri->test_flush_delay_ns = number * unit_ns;
+	return end[2] == ':' ? copy_text(text, "ring name", end + 3, strlen(end + 3), uri->test_ring, sizeof(uri->test_ring), error) : FARLOG_OK;
+}
+
 /* parse_choice -- one of a few names, for nvme: alone. */
 static int parse_choice(const char *text, const char *option, const char *value, const struct uri *uri, const char *const names[], char *chosen,
 	struct farlog_error *error)
@@ -148,6 +162,8 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->wait, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "test-flush-delay") == 0)
+		return parse_test_delay(text, value, uri, error);
 	if (strcmp(option, "poll") == 0)
 		return parse_choice(text, option, value, uri, poll_names, uri->poll, error);
 	if (strcmp(option, "commands") == 0)

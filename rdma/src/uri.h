@@ -19,6 +19,8 @@ struct uri {
 	char commands[8];      /* of ?commands=, for nvme: "kernel", "nvme" or "" */
 	char former[8];        /* of ?former=, for nvme: "gone" or "" */
 	uint16_t tos;          /* of ?tos=, for verbs: 1 + the traffic class; 0 = not given */
+	uint64_t test_flush_delay_ns; /* of ?test-flush-delay=, for a target's own URI; 0 = not given */
+	char test_ring[FARLOG_STREAM_NAME_LEN]; /* and the one ring that it is for; "" = all */
 	uint64_t seed;         /* of ?seed=, for fault: */
 	uint64_t size_bytes;   /* of ?size=: of a region that is made for many rings */
 };

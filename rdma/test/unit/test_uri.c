@@ -27,7 +27,8 @@ static void uri__refused_with_its_name(void **state)
 		"mem:/x?seed=-1", "mem:/x?seed=", "mem:/x?seed=1x", "mem:/x?flush=averyverylongmethodname", "schemethatistoolong:/x",
 		"mem:/x?wait=sleep", "verbs:/dev/x", "verbs://host/ring", "verbs://:7471/ring", "verbs://host:/ring", "verbs://host:66000/ring",
 		"verbs://host:7x/ring", "verbs:tcp://host:1/ring", "ofi://host:1/ring", "ofi:://host:1/ring", "ofi:tcp:/host:1/ring",
-		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r", "verbs://host:1/r?flush=bogus", "ofi:tcp://host:1/r?flush=clwb"};
+		"ofi:tcp://[::1:7/ring", "ofi:averyverylongprovider://host:1/r", "verbs://host:123456789/r", "verbs://host:1/r?flush=bogus", "ofi:tcp://host:1/r?flush=clwb",
+		"ofi:tcp://host:1?test-flush-delay=10", "ofi:tcp://host:1?test-flush-delay=-1ms", "ofi:tcp://host:1/r?test-flush-delay=10ms", "mem:/x?test-flush-delay=10ms"};
 	struct farlog_error error;
 	struct uri uri;
 
@@ -39,6 +40,19 @@ static void uri__refused_with_its_name(void **state)
 		assert_non_null(strstr(error.text, refused[i]));
 		assert_null(strchr(error.text, '\n'));
 	}
+}
+
+static void uri__target_slow_on_purpose(void **state)
+{
+	struct uri uri;
+
+	(void)state;
+	assert_int_equal(uri_parse("ofi:tcp://h:0?wait=spin&test-flush-delay=10ms:desk7/orders", &uri, NULL), FARLOG_OK);
+	assert_int_equal(uri.test_flush_delay_ns, 10000000);
+	assert_string_equal(uri.test_ring, "desk7/orders");
+	assert_int_equal(uri_parse("ofi:tcp://h:0?test-flush-delay=500us", &uri, NULL), FARLOG_OK);
+	assert_int_equal(uri.test_flush_delay_ns, 500000);
+	assert_string_equal(uri.test_ring, "");
 }
 
 static void uri__traffic_class(void **state)
@@ -166,6 +180,7 @@ static const struct CMUnitTest uri_tests[] = {
 	cmocka_unit_test(members__refused),
 	cmocka_unit_test(uri__accepted),
 	cmocka_unit_test(uri__refused_with_its_name),
+	cmocka_unit_test(uri__target_slow_on_purpose),
 	cmocka_unit_test(uri__traffic_class),
 	cmocka_unit_test(uri__far_addresses),
 	cmocka_unit_test(uri__longer_than_its_room),
