@@ -111,7 +111,7 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{"append", bench_append}, {"submit", bench_submit}, {"shared", bench_shared},
-	{"recover", bench_recover}, {"clean", bench_clean}, {"far", bench_far}, {"blocks", bench_blocks},
+	{"recover", bench_recover}, {"clean", bench_clean}, {"far", bench_far}, {"members", bench_members}, {"blocks", bench_blocks},
 };
 
 int main(int argc, char **argv)
@@ -119,6 +119,8 @@ int main(int argc, char **argv)
 	const char *seconds = getenv("FARLOG_BENCH_SECONDS");
 	unsigned ran = 0;
 
+	if (argc > 1 && strcmp(argv[1], BENCH_MEMBERS_WRITER) == 0)
+		return bench_members_writer(argc - 2, argv + 2);
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
 		bench_fail("cores", "cannot be told");
 	if (seconds != NULL && atof(seconds) > 0)
@@ -134,6 +136,6 @@ int main(int argc, char **argv)
 	}
 	clock_stop();
 	if (ran == 0)
-		bench_fail(argv[1], "no such case; expected append, submit, shared, recover, clean, far or blocks");
+		bench_fail(argv[1], "no such case; expected append, submit, shared, recover, clean, far, members or blocks");
 	return 0;
 }

@@ -93,8 +93,13 @@ void bench_shared(void);
 void bench_recover(void);
 void bench_clean(void);
 void bench_far(void);
+void bench_members(void);
 void bench_blocks(void);
 void bench_blocks_fio(const char *ring_uri, const char *path);
+
+/* bench_members_writer -- what a child of the members' case does when this program is started with BENCH_MEMBERS_WRITER first. Its exit code. */
+#define BENCH_MEMBERS_WRITER "members-writer"
+int bench_members_writer(int argc, char **argv);
 
 /* bench_pin -- keep the calling thread on one core, counted from the last. */
 void bench_pin(unsigned from_last);
