@@ -62,6 +62,7 @@ struct far_link {
 	struct far_done done;
 	enum farlog_flush_method method; /* set by region_far.c after connect */
 	uint64_t is_given_up;            /* stored by another thread than connect's: nobody wants the connection any more, and connect returns soon */
+	const uint64_t *is_unwanted;     /* as that, for all that one caller has; outlives the link. NULL: there is none. Set before the first connect */
 	const char *caveat;              /* of the way to the target, for the contract's text; NULL: none. Set by connect */
 	char way[48];                    /* and what it is like, "" = not known. Set by connect */
 	char broken[96];                 /* why poll said IO: the first cause, not what followed from it */
@@ -78,6 +79,12 @@ struct far_transport {
 
 extern const struct far_transport far_verbs;
 extern const struct far_transport far_ofi;
+
+/* far_is_given_up -- connect is to return. */
+static inline bool far_is_given_up(const struct far_link *link)
+{
+	return atomic_load_acquire(&link->is_given_up) || (link->is_unwanted != NULL && atomic_load_acquire(link->is_unwanted));
+}
 
 /* far_place -- where in the copy a byte of the ring lies. */
 static inline uint8_t *far_place(const struct far_link *link, uint64_t off)

@@ -364,14 +364,14 @@ static void ofi_close(struct far_link *link)
 	free(link);
 }
 
-#define OFI_OPS(wait_op)                                                                              \
+#define OFI_OPS(wait_op, sleepers_op)                                                                              \
 	{                                                                                                 \
 		.connect = ofi_link_connect, .persist = ofi_persist, .read = ofi_read, .write = ofi_write, .send = ofi_send, .poll = ofi_poll,     \
-		.wait = wait_op, .sleepers = ofi_sleepers, .disconnect = ofi_link_disconnect, .close = ofi_close                                                             \
+		.wait = wait_op, .sleepers = sleepers_op, .disconnect = ofi_link_disconnect, .close = ofi_close                                                             \
 	}
 
-static const struct far_link_ops spinning_ops = OFI_OPS(NULL);
-static const struct far_link_ops waiting_ops = OFI_OPS(ofi_wait);
+static const struct far_link_ops spinning_ops = OFI_OPS(NULL, NULL); /* its queues have nothing to sleep on */
+static const struct far_link_ops waiting_ops = OFI_OPS(ofi_wait, ofi_sleepers);
 
 static int ofi_open(const char *text, const struct uri *uri, struct far_link **link, struct farlog_error *error)
 {

@@ -124,7 +124,7 @@ static int await_welcome(struct ofi_link *ofi, struct far_refusal *refusal, uint
 			return take_refusal(ofi, refusal, error);
 		if (len >= (ssize_t)sizeof(answer.entry) && event == FI_CONNECTED)
 			return take_welcome(ofi, answer.room + sizeof(answer.entry), (size_t)len - sizeof(answer.entry), error);
-		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || atomic_load_acquire(&ofi->link.is_given_up)) {
+		if (len != -FI_EAGAIN || clock_monotonic_ns() >= until_ns || far_is_given_up(&ofi->link)) {
 			ofi->answer = len == -FI_EAGAIN ? "said nothing" : "said something else";
 			return error_set(error, len == -FI_EAGAIN ? FARLOG_NOT_FOUND : FARLOG_IO, 0,
 				"connect to \"%s\": no farlog target answers at host %s, port %s in time", ofi->text, ofi->uri.host, ofi->uri.port);
@@ -219,7 +219,7 @@ int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struc
 		if (result == FARLOG_OK || refusal->magic == FAR_REFUSAL_MAGIC)
 			return result;
 		if ((result != FARLOG_IO && result != FARLOG_NOT_FOUND) || i == TRY_COUNT || clock_monotonic_ns() >= until_ns ||
-			atomic_load_acquire(&link->is_given_up)) {
+			far_is_given_up(link)) {
 			if (ofi->answer != NULL)
 				far_knock(ofi->text, &ofi->uri, (const struct sockaddr *)ofi->dialled, ofi->dialled_len, ofi->answer, error);
 			return result;

@@ -51,7 +51,7 @@ static struct rdma_cm_event *await(const struct verbs_link *link, uint64_t until
 		bool is_last = step_until_ns >= until_ns;
 		struct rdma_cm_event *event = verbs_await(link->lib, link->channel, is_last ? until_ns : step_until_ns);
 
-		if (event != NULL || is_last || atomic_load_acquire(&link->link.is_given_up))
+		if (event != NULL || is_last || far_is_given_up(&link->link))
 			return event;
 	}
 }
@@ -353,7 +353,7 @@ static void await_carrier(const struct verbs_link *link)
 	const struct verbs_gid gid = {.root = VERBS_ADDRESS_ROOT, .device = link->device.name, .port = link->queue.port_num, .index = link->queue.gid_index};
 	uint64_t until_ns = clock_after_ns(CARRIER_NS);
 
-	while (!verbs_gid_has_carrier(&gid) && !atomic_load_acquire(&link->link.is_given_up) && clock_monotonic_ns() < until_ns)
+	while (!verbs_gid_has_carrier(&gid) && !far_is_given_up(&link->link) && clock_monotonic_ns() < until_ns)
 		nanosleep(&(struct timespec){0, CARRIER_STEP_NS}, NULL);
 }
 

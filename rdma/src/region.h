@@ -133,6 +133,7 @@ struct region {
 	bool is_shut;         /* and has: nothing that is written here lands any more */
 	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */
 	bool is_fence_exact;  /* and below it lies, durable, all that the writer put there */
+	uint64_t kept_lsn;    /* with are_members, fenced: below it lies, durable on as many as an acknowledgement needs, all that the writer put there. Atomic */
 	uint64_t is_fence_open; /* with is_far and a fence: fence_lsn is not known yet, and is asked for. Stored behind both */
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
@@ -144,6 +145,7 @@ struct region {
 	uint64_t comeback_count; /* with is_far: connections after the first one */
 	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
 	bool are_members;     /* several rings that hold the same */
+	bool is_member;       /* of several, which are all to be sent to before any answer is looked for: persist leaves the first look to poll */
 	unsigned member_count;
 	struct farlog_member_counters *member_counters; /* one for each: where to tell how they are. NULL: nobody asks */
 	uint64_t more_copies; /* with are_members: how many members beyond the first have the last persist that was completed */
@@ -169,6 +171,7 @@ struct region_ask {
 	uint32_t level;       /* enum farlog_level, of members: who gives less does not count. 0 = any */
 	const uint8_t *ring_uuid; /* of members: 16 bytes for each; NULL = whatever is there */
 	uint64_t client_id;       /* by which a target knows one that comes again; 0 = none yet */
+	const uint64_t *is_unwanted; /* stored by another thread when nobody waits for the region any more: opening it, and what blocks for the network, end soon. NULL: never */
 	struct staging *staging;  /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
 };
 

@@ -102,10 +102,10 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 	far->tag_asked = tag;
 	/* A link that is not up sends it when it is back. The first look is taken while we have the link. */
 	if (__builtin_expect(atomic_load_acquire(&far->state) == FAR_UP, 1)) {
-		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) == FARLOG_OK, 1))
-			look(far);
-		else
+		if (__builtin_expect(far->link->ops->persist(far->link, spans, span_count, tag) != FARLOG_OK, 0))
 			break_off(far);
+		else if (!far->region.is_member)
+			look(far);
 	}
 	give_link(far);
 	return FARLOG_OK;
@@ -177,7 +177,7 @@ static int await(struct region_far *far, bool (*is_done)(const struct region_far
 		give_link(far);
 		if (is_done(far, tag))
 			return FARLOG_OK;
-		if (atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns)
+		if (atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns || far_is_given_up(far->link))
 			return FARLOG_IO;
 		if (far->link->ops->wait != NULL)
 			far_wait(&far->region, RETRY_FIRST_NS);
@@ -219,7 +219,7 @@ static bool begin(struct region_far *far)
  * place of the broken one lets the same writer in: nobody else wrote meanwhile. Waits until it is there. */
 static bool has_come_back(struct region_far *far)
 {
-	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns) {
+	while (far->role == REGION_ROLE_WRITER && far->is_connecting && clock_monotonic_ns() < far->opening_until_ns && !far_is_given_up(far->link)) {
 		enum far_state state = atomic_load_acquire(&far->state);
 
 		if (state != FAR_BROKEN)
@@ -458,15 +458,15 @@ void far_close(struct region *region)
 	free(far);
 }
 
-#define FAR_OPS(wait_op)                                                                              \
+#define FAR_OPS(wait_op, sleepers_op)                                                                              \
 	{                                                                                                 \
 		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
 		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .propose = far_propose, .populate = far_populate, \
-		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = far_sleepers, .close = far_close                                      \
+		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = sleepers_op, .close = far_close                                      \
 	}
 
-const struct region_ops far_spinning_ops = FAR_OPS(NULL);
-const struct region_ops far_waiting_ops = FAR_OPS(far_wait);
+const struct region_ops far_spinning_ops = FAR_OPS(NULL, NULL);
+const struct region_ops far_waiting_ops = FAR_OPS(far_wait, far_sleepers);
 
 #ifdef FARLOG_FAULT
 struct far_link *region_far_link(struct region *region)

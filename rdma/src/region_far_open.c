@@ -220,6 +220,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 		result = far->transport->open(text, uri, &far->link, error);
 	if (result == FARLOG_OK) {
 		far->link->staging = ask->staging;
+		far->link->is_unwanted = ask->is_unwanted;
 		far->link->window_len = far->role == REGION_ROLE_WRITER ? 0 : FETCH_LEN_MAX;
 		far->region.ops = far->link->ops->wait != NULL ? &far_waiting_ops : &far_spinning_ops;
 		result = connect_first(far, uri, error);

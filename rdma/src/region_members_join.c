@@ -95,7 +95,7 @@ static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
 	unsigned index = number_of(member) - 1;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .client_id = member->client_id,
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .is_unwanted = &whole->is_closing, .client_id = member->client_id,
 		.token = whole->tokens != NULL ? whole->tokens + FARLOG_TOKEN_LEN * index : NULL};
 	int result = region_open(member->uri, &ask, &member->region, &member->error);
 
@@ -103,6 +103,7 @@ static int open_ring(struct member *member)
 		member->region = NULL;
 		return result;
 	}
+	member->region->is_member = true;
 	result = superblock_load(member->region, member->uri, &member->superblock, &member->error);
 	if (result == FARLOG_OK && !head_load(member->region, &member->superblock, &member->head))
 		result = error_set(&member->error, FARLOG_CORRUPT, 0, "both head slots fail their check");

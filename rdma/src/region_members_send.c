@@ -216,6 +216,18 @@ static void settle(struct region_members *whole)
 	atomic_store_relaxed(&whole->region.tag_done, whole->tag_asked);
 }
 
+/* kept_of -- up to where a member that fenced this writer has, durably, all that was written; 0: it does not tell. */
+static uint64_t kept_of(const struct member *member)
+{
+	const struct region *region = member_state(member) == MEMBER_IN ? member->region : NULL;
+
+	if (region == NULL || !is_fenced(member->whole, member) || !member->is_of_epoch || member->is_weak || !region_can_be_shut(region))
+		return 0;
+	if (atomic_load_acquire(&region->is_fence_open) || !region->is_fence_exact || region->fence_lsn == UINT64_MAX)
+		return 0;
+	return region->fence_lsn;
+}
+
 /* find_end -- where a fenced writer's log ended: known when each member that may have records of it says so. */
 static void find_end(struct region_members *whole)
 {
@@ -240,6 +252,7 @@ static void find_end(struct region_members *whole)
 			end_lsn = child->fence_lsn;
 	}
 	region->fence_lsn = is_known && !is_open ? end_lsn : UINT64_MAX;
+	atomic_store_release(&region->kept_lsn, nth_highest(whole, whole->needed, kept_of)); /* as if it had been acknowledged: every later writer finds it */
 	atomic_store_release(&region->is_fence_open, is_open);
 }
 
@@ -299,6 +312,7 @@ void members_tell_counters(struct region_members *whole)
 
 /* ---------------------------------------------------------------- a turn */
 
+/* All that wait for something are sent to before any answer is looked for: a look costs a system call, and the answers come side by side. */
 void members_turn(struct region_members *whole, bool is_clock_due)
 {
 	uint64_t now_ns = 0;
@@ -314,6 +328,12 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 
 		if (__builtin_expect(member_state(member) == MEMBER_JOINED, 0))
 			take_in(whole, member);
+		if (member_state(member) == MEMBER_IN && !member->is_going && member->done_lsn < whole->asked_lsn && !is_fenced(whole, member))
+			send(whole, member);
+	}
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member *member = &whole->members[i];
+
 		if (member_state(member) == MEMBER_IN)
 			look_at(whole, member);
 		if (is_clock_due)

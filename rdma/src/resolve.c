@@ -19,11 +19,14 @@ static void read_header(const struct farlog_writer *writer, uint64_t lsn, struct
 }
 
 /* is_decided -- a far ring has been closed to this writer. What was under way then is in the log below its end, and made durable by who closed it,
- * or it never will be. */
+ * or it never will be. Of several members that is so of what as many have as an acknowledgement needs, and of what none has; of the rest the next writer decides. */
 static bool is_decided(struct farlog_writer *writer, const struct farlog_position *position, int *result)
 {
 	const struct region *region = writer->region;
 
+	*result = FARLOG_OK;
+	if (position->end_lsn <= atomic_load_acquire(&region->kept_lsn))
+		return true;
 	if (!region_can_be_shut(region) || !writer_is_fenced(writer) || atomic_load_acquire(&region->is_fence_open))
 		return false;
 	*result = position->lsn >= region->fence_lsn ? FARLOG_FENCED : FARLOG_OK;

@@ -546,7 +546,8 @@ static const struct {
 	{"drain", test_drain}, {"refusals", test_refusals}, {"killed_client", test_killed_client}, {"hostile", test_hostile}, {"header", test_header},
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
 	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
-	{"formatted_anew", test_formatted_anew},
+	{"formatted_anew", test_formatted_anew}, {"slow_member", test_slow_member}, {"fenced_members", test_fenced_members},
+	{"fenced_under_way", test_fenced_under_way},
 };
 
 int main(int argc, char **argv)
