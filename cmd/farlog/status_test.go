@@ -76,7 +76,7 @@ func TestIsFailing_ProbesHearOfWhatNeedsAHand(t *testing.T) {
 		api.Condition_CONDITION_OK: false, api.Condition_CONDITION_WARN: false, api.Condition_CONDITION_PENDING: false,
 		api.Condition_CONDITION_WRITER_GONE: false, api.Condition_CONDITION_DRAIN_GONE: true, api.Condition_CONDITION_TARGET_GONE: true,
 		api.Condition_CONDITION_ALARM: true, api.Condition_CONDITION_ERROR: true, api.Condition_CONDITION_MEMBER_GONE: false,
-		api.Condition_CONDITION_DELETING: false,
+		api.Condition_CONDITION_MEMBER_NEW: false, api.Condition_CONDITION_DELETING: false,
 	}
 	for condition, want := range failing {
 		if isFailing(condition) != want {
