@@ -52,7 +52,7 @@ static int open_endpoint(struct ofi_link *ofi, const char **what)
 		failure = fi_domain(ofi->fabric, ofi->info, &ofi->domain, NULL);
 	if (failure == 0)
 		failure = fi_cq_open(ofi->domain, &cq_attr, &ofi->cq, NULL);
-	*what = failure == 0 ? "endpoint" : *what;
+	*what = failure != 0 ? *what : ofi->uri.from[0] == '\0' ? "endpoint" : "endpoint at the address of from=, which must be one of this host";
 	if (failure == 0)
 		failure = fi_endpoint(ofi->domain, ofi->info, &ofi->ep, NULL);
 	if (failure == 0)

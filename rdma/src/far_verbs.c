@@ -479,7 +479,12 @@ static int find_address(const char *text, const struct uri *uri, struct sockaddr
 	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *found;
 	const struct addrinfo *picked;
-	int failure = getaddrinfo(uri->host, uri->port, &hints, &found);
+	struct sockaddr_storage from;
+	int failure;
+
+	if (uri_from(uri, &from) != 0)
+		hints.ai_family = from.ss_family;
+	failure = getaddrinfo(uri->host, uri->port, &hints, &found);
 
 	if (failure != 0)
 		return error_set(error, FARLOG_NOT_FOUND, 0, "uri \"%s\": host \"%s\" is not known: %s", text, uri->host, gai_strerror(failure));
@@ -499,6 +504,7 @@ static int open_link(const char *text, const struct uri *uri, struct far_link **
 	snprintf(link->text, sizeof(link->text), "%s", text);
 	link->is_blocking = strcmp(uri->wait, "block") == 0;
 	link->tos = uri->tos;
+	link->has_from = uri_from(uri, &link->from) != 0;
 	link->link.ops = link->is_blocking ? &blocking_ops : &spinning_ops;
 	result = lib_verbs_load(&link->lib, error);
 	if (result == FARLOG_OK)

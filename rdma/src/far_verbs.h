@@ -58,6 +58,8 @@ struct verbs_link {
 	bool is_writer;
 	enum far_piece written;
 	struct sockaddr_storage address;
+	struct sockaddr_storage from; /* of ?from= */
+	bool has_from;
 	char text[URI_PATH_LEN_MAX];
 };
 

@@ -68,8 +68,8 @@ static int expect(struct verbs_link *link, enum rdma_cm_event_type wanted, const
 
 static int no_device(const struct verbs_link *link, struct farlog_error *error)
 {
-	return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here reaches this address; expected one in \"rdma link\"",
-		link->text);
+	return error_set(error, FARLOG_NOT_FOUND, errno, "uri \"%s\": no RDMA device here %sreaches this address; expected one in \"rdma link\"",
+		link->text, link->has_from ? "with the address of from= " : "");
 }
 
 /* resolve_address -- the kernel may look at the answer of a neighbour that it did not know only when the time that it was given is over: it is
@@ -81,7 +81,7 @@ static int resolve_address(struct verbs_link *link, uint64_t until_ns, struct fa
 		int left_ms = until_ms(until_ns);
 		bool is_late;
 
-		if (link->lib->resolve_addr(link->id, NULL, (struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
+		if (link->lib->resolve_addr(link->id, link->has_from ? (struct sockaddr *)&link->from : NULL, (struct sockaddr *)&link->address, left_ms < RESOLVE_MS ? left_ms : RESOLVE_MS) != 0)
 			return no_device(link, error);
 		event = await(link, until_ns);
 		if (event == NULL)

@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "err.h"
 #include "far_wire.h"
@@ -100,6 +102,22 @@ static struct fi_info *make_hints(const struct lib_ofi *lib, const char *provide
 	return hints;
 }
 
+/* set_from -- the address that a connection goes out by, where the URI names one. False: no memory. */
+static bool set_from(struct fi_info *hints, const struct uri *uri)
+{
+	struct sockaddr_storage from;
+	size_t len = uri_from(uri, &from);
+
+	if (len == 0)
+		return true;
+	hints->src_addr = malloc(len); /* freed by freeinfo */
+	if (hints->src_addr == NULL)
+		return false;
+	memcpy(hints->src_addr, &from, len);
+	hints->src_addrlen = len;
+	return true;
+}
+
 int ofi_info(const struct lib_ofi *lib, const char *text, const struct uri *uri, uint64_t flags, struct fi_info **info,
 	struct farlog_error *error)
 {
@@ -107,8 +125,11 @@ int ofi_info(const struct lib_ofi *lib, const char *text, const struct uri *uri,
 	struct fi_info *any = NULL;
 	int failure;
 
-	if (hints == NULL)
+	if (hints == NULL || !set_from(hints, uri)) {
+		if (hints != NULL)
+			lib->freeinfo(hints);
 		return error_set(error, FARLOG_NO_MEMORY, 0, "uri \"%s\": out of memory", text);
+	}
 	failure = lib->getinfo(API_VERSION, uri->host, uri->port, flags, hints, info);
 	if (failure == 0) {
 		lib->freeinfo(hints);

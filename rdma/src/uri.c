@@ -1,6 +1,8 @@
 /* uri.c -- taking URIs apart. */
 #include "uri.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +79,35 @@ static int parse_address(const char *text, struct uri *uri, struct farlog_error 
 	if (result == FARLOG_OK && *ring == '/')
 		result = copy_text(text, "ring name", ring + 1, strlen(ring + 1), uri->ring, sizeof(uri->ring), error);
 	return result;
+}
+
+size_t uri_from(const struct uri *uri, struct sockaddr_storage *address)
+{
+	struct sockaddr_in *four = (struct sockaddr_in *)address;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
+
+	memset(address, 0, sizeof(*address));
+	if (inet_pton(AF_INET, uri->from, &four->sin_addr) == 1) {
+		four->sin_family = AF_INET;
+		return sizeof(*four);
+	}
+	if (inet_pton(AF_INET6, uri->from, &six->sin6_addr) == 1) {
+		six->sin6_family = AF_INET6;
+		return sizeof(*six);
+	}
+	return 0;
+}
+
+/* parse_from -- of a ring, not of what a target listens at. */
+static int parse_from(const char *text, const char *value, struct uri *uri, struct farlog_error *error)
+{
+	struct sockaddr_storage address;
+
+	if (uri_is_far(uri) && uri->ring[0] != '\0' && strlen(value) < sizeof(uri->from))
+		strcpy(uri->from, value);
+	if (uri_from(uri, &address) == 0)
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": from=\"%s\"; expected an address of this host such as 10.0.1.7 or fd00::7, of a far ring", text, value);
+	return FARLOG_OK;
 }
 
 /* parse_tos -- 0 to 255, decimal or 0x.., as an IP header has it: the DSCP is its upper six bits. */
@@ -174,13 +205,15 @@ static int parse_option(const char *text, char *option, struct uri *uri, struct 
 		strcpy(uri->former, value);
 		return FARLOG_OK;
 	}
+	if (strcmp(option, "from") == 0)
+		return parse_from(text, value, uri, error);
 	if (strcmp(option, "tos") == 0)
 		return parse_tos(text, value, uri, error);
 	if (strcmp(option, "seed") == 0)
 		return parse_number(text, option, value, &uri->seed, error);
 	if (strcmp(option, "size") == 0)
 		return parse_number(text, option, value, &uri->size_bytes, error);
-	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, former, poll, ring, size, tos or wait", text, option);
+	return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": unknown option \"%s\"; expected commands, flush, former, from, poll, ring, size, tos or wait", text, option);
 }
 
 bool uri_is_far(const struct uri *uri)

@@ -1,6 +1,7 @@
 /* far_members.c -- a stream with three rings at a target of this process: one of them slow, and all of them fenced while no next writer comes. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@
 #define EPOCH 2u
 
 static const char *const names[COUNT] = {"one", "two", "three"};
+static const char *const plain[COUNT] = {"", "", ""};
+static const char *const spinning[COUNT] = {"?wait=spin", "?wait=spin", "?wait=spin"};
+static const char *const rails[COUNT] = {"?from=127.0.0.2", "?from=127.0.0.3", "?from=127.0.0.2"};
 
 struct stream {
 	farlog_target *target;
@@ -35,7 +39,7 @@ static bool serve_one(struct stream *stream, unsigned i)
 }
 
 /* make_stream -- two of three are needed. options: of each ring's URI. */
-static bool make_stream(struct stream *stream, const char *address, const char *options)
+static bool make_stream(struct stream *stream, const char *address, const char *const options[COUNT])
 {
 	uint8_t tokens[COUNT * FARLOG_TOKEN_LEN] = {0};
 	struct farlog_writer_config config = {.level = FARLOG_LEVEL_VISIBLE, .epoch = EPOCH, .counters_dir = "", .grant_token = tokens, .deadline_ns = LONG_NS};
@@ -50,7 +54,7 @@ static bool make_stream(struct stream *stream, const char *address, const char *
 		tokens[FARLOG_TOKEN_LEN * i] = (uint8_t)i;
 		tokens[FARLOG_TOKEN_LEN * i + 1] = 1;
 		is_there = serve_one(stream, i);
-		used += snprintf(uri + used, sizeof(uri) - (size_t)used, " %s/%s%s", farlog_target_uri(stream->target), names[i], options);
+		used += snprintf(uri + used, sizeof(uri) - (size_t)used, " %s/%s%s", farlog_target_uri(stream->target), names[i], options[i]);
 	}
 	return is_there && CHECK_OK(farlog_writer_open(uri, &config, &stream->writer, &error));
 }
@@ -84,7 +88,7 @@ void test_slow_member(void)
 	struct farlog_position position = {0};
 	struct stream stream;
 
-	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0?test-flush-delay=60ms:three", "?wait=spin")) {
+	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0?test-flush-delay=60ms:three", spinning)) {
 		for (uint64_t i = 0; i < 20; i++) {
 			CHECK(append_number(stream.writer, i, LONG_NS, &position) == FARLOG_OK);
 			CHECK(position.copies == 2 || i == 0);
@@ -132,7 +136,7 @@ void test_fenced_under_way(void)
 	uint64_t durable_lsn;
 	int waited;
 
-	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0?test-flush-delay=300ms", "")) {
+	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0?test-flush-delay=300ms", plain)) {
 		CHECK(farlog_submit(stream.writer, &entry, &position) == FARLOG_OK);
 		CHECK(farlog_poll(stream.writer, &durable_lsn) == FARLOG_OK); /* it is on its way */
 		for (unsigned i = 0; i < COUNT; i++)
@@ -155,7 +159,7 @@ void test_fenced_members(void)
 	struct farlog_position position = {0};
 	struct stream stream;
 
-	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0", "")) {
+	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0", plain)) {
 		uint64_t start_ns;
 
 		for (uint64_t i = 0; i < 20; i++)
@@ -165,6 +169,43 @@ void test_fenced_members(void)
 		start_ns = clock_monotonic_ns();
 		CHECK(append_number(stream.writer, 20, LONG_NS, &position) == FARLOG_FENCED);
 		CHECK(clock_monotonic_ns() - start_ns < LONG_NS / 2);
+	}
+	free_stream(&stream);
+}
+
+/* count_connections -- from 127.0.0.LAST to the target's port, as the kernel lists them. */
+static unsigned count_connections(const struct stream *stream, unsigned last)
+{
+	const char *port = strrchr(farlog_target_uri(stream->target), ':') + 1;
+	FILE *file = fopen("/proc/self/net/tcp", "r");
+	unsigned count = 0;
+	char line[256];
+
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+		unsigned from, from_port, to, to_port, state;
+
+		if (sscanf(line, " %*u: %8x:%4x %8x:%4x %2x", &from, &from_port, &to, &to_port, &state) == 5)
+			count += state == 1 && from == (last << 24 | 0x7f) && to_port == (unsigned)atoi(port);
+	}
+	if (file != NULL)
+		fclose(file);
+	return count;
+}
+
+/* Members over two rails: each connection goes out by the address that its URI names. */
+void test_rails(void)
+{
+	struct farlog_position position = {0};
+	struct stream stream;
+
+	if (make_stream(&stream, "ofi:tcp://127.0.0.1:0", rails)) {
+		for (uint64_t i = 0; i < 20; i++)
+			CHECK(append_number(stream.writer, i, LONG_NS, &position) == FARLOG_OK);
+		for (unsigned i = 0; i < COUNT; i++)
+			wait_until_in(&stream, i, FARLOG_MEMBER_UP);
+		CHECK(count_connections(&stream, 2) == 2);
+		CHECK(count_connections(&stream, 3) == 1);
+		CHECK(count_connections(&stream, 1) == 0);
 	}
 	free_stream(&stream);
 }

@@ -547,7 +547,7 @@ static const struct {
 	{"cycles", test_cycles}, {"commit", test_commit}, {"zombie", test_zombie}, {"token", test_token},
 	{"leave", test_leave}, {"twins", test_twins}, {"slow", test_slow}, {"door", test_door}, {"carried", test_carried}, {"stub", test_stub}, {"route", test_route}, {"route_mutant", test_route_mutant},
 	{"formatted_anew", test_formatted_anew}, {"slow_member", test_slow_member}, {"fenced_members", test_fenced_members},
-	{"fenced_under_way", test_fenced_under_way},
+	{"fenced_under_way", test_fenced_under_way}, {"rails", test_rails},
 };
 
 int main(int argc, char **argv)

@@ -65,7 +65,8 @@ void test_leave(void);    /* far_leave.c */
 void test_slow(void);     /* far_slow.c */
 void test_slow_member(void);    /* far_members.c */
 void test_fenced_members(void); /* far_members.c */
-void test_fenced_under_way(void); /* far_members.c */
+void test_fenced_under_way(void);
+void test_rails(void); /* far_members.c */
 void test_twins(void);    /* far_twins.c */
 void test_carried(void);  /* far_carried.c */
 void test_route(void);    /* far_route.c */

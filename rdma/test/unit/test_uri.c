@@ -1,3 +1,4 @@
+#include <netinet/in.h>
 #include <stdio.h>
 
 #include "member_uri.h"
@@ -80,6 +81,25 @@ static void uri__traffic_class(void **state)
 	assert_int_equal(uri_parse("ofi:tcp://h:1/r?tos=8", &uri, &error), FARLOG_INVALID);
 	assert_non_null(strstr(error.text, "a traffic class is for verbs:"));
 	assert_int_equal(uri_parse("mem:/x?tos=8", &uri, NULL), FARLOG_INVALID);
+}
+
+static void uri__from(void **state)
+{
+	static const char *const taken[] = {"verbs://h:1/r?from=10.0.1.7", "ofi:tcp://h:1/r?wait=spin&from=fd00::7"};
+	static const char *const refused[] = {"mem:/x?from=10.0.1.7", "ofi:tcp://h:1?from=10.0.1.7", "ofi:tcp://h:1/r?from=", "ofi:tcp://h:1/r?from=eth0", "verbs://h:1/r?from=10.0.1.7:4791"};
+	struct sockaddr_storage address;
+	struct farlog_error error;
+	struct uri uri;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		assert_int_equal(uri_parse(taken[i], &uri, &error), FARLOG_OK);
+		assert_int_equal(uri_from(&uri, &address), i == 0 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		assert_int_equal(uri_parse(refused[i], &uri, &error), FARLOG_INVALID);
+		assert_non_null(strstr(error.text, "expected an address of this host"));
+	}
 }
 
 static void uri__far_addresses(void **state)
@@ -179,6 +199,7 @@ static const struct CMUnitTest uri_tests[] = {
 	cmocka_unit_test(members__are_taken_apart_in_their_order),
 	cmocka_unit_test(members__refused),
 	cmocka_unit_test(uri__accepted),
+	cmocka_unit_test(uri__from),
 	cmocka_unit_test(uri__refused_with_its_name),
 	cmocka_unit_test(uri__target_slow_on_purpose),
 	cmocka_unit_test(uri__traffic_class),
