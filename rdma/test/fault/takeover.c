@@ -22,6 +22,7 @@
 #define RECORD_COUNT_MAX 4096u
 #define OPEN_COUNT_MAX 16u /* records of a writer whose outcome is open */
 #define DEADLINE_NS 10000000000u
+#define CLOSE_DEADLINE_NS 200000000u
 #define INSIDE_DEADLINE_NS 1000000u /* in the middle of a takeover, which stands still meanwhile: where the log ended is not known before it goes on */
 #define ROUNDS_DEFAULT 3000u
 #define ROUNDS_OF_A_MUTANT 3000u
@@ -167,7 +168,7 @@ static void go_on_inside(void *context)
 
 static void open_on(struct side *side, int host)
 {
-	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
+	struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT, .deadline_ns = CLOSE_DEADLINE_NS};
 	struct farlog_error error = {0};
 	int result;
 
