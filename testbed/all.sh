@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# all.sh [FLAG...] -- all scenarios, and beside them, with what they leave of the processors, the model of members. Fails where either does.
+# all.sh [FLAG...] -- all scenarios, and beside them, with a little of the processors, the model of members. Fails where either does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build vm model # here, or both would install at a time
 mkdir -p build
 set -m # a process group of its own: the whole of it ends with this script
-chrt --idle 0 model/run.sh >build/model.txt 2>&1 &
+nice -n 5 model/run.sh >build/model.txt 2>&1 &
 model=$!
 set +m
 trap 'kill -- -"$model" 2>/dev/null || true' EXIT

@@ -24,12 +24,15 @@ static bool is_late(void)
 }
 
 uint64_t verbs_end_fails;
+uint64_t verbs_invalidate_ns = INVALIDATE_NS;
 
 bool verbs_end_has_failed(enum verbs_end_step step)
 {
 	return atomic_load_relaxed(&verbs_end_fails) & 1u << step;
 }
 #else
+#define verbs_invalidate_ns INVALIDATE_NS
+
 static bool is_late(void)
 {
 	return false;
@@ -119,7 +122,7 @@ uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece)
 void verbs_keys_invalidate(struct verbs_conn *conn)
 {
 	struct verbs_queue *queue = &conn->queue;
-	uint64_t until_ns = clock_after_ns(INVALIDATE_NS);
+	uint64_t until_ns = clock_after_ns(verbs_invalidate_ns);
 
 	/* The last first: by it records are written. */
 	for (int piece = FAR_PIECE_COUNT - 1; piece >= 0; piece--) {

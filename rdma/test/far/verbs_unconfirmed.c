@@ -101,6 +101,7 @@ static void fence_is_confirmed_or_not(size_t i)
 
 void test_unconfirmed(void)
 {
+	verbs_invalidate_ns = 10000000000u; /* one of the cases has nothing else to go by */
 	pair_serve("unconfirmed", "a");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		fence_is_confirmed_or_not(i);
