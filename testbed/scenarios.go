@@ -13,7 +13,6 @@ var scenarios = []scenario{
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told in time; once by the device, while its queue pair still lives", 3, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 1, verbsContract},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records; drained by RDMA READ from a central host, and again locally", 3, trading},
-	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 1, verbsBench},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 3, daemonsKilled},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
@@ -25,5 +24,6 @@ var scenarios = []scenario{
 
 // longScenarios run only when they are named.
 var longScenarios = []scenario{
+	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 1, verbsBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 }
