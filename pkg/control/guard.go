@@ -82,7 +82,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 
 // isBlindTo tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go to another control plane with it.
 func (s *Server) isBlindTo(method string) bool {
-	return strings.HasPrefix(method, "/farlog.v1.") && !s.IsHealthy()
+	return strings.HasPrefix(method, "/farlog.v1.") && s.isBlind()
 }
 
 // mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.

@@ -39,6 +39,7 @@ const (
 	gracefulStopMax = 2 * time.Second
 	firstSyncMax    = 10 * time.Second
 	healthInterval  = 500 * time.Millisecond
+	missedMost      = 2 // looks at etcd in a row that were in vain
 	healthTimeout   = 2 * time.Second
 )
 
@@ -76,6 +77,7 @@ type Server struct {
 	recorder   *recorder
 	liveness   liveness
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
+	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
 	stopping   chan struct{} // closed when Run ends: watches end too
 }
@@ -209,7 +211,11 @@ func (s *Server) followHealth(ctx context.Context, checks *health.Server) {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
-		s.isAnswered.Store(s.probe(ctx))
+		if s.isAnswered.Store(s.probe(ctx)); s.isAnswered.Load() {
+			s.missed.Store(0)
+		} else {
+			s.missed.Add(1)
+		}
 		state := healthpb.HealthCheckResponse_NOT_SERVING
 		if s.IsHealthy() {
 			state = healthpb.HealthCheckResponse_SERVING
@@ -233,6 +239,9 @@ func (s *Server) probe(ctx context.Context) bool {
 
 // IsHealthy says whether the control plane sees its state.
 func (s *Server) IsHealthy() bool { return s.mirror.synced.Load() && s.isAnswered.Load() }
+
+// isBlind says whether the state is out of sight for longer than a disk may hold etcd up: what is known is old, and nothing can be begun.
+func (s *Server) isBlind() bool { return !s.mirror.synced.Load() || s.missed.Load() >= missedMost }
 
 // Statuses lists every stream, for metrics.
 func (s *Server) Statuses() []*api.StreamStatus {

@@ -139,11 +139,15 @@ func (i *instance) until(what string, done func() bool) {
 
 func (i *instance) status(name string) *api.StreamStatus {
 	i.t.Helper()
-	response, err := i.control.GetStream(i.context(), &api.GetStreamRequest{Name: name})
-	if err != nil {
-		i.t.Fatal(err)
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(20 * time.Millisecond) {
+		response, err := i.control.GetStream(i.context(), &api.GetStreamRequest{Name: name})
+		if err == nil {
+			return response.Stream
+		}
+		if status.Code(err) != codes.Unavailable || time.Now().After(deadline) { // Unavailable: a slow disk holds its etcd up
+			i.t.Fatal(err)
+		}
 	}
-	return response.Stream
 }
 
 func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {

@@ -230,7 +230,7 @@ func (s *Server) checkStream(ctx context.Context, name string) error {
 
 // fresh is the view, unless it is known to be old.
 func (s *Server) fresh() (*view, error) {
-	if !s.IsHealthy() {
+	if s.isBlind() {
 		return nil, api.Blind(blindText)
 	}
 	now, _ := s.mirror.load()
