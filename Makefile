@@ -7,7 +7,7 @@ SEED ?=
 
 help:
 	@echo "make demo      real orders through a ring into a store, with kills on the way (under 3 minutes)"
-	@echo "make test      everything that needs no virtual machine (under 12 minutes on 2 cores)"
+	@echo "make test      everything that needs no virtual machine (under 20 minutes on 2 cores)"
 	@echo "make testbed   virtual machines with SoftRoCE and persistent memory: make testbed [SCENARIO=name] [SEED=...] (under 25 minutes)"
 	@echo "make model     the protocol of members in a model checker, and its mutants (make testbed runs it beside the machines)"
 	@echo "make testbed-shell  a shell in such a machine"
