@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,26 +135,22 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 	if err != nil {
 		return nil, err
 	}
-	after, err := base64.RawURLEncoding.DecodeString(request.PageToken)
+	after, size, err := pageOf(request)
 	if err != nil {
-		return nil, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.PageToken), Rule: "expected next_page_token of the page before"}})
+		return nil, err
 	}
 	names, err := now.routesNamed(callerOf(ctx), api.ControlService_ListRoutes_FullMethodName, request.Name)
 	if err != nil {
 		return nil, err
 	}
-	size := int(request.PageSize)
-	if size == 0 {
-		size = pageSizeDefault
-	}
 	all := now.routesWith(nil)
 	response := &api.ListRoutesResponse{Revision: now.routeRevision}
 	for _, name := range names {
-		if name <= string(after) || request.Stream != "" && !all.hasLeg(name, request.Stream) {
+		if name <= after || request.Stream != "" && !all.hasLeg(name, request.Stream) {
 			continue
 		}
 		if len(response.Routes) == size {
-			response.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(response.Routes[size-1].Spec.Name))
+			response.NextPageToken = pageToken(response.Routes[size-1].Spec.Name)
 			break
 		}
 		response.Routes = append(response.Routes, now.routes[name])

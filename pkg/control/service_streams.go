@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,9 +14,6 @@ import (
 	"github.com/farlog/farlog/pkg/control/access"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
-
-// pageSizeDefault is the length of a page of which nothing was said.
-const pageSizeDefault = 1000
 
 // CreateStream implements farlog.v1.ControlService.
 func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequest) (*api.CreateStreamResponse, error) {
@@ -115,21 +111,17 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 	if err != nil {
 		return nil, err
 	}
-	after, err := base64.RawURLEncoding.DecodeString(request.PageToken)
+	after, size, err := pageOf(request)
 	if err != nil {
-		return nil, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.PageToken), Rule: "expected next_page_token of the page before"}})
+		return nil, err
 	}
 	names, err := now.streamsNamed(callerOf(ctx), api.ControlService_ListStreams_FullMethodName, request.Name)
 	if err != nil {
 		return nil, err
 	}
-	size := int(request.PageSize)
-	if size == 0 {
-		size = pageSizeDefault
-	}
 	response := &api.ListStreamsResponse{Revision: now.fabricRevision}
 	for _, name := range names {
-		if name <= string(after) {
+		if name <= after {
 			continue
 		}
 		one := now.status(name)
@@ -137,7 +129,7 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 			continue
 		}
 		if len(response.Streams) == size {
-			response.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(response.Streams[size-1].Stream.Spec.Name))
+			response.NextPageToken = pageToken(response.Streams[size-1].Stream.Spec.Name)
 			break
 		}
 		response.Streams = append(response.Streams, one)
