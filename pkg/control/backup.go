@@ -142,6 +142,7 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 	if err != nil {
 		return err
 	}
+	revision := int64(0)
 	for i, batch := range slices.Collect(slices.Chunk(entries, applyBatch)) {
 		guards, writes := restoreGuards(batch), []clientv3.Op{}
 		for _, entry := range batch {
@@ -159,8 +160,9 @@ func (s *Server) writeRestored(ctx context.Context, entries []*api.BackupEntry) 
 		if !put.Succeeded {
 			return hasStreams()
 		}
+		revision = put.Header.Revision
 	}
-	return nil
+	return s.mirror.waitRevision(ctx, revision)
 }
 
 // restoreGuards are the conditions of a batch: none of its streams is there, or none at all, but the control plane's own.

@@ -28,6 +28,10 @@ func withAudit(t *testing.T) (*instance, *clientv3.Client) {
 	if _, _, _, err := (specStore{client: etcd.Client()}).createStream(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
+	one.until("the audit stream is known", func() bool {
+		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: auditName})
+		return err == nil
+	})
 	return one, etcd.Client()
 }
 
