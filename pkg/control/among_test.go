@@ -62,7 +62,7 @@ func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 		}
 	}
 	hear("second")
-	_, err = first.control.ListStreams(first.context(), &api.ListStreamsRequest{})
+	_, err = first.control.ListStreams(t.Context(), &api.ListStreamsRequest{})
 	if !api.IsBlind(err) {
 		t.Errorf("the first says %v", err)
 	}

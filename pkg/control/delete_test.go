@@ -38,11 +38,13 @@ func TestDeleteStream_Refusals(t *testing.T) {
 		{"records", "12 records (4096 bytes) of its ring are not stored yet: farlog status desk7/orders", func(r *api.RingState) { r.LagRecords, r.LagBytes, r.AppendedLsn = 12, 4096, 4096 }},
 		{"error", "target t1: disk on fire; if it is lost for good", func(r *api.RingState) { r.Error = "disk on fire" }},
 	} {
-		one.until(tc.name, func() bool {
-			one.reportTarget("t1", shown(stream, tc.change)) // again: its lease is short, and the machine may be busy
-			err := one.delete("desk7/orders")
-			return err != nil && strings.Contains(err.Error(), tc.want)
-		})
+		one.reportTarget("t1", shown(stream, tc.change))
+		for _, isDryRun := range []bool{true, false} {
+			_, err := one.control.DeleteStream(one.context(), &api.DeleteStreamRequest{Name: "desk7/orders", IsDryRun: isDryRun})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("%s, dry %v: got %v, want %q", tc.name, isDryRun, err, tc.want)
+			}
+		}
 	}
 	if got := one.status("desk7/orders"); got.Deletion != nil || got.EpochGranted != 0 {
 		t.Errorf("changed: %v", got)
@@ -120,7 +122,7 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 // A target that is gone for good holds nothing up when the operator says so; its ring that is there after all is named, and stays.
 func TestDeleteStream_RingLost(t *testing.T) {
 	t.Parallel()
-	one := startMortal(t, openEtcd(t, t.TempDir()))
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	stream := one.create("desk7/orders")
 	one.reportTarget("t1", shown(stream, func(*api.RingState) {}))
 	one.until("it is bound", func() bool {
@@ -131,6 +133,7 @@ func TestDeleteStream_RingLost(t *testing.T) {
 	if _, err := one.control.DeleteStream(one.context(), lost); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is not lost") {
 		t.Errorf("got %v", err)
 	}
+	one.endLife(keyLiveTargets + "t1")
 	one.until("the target is gone", func() bool { return !one.status("desk7/orders").IsTargetAlive })
 	if err := one.delete("desk7/orders"); err == nil || !strings.Contains(err.Error(), "--ring-lost") {
 		t.Errorf("got %v", err)

@@ -145,7 +145,7 @@ func TestOpenEtcd_ExternalCluster(t *testing.T) {
 	}
 	stop()
 	one.until("that etcd is away is said", func() bool {
-		_, err := one.control.ListStreams(one.context(), &api.ListStreamsRequest{})
+		_, err := one.control.ListStreams(t.Context(), &api.ListStreamsRequest{})
 		return status.Code(err) == codes.Unavailable
 	})
 }

@@ -55,8 +55,6 @@ func routeTrials() map[string]trial {
 			return err
 		}),
 		"AcquireReader": call(func(ctx context.Context, client api.ControlServiceClient) error {
-			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // there is no ring
-			defer cancel()
 			_, err := client.AcquireReader(ctx, &api.AcquireReaderRequest{Stream: "desk7/orders"})
 			return err
 		}),

@@ -1,28 +1,39 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
 // stepTimeout bounds every wait of a test; it is never what a test measures.
 const stepTimeout = 30 * time.Second
+
+// pollPause is between two looks at what a test waits for.
+const pollPause = 10 * time.Millisecond
+
+// mortalLease is how long one lives that reports to a mortal instance.
+const mortalLease = 2 * time.Second
 
 // instance is a control plane in this process, on a real embedded etcd, spoken to over a real connection.
 type instance struct {
@@ -31,7 +42,9 @@ type instance struct {
 	target  api.TargetServiceClient
 	drain   api.DrainServiceClient
 	conn    *grpc.ClientConn
+	etcd    *Etcd
 	stop    func()
+	answer  atomic.Value // the last to a call, as text: for who waits in vain
 }
 
 func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
@@ -39,10 +52,11 @@ func startInstance(t *testing.T, etcd *Etcd, isSole bool) *instance {
 	return startInstanceWith(t, etcd, Config{IsSole: isSole})
 }
 
-// startMortal -- one where whoever reports no more is soon taken for dead.
-func startMortal(t *testing.T, etcd *Etcd) *instance {
+// startMortal -- one where whoever reports no more is soon taken for dead, and whoever reports late as well: on a slow machine any two reports may be
+// further apart than that. A test that wants a death at a certain moment has endLife.
+func startMortal(t *testing.T, etcd *Etcd, isSole bool) *instance {
 	t.Helper()
-	return startInstanceWith(t, etcd, Config{IsSole: true, Lease: 2 * time.Second})
+	return startInstanceWith(t, etcd, Config{IsSole: isSole, Lease: mortalLease})
 }
 
 func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
@@ -65,6 +79,7 @@ func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 		t.Fatal(err)
 	}
 	one := dialInstance(t, listener.Addr().String())
+	one.etcd = etcd
 	one.stop = sync.OnceFunc(func() {
 		one.conn.Close()
 		cancel()
@@ -78,17 +93,38 @@ func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 
 func dialInstance(t *testing.T, address string) *instance {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	one := &instance{t: t}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(one.ask))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &instance{t: t, conn: conn, control: api.NewControlServiceClient(conn), target: api.NewTargetServiceClient(conn), drain: api.NewDrainServiceClient(conn)}
+	one.conn, one.control, one.target, one.drain = conn, api.NewControlServiceClient(conn), api.NewTargetServiceClient(conn), api.NewDrainServiceClient(conn)
+	return one
 }
 
+// patient marks the calls of a test that are made again while the control plane is blind, as it may be for a moment on a slow disk. It has done nothing then.
+type patient struct{}
+
 func (i *instance) context() context.Context {
-	ctx, cancel := context.WithTimeout(i.t.Context(), stepTimeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(i.t.Context(), patient{}, true), stepTimeout)
 	i.t.Cleanup(cancel)
 	return ctx
+}
+
+// ask makes each call, and keeps its answer.
+func (i *instance) ask(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	for {
+		err := invoke(ctx, method, request, response, conn, options...)
+		i.answer.Store(fmt.Sprintf("%s: %.2000v, %v", method, response, err))
+		if !api.IsBlind(err) || ctx.Value(patient{}) == nil {
+			return err
+		}
+		select {
+		case <-time.After(pollPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (i *instance) create(name string) *api.Stream {
@@ -100,24 +136,87 @@ func (i *instance) create(name string) *api.Stream {
 	return response.Stream
 }
 
+// acquire asks for a grant of rings on the holder's host until they are there: on a slow machine a ring may take longer than a call waits for it.
 func (i *instance) acquire(name string) (*api.Grant, error) {
+	for deadline := time.Now().Add(stepTimeout); ; {
+		grant, err := i.acquireOnce(name)
+		if status.Code(err) != codes.Unavailable || time.Now().After(deadline) {
+			return grant, err
+		}
+	}
+}
+
+func (i *instance) acquireOnce(name string) (*api.Grant, error) {
 	response, err := i.control.AcquireWriter(i.context(), &api.AcquireWriterRequest{Stream: name, Holder: &api.Holder{Host: "h", Pid: 1, Name: "test"}})
 	return response.GetGrant(), err
 }
 
-// reportTarget says, as a target's daemon does, that these rings are there.
+// reportTarget says, as a target's daemon does, that these rings are there, and returns when that is seen: a report is answered once etcd has it, which is a
+// moment before the control plane knows of it.
 func (i *instance) reportTarget(id string, rings ...*api.RingState) {
 	i.t.Helper()
 	state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
-	if _, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state}); err != nil {
-		i.t.Fatal(err)
+	report := func() error {
+		_, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state})
+		return err
 	}
+	i.untilReported(id, report, func(agents *api.ListAgentsResponse) bool {
+		return slices.Contains(agents.TargetsAlive, id) && slices.ContainsFunc(agents.Targets, func(seen *api.TargetState) bool { return proto.Equal(seen, state) })
+	})
 }
 
 func (i *instance) reportDrain(id string) {
 	i.t.Helper()
-	state := &api.DrainState{Agent: &api.Agent{Id: id, Host: "alpha"}}
-	if _, err := i.drain.ReportDrain(i.context(), &api.ReportDrainRequest{State: state}); err != nil {
+	i.reportDrainOf(&api.Agent{Id: id, Host: "alpha"})
+}
+
+// reportDrainOf returns when the report is seen, too.
+func (i *instance) reportDrainOf(agent *api.Agent) {
+	i.t.Helper()
+	i.untilReported(agent.Id, func() error { return i.tellDrain(agent) }, func(agents *api.ListAgentsResponse) bool {
+		return slices.Contains(agents.DrainsAlive, agent.Id) && slices.ContainsFunc(agents.Drains, func(seen *api.DrainState) bool {
+			return seen.Agent.Id == agent.Id && bytes.Equal(seen.Agent.StoreUuid, agent.StoreUuid)
+		})
+	})
+}
+
+func (i *instance) tellDrain(agent *api.Agent) error {
+	_, err := i.drain.ReportDrain(i.context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
+	return err
+}
+
+// untilReported reports, and again every second until that is seen: where leases are short, one may lapse meanwhile.
+func (i *instance) untilReported(id string, report func() error, isSeen func(*api.ListAgentsResponse) bool) {
+	i.t.Helper()
+	var next time.Time
+	i.until("the report of "+id+" is seen", func() bool {
+		if time.Now().After(next) {
+			if err := report(); err != nil && status.Code(err) != codes.Unavailable { // Unavailable: a slow disk holds its etcd up
+				i.t.Fatal(err)
+			}
+			next = time.Now().Add(time.Second)
+		}
+		return isSeen(i.agents())
+	})
+}
+
+func (i *instance) agents() *api.ListAgentsResponse {
+	i.t.Helper()
+	agents, err := i.control.ListAgents(i.context(), &api.ListAgentsRequest{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return agents
+}
+
+// endLife ends the life of an agent as its lease does when it runs out, at the moment when a test wants it.
+func (i *instance) endLife(key string) {
+	i.t.Helper()
+	got, err := i.etcd.Client().Get(i.context(), key)
+	if err != nil || len(got.Kvs) != 1 {
+		i.t.Fatalf("%s is not alive: %v, %v", key, got, err)
+	}
+	if _, err := i.etcd.Client().Revoke(i.context(), clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
 		i.t.Fatal(err)
 	}
 }
@@ -127,27 +226,23 @@ func ring(stream, target string) *api.RingState {
 		Contract: &api.Contract{Level: api.Level_LEVEL_PERSISTENT}, CapacityBytes: 1 << 20}
 }
 
-// until polls a condition of the control plane through its own interface.
+// until polls a condition of the control plane through its own interface. The condition must become true for good, or change nothing when it comes true too early.
 func (i *instance) until(what string, done func() bool) {
 	i.t.Helper()
-	for deadline := time.Now().Add(stepTimeout); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); !done(); time.Sleep(pollPause) {
 		if time.Now().After(deadline) {
-			i.t.Fatalf("never: %s", what)
+			i.t.Fatalf("never: %s; the last answer: %v", what, i.answer.Load())
 		}
 	}
 }
 
 func (i *instance) status(name string) *api.StreamStatus {
 	i.t.Helper()
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(20 * time.Millisecond) {
-		response, err := i.control.GetStream(i.context(), &api.GetStreamRequest{Name: name})
-		if err == nil {
-			return response.Stream
-		}
-		if status.Code(err) != codes.Unavailable || time.Now().After(deadline) { // Unavailable: a slow disk holds its etcd up
-			i.t.Fatal(err)
-		}
+	response, err := i.control.GetStream(i.context(), &api.GetStreamRequest{Name: name})
+	if err != nil {
+		i.t.Fatal(err)
 	}
+	return response.Stream
 }
 
 func TestCreateStream_SameSpecIsTheSameStream(t *testing.T) {
@@ -280,19 +375,20 @@ func TestWatchRings_TellsOnlyWhatIsWantedOfThatTarget(t *testing.T) {
 }
 
 func TestDrain_DeadOneIsReplacedAndTheLivingKeepTheirs(t *testing.T) {
-	one := startMortal(t, openEtcd(t, t.TempDir()))
+	etcd := openEtcd(t, t.TempDir())
+	one, mortal := startInstance(t, etcd, false), startMortal(t, etcd, false)
 	one.create("a")
-	one.reportDrain("d1")
 	one.reportTarget("t1", ring("a", "t1"))
-	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
-	one.reportDrain("d2")
-	first := one.status("a").Assignment
-	// d1 says nothing more; d2 and the target do. The lease of d1 is what ends it.
-	one.until("d2 has it", func() bool {
-		one.reportDrain("d2")
-		one.reportTarget("t1", ring("a", "t1"))
-		return one.status("a").Assignment.Drain == "d2"
+	one.until("d1 has it", func() bool {
+		if len(one.agents().DrainsAlive) == 0 {
+			mortal.reportDrain("d1")
+		}
+		return one.status("a").Assignment.GetDrain() == "d1"
 	})
+	first := one.status("a").Assignment
+	one.reportDrain("d2")
+	// d1 says nothing more; its lease is what ends it. d2 and the target live on.
+	one.until("d2 has it", func() bool { return one.status("a").Assignment.Drain == "d2" })
 	if got := one.status("a"); got.Assignment.Generation != first.Generation+1 || !got.IsDrainAlive {
 		t.Errorf("got %v", got)
 	}
@@ -334,12 +430,9 @@ func TestRing_MissingOneIsAnErrorAndItsDrainIsLeftAlone(t *testing.T) {
 }
 
 func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
-	one := startMortal(t, openEtcd(t, t.TempDir()))
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
 	report := func(id, store string) {
-		state := &api.DrainState{Agent: &api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store}}
-		if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: state}); err != nil {
-			t.Fatal(err)
-		}
+		one.reportDrainOf(&api.Agent{Id: id, Host: "alpha", StoreUuid: []byte(store), StoreDir: "/" + store})
 	}
 	one.create("a")
 	report("d1", "first")
@@ -348,9 +441,9 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.until("d1 has it", func() bool { return one.status("a").Assignment.GetDrain() == "d1" })
+	report("d2", "second")
+	one.endLife(keyLiveDrains + "d1")
 	one.until("the store is named as gone", func() bool {
-		report("d2", "second")
-		one.reportTarget("t1", ring("a", "t1"))
 		got := one.status("a")
 		return got.Condition == api.Condition_CONDITION_DRAIN_GONE && strings.Contains(got.Reason, "store /first")
 	})
@@ -363,8 +456,8 @@ func TestDrain_OfAnotherStoreIsNotGivenTheStream(t *testing.T) {
 	if first, err := watch.Recv(); err != nil || len(first.Assignments) != 0 {
 		t.Errorf("given to a drain of another store: %v, %v", first, err)
 	}
+	report("d3", "first")
 	one.until("a drain of the store has it", func() bool {
-		report("d3", "first")
 		got := one.status("a")
 		return got.Assignment.Drain == "d3" && got.IsDrainAlive
 	})
@@ -402,22 +495,36 @@ func TestTwoInstances_OneLeadsAndTheOtherFollowsItsDeath(t *testing.T) {
 // An agent registers by its watch and by its report at the same moment. Were both to make a lease, its key could end
 // up under the one that is not renewed, and a living agent would be taken for dead for good.
 func TestRegister_ConcurrentCallsLeaveOneLifeThatIsRenewed(t *testing.T) {
-	one := startMortal(t, openEtcd(t, t.TempDir()))
+	one := startMortal(t, openEtcd(t, t.TempDir()), true)
+	agent := &api.Agent{Id: "d1", Host: "alpha"}
 	var group sync.WaitGroup
 	for range 16 {
-		group.Go(func() { one.reportDrain("d1") })
+		group.Go(func() {
+			if err := one.tellDrain(agent); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	group.Wait()
-	for deadline := time.Now().Add(2 * 2 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		one.reportDrain("d1")
-		agents, err := one.control.ListAgents(one.context(), &api.ListAgentsRequest{})
-		if err != nil {
+	one.reportDrain("d1")
+	renewed, before := time.Duration(0), time.Now()
+	one.until("reports a lease and more have been in time", func() bool {
+		now := time.Now()
+		if err := one.tellDrain(agent); err != nil {
 			t.Fatal(err)
 		}
-		if len(agents.DrainsAlive) != 1 {
+		isAlive := len(one.agents().DrainsAlive) == 1
+		if time.Since(before) > mortalLease { // the machine was slow: it may have ended
+			one.reportDrain("d1")
+			renewed, before = 0, now
+			return false
+		}
+		if !isAlive {
 			t.Fatal("the lease ran out although the agent reports")
 		}
-	}
+		renewed, before = renewed+now.Sub(before), now
+		return renewed > 2*mortalLease
+	})
 }
 
 func TestRun_HealthAndReflectionAreServed(t *testing.T) {
