@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -45,10 +44,9 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 
 // acquireWriter gets the right to write the stream, with an epoch that nobody else was given.
 func acquireWriter(ctx context.Context, env *environment, options appendOptions) (writerPlace, error) {
-	host, _ := os.Hostname() // empty is allowed: it is shown to people only
 	request := &apiv1.AcquireWriterRequest{
 		Stream: options.stream, EpochSeen: options.epochSeen,
-		Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: options.name}, Transport: options.transport,
+		Holder: env.holder(options.name), Transport: options.transport,
 	}
 	var grant *apiv1.Grant
 	err := withControl(ctx, env, options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {

@@ -105,10 +105,9 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 }
 
 func (f *routeFeed) acquire(ctx context.Context) (answer *apiv1.AcquireRouteResponse, err error) {
-	host, _ := os.Hostname() // empty is allowed: it is shown to people only
 	err = withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		answer, err = client.AcquireRoute(ctx, &apiv1.AcquireRouteRequest{
-			Route: f.options.route, Transport: f.options.transport, Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: f.options.name},
+			Route: f.options.route, Transport: f.options.transport, Holder: f.env.holder(f.options.name),
 		})
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -40,6 +41,12 @@ func (e *environment) dialControl() (*controlClient, error) {
 }
 
 func (c *controlClient) Close() error { return c.conn.Close() }
+
+// holder is who asks for a grant: this program, on this host.
+func (e *environment) holder(name string) *api.Holder {
+	host, _ := os.Hostname() // empty is allowed: it is shown to people only
+	return &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: name, Addresses: identity.Addresses(e.addresses)}
+}
 
 // streamStatus is what the control plane knows of one stream.
 func (e *environment) streamStatus(ctx context.Context, stream string) (*api.StreamStatus, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farlog/farlog/cmd/internal/reference"
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // controlAddressDefault is where farlogd listens unless it is told otherwise.
@@ -23,8 +24,9 @@ type environment struct {
 	stdout io.Writer // data
 	stderr io.Writer // talk
 
-	output  string // "" = text for people, outputWide = text with more columns, outputJSON
-	control string // host:port of the control plane
+	output    string   // "" = text for people, outputWide = text with more columns, outputJSON
+	control   string   // host:port of the control plane
+	addresses []string // of this host, as they were given
 
 	isInsecure                                    bool // speak without TLS
 	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
@@ -55,6 +57,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
+	settings.Strings(&env.addresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
 	env.declareSecurity(settings)
 	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {

@@ -173,10 +173,9 @@ func locateReader(ctx context.Context, env *environment, options tailOptions, co
 	if _, err := farlog.Inspect(uri); options.transport == "" && !errors.Is(err, farlog.ErrNotFound) {
 		return nil // it is here, or what is wrong with it is told when it is opened
 	}
-	host, _ := os.Hostname() // empty is allowed: it is shown to people only
 	return withControl(ctx, env, acquireTimeoutDefault, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
-			Stream: options.stream, Transport: options.transport, Holder: &apiv1.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlog tail"},
+			Stream: options.stream, Transport: options.transport, Holder: env.holder("farlog tail"),
 		})
 		if err != nil {
 			return err

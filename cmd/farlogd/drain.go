@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -114,9 +115,16 @@ func (r *drainRole) run(ctx context.Context, ready func()) error {
 	return nil
 }
 
+// self is this drain as it is now: its host may get other addresses while it runs.
+func (r *drainRole) self() *api.Agent {
+	agent := proto.Clone(r.agent).(*api.Agent)
+	agent.Addresses = identity.Addresses(r.settings.hostAddresses)
+	return agent
+}
+
 func (r *drainRole) follow(ctx context.Context) {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchAssignmentsResponse], error) {
-		return r.client.WatchAssignments(ctx, &api.WatchAssignmentsRequest{Agent: r.agent, StoreDir: r.store.Dir()})
+		return r.client.WatchAssignments(ctx, &api.WatchAssignmentsRequest{Agent: r.self(), StoreDir: r.store.Dir()})
 	}
 	api.Follow(ctx, open, func(message *api.WatchAssignmentsResponse) {
 		r.apply(ctx, message.Assignments)
@@ -253,7 +261,7 @@ func (r *drainRole) report(ctx context.Context) {
 }
 
 func (r *drainRole) state() *api.DrainState {
-	state := &api.DrainState{Agent: r.agent, Reported: timestamppb.Now(), StoreDir: r.store.Dir()}
+	state := &api.DrainState{Agent: r.self(), Reported: timestamppb.Now(), StoreDir: r.store.Dir()}
 	for _, worker := range r.list() {
 		progress, failure := worker.look()
 		if failure == "" {

@@ -106,7 +106,7 @@ func findNamespace(name string) (string, error) {
 func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (hostagent.Grant, error) {
 	response, err := r.client.AcquireWriter(ctx, &api.AcquireWriterRequest{
 		Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport,
-		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name},
+		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name, Addresses: identity.Addresses(r.settings.hostAddresses)},
 	})
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)

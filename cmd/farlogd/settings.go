@@ -13,6 +13,7 @@ import (
 
 	"github.com/farlog/farlog/pkg/config"
 	"github.com/farlog/farlog/pkg/control"
+	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/nvmet"
 )
 
@@ -85,9 +86,10 @@ type settings struct {
 	replicaFrom    string
 	replicaPoll    time.Duration
 
-	hostSocket  string
-	hostAllow   []string
-	hostDevices []string
+	hostAddresses []string
+	hostSocket    string
+	hostAllow     []string
+	hostDevices   []string
 }
 
 // declareSettings makes the flags of a role. The configuration file is the one thing that is not in itself.
@@ -125,6 +127,9 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	}
 	if has(roleTarget) || role == roleHost {
 		set.String(&s.countersDir, "counters.dir", "", "`directory` of the writers' shared counters (default: the C core's)")
+	}
+	if has(roleHost) || has(roleDrain) {
+		set.Strings(&s.hostAddresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
 	}
 	if has(roleHost) {
 		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")

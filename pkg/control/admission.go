@@ -65,11 +65,11 @@ func (s specStore) admission(ctx context.Context, name string, change func(*api.
 	return unchanged, &write, nil
 }
 
-// admitWriter fences every writer below the epoch and lets the one with this token in.
-func admitWriter(admission *api.Admission, epoch uint32, token []byte, expires time.Time) {
+// admitWriter fences every writer below the epoch and lets the one with this token in, when it comes from one of the addresses.
+func admitWriter(admission *api.Admission, epoch uint32, token []byte, addresses []string, expires time.Time) {
 	endWriters(admission, epoch)
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires),
+		Token: token, Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: epoch, Expires: timestamppb.New(expires), Addresses: addresses,
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,72 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	one.confirm(2, 2)
 	if member := one.granted(again).Members[0]; !strings.HasPrefix(member.Uri, "ofi:tcp:") {
 		t.Errorf("granted %s, expected what was asked for", member.Uri)
+	}
+}
+
+// What the holder says of its host's addresses reaches the door. Its loopback is none of them at a target on another host, where it would be somebody else's.
+func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
+	one := startFar(t)
+	ctx := one.context()
+	for epoch, test := range []struct {
+		host       string
+		transport  string
+		told, want []string
+	}{
+		{"beta", "ofi", []string{"127.0.0.1", "::1", "10.1.2.3", "fd00::/64"}, []string{"10.1.2.3", "fd00::/64"}},
+		{"beta", "verbs", []string{"127.0.0.1"}, []string{"127.0.0.1"}},
+		{"alpha", "ofi", []string{"127.0.0.1", "10.1.2.3"}, []string{"127.0.0.1", "10.1.2.3"}},
+		{"beta", "ofi", nil, nil},
+	} {
+		answered := make(chan error, 1)
+		go func() {
+			holder := &api.Holder{Host: test.host, Addresses: test.told}
+			_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: holder, Transport: test.transport})
+			answered <- err
+		}()
+		admission := one.untilAdmission(uint32(epoch + 1))
+		if got := admission.Grants[0].Addresses; !slices.Equal(got, test.want) {
+			t.Errorf("a writer on %s at %q may come from %q, expected %q", test.host, test.told, got, test.want)
+		}
+		one.confirm(uint32(epoch+1), uint32(epoch+1))
+		if err := <-answered; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, wrong := range []string{"", "10.1.2", "10.1.2.3/99", "storage1"} {
+		_, err := one.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Addresses: []string{wrong}}})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "expected one such as 10.1.2.3") {
+			t.Errorf("address %q: %v", wrong, err)
+		}
+	}
+}
+
+// A drain says where its host is each time that it reports; the door is told of a change at once, with the token that it has.
+func TestDrain_TargetIsToldFromWhereItMayCome(t *testing.T) {
+	one := startFar(t)
+	one.drainToken(&api.Agent{Id: "d1", Host: "beta", Addresses: []string{"10.1.2.3"}})
+	watch, err := one.target.WatchRings(one.context(), &api.WatchRingsRequest{Agent: &api.Agent{Id: "t1", Host: "alpha"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := func(want string) *api.FarGrant {
+		for {
+			message, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			grants := message.Rings[0].Admission.GetGrants()
+			if len(grants) == 1 && slices.Equal(grants[0].Addresses, []string{want}) {
+				return grants[0]
+			}
+		}
+	}
+	first := from("10.1.2.3")
+	if _, err := one.drain.ReportDrain(one.context(), &api.ReportDrainRequest{State: &api.DrainState{Agent: &api.Agent{Id: "d1", Host: "beta", Addresses: []string{"10.9.9.9"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if moved := from("10.9.9.9"); !bytes.Equal(moved.Token, first.Token) {
+		t.Error("another token was drawn for the same assignment")
 	}
 }
 

@@ -15,14 +15,14 @@ func TestAdmitReader(t *testing.T) {
 	now, token := time.Unix(1000, 0), make([]byte, tokenLen)
 	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3}, {Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9}}}
 	for i := range readersMax + 1 {
-		if generation, err := admitReader(admission, token, now); err != nil || generation != uint64(i+1) {
+		if generation, err := admitReader(admission, token, nil, now); err != nil || generation != uint64(i+1) {
 			t.Fatalf("reader %d: number %d, %v", i, generation, err)
 		}
 	}
-	if _, err := admitReader(admission, token, now); status.Code(err) != codes.ResourceExhausted {
+	if _, err := admitReader(admission, token, nil, now); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one too many: %v", err)
 	}
-	generation, err := admitReader(admission, token, now.Add(grantUnusedMax+time.Second))
+	generation, err := admitReader(admission, token, nil, now.Add(grantUnusedMax+time.Second))
 	if err != nil || generation != readersMax+2 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}

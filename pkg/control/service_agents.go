@@ -42,7 +42,7 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 // ringSpec is what a target is told of a ring.
 func (v *view) ringSpec(name string) *api.RingSpec {
 	spec := proto.Clone(v.rings[name]).(*api.RingSpec)
-	spec.Admission = v.admissions[name]
+	spec.Admission = v.admissionOf(name)
 	if deletion := v.deletions[spec.Stream.Spec.Name]; reconcile.IsBeingDeleted(deletion) {
 		spec.Deletion = deletion.Stage
 	}
@@ -111,6 +111,9 @@ func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agen
 	}
 	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
 		return status.Errorf(codes.InvalidArgument, "agent %q: expected a store directory of at most %d bytes and a uuid of at most %d", agent.Id, storeDirLenMax, storeUUIDLenMax)
+	}
+	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {
+		return err
 	}
 	if err := speaksFor(ctx, role, agent); err != nil {
 		return err

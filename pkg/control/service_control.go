@@ -107,6 +107,7 @@ type admitting struct {
 	isFar  []bool
 	hadFar []bool // there was a writer from another host before
 	tokens [][]byte
+	from   [][]string // the addresses from which each token may be brought
 }
 
 func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterRequest) (*admitting, error) {
@@ -121,6 +122,7 @@ func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterReque
 			return nil, err
 		}
 		a.isFar, a.tokens = append(a.isFar, isFar), append(a.tokens, token)
+		a.from = append(a.from, v.origins(request.Holder.GetAddresses(), request.Holder.GetHost(), ring))
 	}
 	return a, nil
 }
@@ -128,7 +130,7 @@ func (v *view) admitting(rings []*api.RingState, request *api.AcquireWriterReque
 func (a *admitting) admit(i int, admission *api.Admission, epoch uint32) error {
 	a.hadFar[i] = slices.ContainsFunc(admission.Grants, isWriter)
 	if a.isFar[i] {
-		admitWriter(admission, epoch, a.tokens[i], time.Now().Add(grantUnusedMax))
+		admitWriter(admission, epoch, a.tokens[i], a.from[i], time.Now().Add(grantUnusedMax))
 	} else if a.hadFar[i] {
 		endWriters(admission, epoch)
 	}
@@ -281,7 +283,7 @@ func checkHolder(holder *api.Holder) error {
 			return status.Errorf(codes.InvalidArgument, "holder %q: expected at most %d bytes without control characters", text, holderNameLenMax)
 		}
 	}
-	return nil
+	return checkAddresses("holder "+holder.GetHost(), holder.GetAddresses())
 }
 
 func sortedKeys[V any](things map[string]V) []string {

@@ -40,7 +40,7 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	}
 	member := &api.Member{Uri: ring.Uri, RingUuid: ring.RingUuid, Target: ring.Target}
 	if isFar {
-		if member.Token, err = s.admitReader(ctx, request.Stream); err != nil {
+		if member.Token, err = s.admitReader(ctx, request.Stream, now.origins(asked.Holder.Addresses, asked.Holder.Host, ring)); err != nil {
 			return nil, err
 		}
 		member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
@@ -52,12 +52,12 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 }
 
 // admitReader draws a token and answers when the ring's target lets in who has it.
-func (s *Server) admitReader(ctx context.Context, stream string) ([]byte, error) {
+func (s *Server) admitReader(ctx context.Context, stream string, from []string) ([]byte, error) {
 	token, err := newToken()
 	if err != nil {
 		return nil, err
 	}
-	generation, revision, err := s.specs.addReader(ctx, stream, token, time.Now())
+	generation, revision, err := s.specs.addReader(ctx, stream, token, from, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *Server) admitReader(ctx context.Context, stream string) ([]byte, error)
 }
 
 // addReader lets a reader in at the ring of a stream that is there and is to stay.
-func (s specStore) addReader(ctx context.Context, stream string, token []byte, now time.Time) (generation uint64, revision int64, err error) {
+func (s specStore) addReader(ctx context.Context, stream string, token []byte, from []string, now time.Time) (generation uint64, revision int64, err error) {
 	for {
 		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
@@ -95,7 +95,7 @@ func (s specStore) addReader(ctx context.Context, stream string, token []byte, n
 			return 0, 0, err
 		}
 		unchanged, write, err := s.admission(ctx, stream, func(admission *api.Admission) (err error) {
-			generation, err = admitReader(admission, token, now)
+			generation, err = admitReader(admission, token, from, now)
 			return err
 		})
 		if err != nil {
@@ -112,7 +112,7 @@ func (s specStore) addReader(ctx context.Context, stream string, token []byte, n
 }
 
 // admitReader lets in one more reader, and forgets those whose time to come is over.
-func admitReader(admission *api.Admission, token []byte, now time.Time) (generation uint64, err error) {
+func admitReader(admission *api.Admission, token []byte, from []string, now time.Time) (generation uint64, err error) {
 	count := 0
 	for _, grant := range admission.Grants {
 		if isReader(grant) {
@@ -131,7 +131,7 @@ func admitReader(admission *api.Admission, token []byte, now time.Time) (generat
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(grantUnusedMax)),
+		Token: token, Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(grantUnusedMax)), Addresses: from,
 	})
 	return generation, nil
 }

@@ -261,5 +261,5 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 
 // copyOf is a holder that may be completed.
 func copyOf(holder *api.Holder) *api.Holder {
-	return &api.Holder{Host: holder.GetHost(), Pid: holder.GetPid(), Name: holder.GetName()}
+	return &api.Holder{Host: holder.GetHost(), Pid: holder.GetPid(), Name: holder.GetName(), Addresses: holder.GetAddresses()}
 }

@@ -3,11 +3,13 @@ package farlog
 /*
 #include <stdlib.h>
 #include "farlog/farlog.h"
+#include "farlog/network.h"
 */
 import "C"
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +33,9 @@ const (
 type TargetGrant struct {
 	Token   [TokenLen]byte // drawn at random by who grants
 	Role    GrantRole
-	Epoch   uint32    // of a writer
-	Expires time.Time // admission ends then; zero = never
+	Epoch   uint32         // of a writer
+	Expires time.Time      // admission ends then; zero = never
+	From    []netip.Prefix // its client has one of these addresses, as the target sees the connection's other end; none = any
 }
 
 // PersistenceDomain is what survives a power cut, in the words of the kernel's attribute of an nvdimm region.
@@ -163,9 +166,9 @@ func (t *Target) Serve(name, region, tenant string) error {
 	})
 }
 
-// Grant tells the target of a grant. A writer is let in once none of a lower epoch is: fence it first.
+// Grant tells the target of a grant; of one that it has already the addresses and the time limit are taken. A writer is let in once none of a lower epoch is: fence it first.
 //
-// Implements: int farlog_target_grant(farlog_target *, const char *, const struct farlog_grant *, struct farlog_error *)
+// Implements: int farlog_target_grant_from(farlog_target *, const char *, const struct farlog_grant *, const struct farlog_network *, size_t, struct farlog_error *)
 func (t *Target) Grant(name string, grant TargetGrant) error {
 	c := C.struct_farlog_grant{role: C.uint32_t(grant.Role), epoch: C.uint32_t(grant.Epoch)}
 	for i, b := range grant.Token {
@@ -174,8 +177,19 @@ func (t *Target) Grant(name string, grant TargetGrant) error {
 	if !grant.Expires.IsZero() {
 		c.expires_ns = C.uint64_t(grant.Expires.UnixNano())
 	}
+	networks := make([]C.struct_farlog_network, max(1, len(grant.From)))
+	for i, prefix := range grant.From {
+		bits := prefix.Bits()
+		if prefix.Addr().Is4() {
+			bits += 96
+		}
+		networks[i].bit_count = C.uint32_t(bits)
+		for j, b := range prefix.Addr().As16() {
+			networks[i].address[j] = C.uint8_t(b)
+		}
+	}
 	return coldCall(name, func(text *C.char, failure *C.struct_farlog_error) C.int {
-		return C.farlog_target_grant(t.c, text, &c, failure)
+		return C.farlog_target_grant_from(t.c, text, &c, &networks[0], C.size_t(len(grant.From)), failure)
 	})
 }
 

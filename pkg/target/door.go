@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,8 +36,8 @@ type door struct {
 	isBusy bool
 	isNew  bool // wanted has changed since the goroutine looked
 
-	served     []byte // uuid of the ring that the listeners serve; nil: none
-	granted    map[string]bool
+	served     []byte              // uuid of the ring that the listeners serve; nil: none
+	granted    map[string][]string // by token: the addresses from which it may be brought
 	fenced     uint32
 	admitted   uint32
 	generation uint64 // of the drain
@@ -101,7 +103,7 @@ func (d *doors) want(spec *api.RingSpec, region string, uuid []byte) {
 	stream := spec.Stream.Spec.Name
 	one := d.rings[stream]
 	if one == nil {
-		one = &door{granted: make(map[string]bool)}
+		one = &door{granted: make(map[string][]string)}
 		d.rings[stream] = one
 	}
 	one.wanted, one.region, one.uuid = spec, region, uuid
@@ -122,11 +124,17 @@ func (o *door) isDone() bool {
 		return false
 	}
 	for _, grant := range o.wanted.GetAdmission().GetGrants() {
-		if !o.granted[string(grant.Token)] {
+		if !o.hasGranted(grant) {
 			return false
 		}
 	}
 	return !o.hasStrangeDrain()
+}
+
+// hasGranted tells whether the listeners let in who has this token, and from where it may come now.
+func (o *door) hasGranted(grant *api.FarGrant) bool {
+	from, ok := o.granted[string(grant.Token)]
+	return ok && slices.Equal(from, grant.Addresses)
 }
 
 // hasStrangeDrain tells whether a drain was let in that is no longer wanted.
@@ -201,7 +209,7 @@ func (d *doors) serve(stream string, one *door) error {
 			return fmt.Errorf("end far connections: %w", err)
 		}
 	}
-	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0, make(map[string]bool)
+	one.served, one.fenced, one.admitted, one.generation, one.readers, one.granted = nil, 0, 0, 0, 0, make(map[string][]string)
 	for _, listener := range d.listeners {
 		if err := listener.Serve(stream, one.region, tenantOf(stream)); err != nil {
 			return fmt.Errorf("serve ring to other hosts at %s: %w", listener.URI(), err)
@@ -212,7 +220,7 @@ func (d *doors) serve(stream string, one *door) error {
 }
 
 func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
-	if one.granted[string(wanted.Token)] {
+	if one.hasGranted(wanted) {
 		return nil
 	}
 	grant := farlog.TargetGrant{Role: farlog.GrantDrain, Epoch: wanted.Epoch}
@@ -226,6 +234,10 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token), len(grant.Token))
 	}
 	copy(grant.Token[:], wanted.Token)
+	var err error
+	if grant.From, err = networksOf(wanted.Addresses); err != nil {
+		return fmt.Errorf("grant of stream %q: %w", stream, err)
+	}
 	if wanted.Expires != nil {
 		grant.Expires = wanted.Expires.AsTime()
 	}
@@ -235,7 +247,7 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 			return fmt.Errorf("let in a client from another host: %w", err)
 		}
 	}
-	one.granted[string(wanted.Token)] = true
+	one.granted[string(wanted.Token)] = wanted.Addresses
 	switch grant.Role {
 	case farlog.GrantWriter:
 		one.admitted = max(one.admitted, wanted.Epoch)
@@ -245,6 +257,21 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		one.generation = wanted.Generation
 	}
 	return nil
+}
+
+// networksOf reads addresses, and address/bits.
+func networksOf(texts []string) (networks []netip.Prefix, err error) {
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if address, single := netip.ParseAddr(text); single == nil {
+			network, err = address.WithZone("").Prefix(address.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("address %q: expected one such as 10.1.2.3, or 10.1.2.0/24", text)
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
 }
 
 // describe adds to a ring's state what other hosts need to know of it.

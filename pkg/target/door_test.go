@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,6 +113,49 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 	}
 	if doors := one.Doors(); len(doors) != 1 || doors[0].Transport != "ofi" || counterOf(doors[0], "fenced_count") != 1 || counterOf(doors[0], "admitted_count") < 2 {
 		t.Errorf("counted %v", doors)
+	}
+}
+
+// A token is good from where its holder's host is, and from nowhere else; when that host has other addresses, the target is told of those.
+func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	for i, here := range [][]string{{"192.0.2.7", "127.0.0.1"}, {"127.0.0.0/29"}, {"::ffff:127.0.0.1"}, nil} {
+		epoch := uint32(i + 1)
+		granted := writerGrant(epoch)
+		granted.Addresses = []string{"192.0.2.7", "198.51.100.0/24", "127.0.0.2/31", "2001:db8::/32"}
+		state := seeUntil(t, one, "the token is known", admitting(epoch, granted), func(state *api.RingState) bool { return state.EpochAdmitted == epoch })
+		if writer, err := openFar(t, state.FarUris[0], epoch); !errors.Is(err, farlog.ErrInvalid) || !strings.Contains(err.Error(), "did not name this address") {
+			writer.Close()
+			t.Fatalf("a writer from another address: %v", err)
+		}
+		moved := writerGrant(epoch)
+		moved.Addresses = here
+		seeUntil(t, one, "the other addresses are known", admitting(epoch, moved), func(*api.RingState) bool {
+			one.doors.mutex.Lock()
+			defer one.doors.mutex.Unlock()
+			return one.doors.rings["desk7/orders"].hasGranted(moved)
+		})
+		writer, err := openFar(t, state.FarUris[0], epoch)
+		if err != nil {
+			t.Fatalf("a writer that may come from %q: %v", here, err)
+		}
+		if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, 0); err != nil {
+			t.Error(err)
+		}
+		writer.Close()
+	}
+}
+
+// What is compared is bits, and the form of an address does not matter.
+func TestNetworksOf(t *testing.T) {
+	for _, text := range []string{"", "10.0.0", "10.0.0.0/33", "storage1", "10.0.0.1/24/24"} {
+		if got, err := networksOf([]string{text}); err == nil {
+			t.Errorf("address %q was taken as %v", text, got)
+		}
+	}
+	got, err := networksOf([]string{"10.1.2.3", "10.1.0.0/16", "fe80::1%eth0"})
+	if want := "[10.1.2.3/32 10.1.0.0/16 fe80::1/128]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("%v, %v; expected %s", got, err, want)
 	}
 }
 

@@ -175,8 +175,8 @@ static bool is_role_granted(uint32_t granted, uint8_t asked)
 	return asked == granted || (asked == REGION_ROLE_TAILS && (granted == FARLOG_GRANT_DRAIN || granted == FARLOG_GRANT_READER));
 }
 
-static int check_hello(struct farlog_target *target, const struct far_hello *hello, struct target_ring **ring, struct target_grant **grant,
-	struct far_refusal *refusal)
+static int check_hello(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_ring **ring,
+	struct target_grant **grant, struct far_refusal *refusal)
 {
 	char text[sizeof(refusal->text)];
 
@@ -190,6 +190,9 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 	*grant = target_find_grant(target, hello->token, ring);
 	if (*grant == NULL)
 		return refuse(NULL, refusal, FARLOG_INVALID, "no grant with this token is known here; acquire a grant, and use it at its target");
+	/* Before anything of the ring is told: who has listened in on a token learns nothing by it. */
+	if (!target_may_come_from(*grant, peer))
+		return refuse(*ring, refusal, FARLOG_INVALID, "the grant is for a host that did not name this address as its own: give its agent --host-addresses");
 	if ((*ring)->hash != hello->ring_hash)
 		return refuse(*ring, refusal, FARLOG_NOT_A_RING, "the grant with this token is for another ring than the one asked for");
 	if (check_ring(*ring, refusal) != FARLOG_OK)
@@ -214,10 +217,10 @@ static int check_hello(struct farlog_target *target, const struct far_hello *hel
 }
 
 /* find_place -- what the hello asks for: the ring of its grant, or that tenant's page. */
-static int find_place(struct farlog_target *target, const struct far_hello *hello, struct target_ring **place, struct target_grant **grant,
-	struct far_refusal *refusal)
+static int find_place(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_ring **place,
+	struct target_grant **grant, struct far_refusal *refusal)
 {
-	int result = check_hello(target, hello, place, grant, refusal);
+	int result = check_hello(target, hello, peer, place, grant, refusal);
 
 	if (result != FARLOG_OK || hello->role != REGION_ROLE_TAILS)
 		return result;
@@ -317,7 +320,7 @@ static void welcome_to(const struct target_ring *ring, struct far_welcome *welco
 	snprintf(welcome->probe, sizeof(welcome->probe), "%.103s", ring->attested[0] != '\0' ? ring->attested : contract->probe);
 }
 
-int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
+int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_conn *conn,
 	struct far_welcome *welcome, struct far_refusal *refusal)
 {
 	uint8_t role = hello->role == REGION_ROLE_TAILS ? REGION_ROLE_READER : hello->role;
@@ -327,12 +330,12 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, st
 	int result;
 
 	pthread_mutex_lock(&target->mutex);
-	result = find_place(target, hello, &ring, &grant, refusal);
+	result = find_place(target, hello, peer, &ring, &grant, refusal);
 	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
 		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
 		if (old->pin_count == 0)
 			(void)target_shut_out(target, old, NULL);
-		result = find_place(target, hello, &ring, &grant, refusal); /* the lock was let go */
+		result = find_place(target, hello, peer, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
 		if (old != NULL && !old->is_gone)
 			result = refuse(ring, refusal, FARLOG_HELD, "the connection before this one is still being torn down; try again");

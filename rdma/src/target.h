@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "attest.h"
+#include "farlog/network.h"
 #include "farlog/refusals.h"
 #include "far_wire.h"
 #include "record.h"
@@ -57,6 +58,8 @@ struct target_grant {
 	uint64_t client_id; /* who came with it last; 0 = nobody yet */
 	uint64_t *superseded; /* drains and readers whose place another took by the same token: SUPERSEDED_KEPT places; NULL = nobody yet */
 	uint64_t superseded_count; /* that there ever were */
+	struct farlog_network *networks; /* from where its client may come; NULL = from anywhere */
+	size_t network_count;
 };
 
 /* One listening transport of a target; each has a thread. */
@@ -147,11 +150,14 @@ int target_apply_attestation(struct farlog_target *target, struct target_ring *r
  * is held, and let go meanwhile: what was looked up before may have gone. */
 int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error);
 
-/* target_admit -- may this hello in? On OK the connection belongs to its ring (older connections of the same client are revoked
+/* target_admit -- may this hello, from this address (NULL: not known), in? On OK the connection belongs to its ring (older connections of the same client are revoked
  * first, so it may block) and *welcome is filled but for data_addr and keys, which are the transport's, as is clearing those
  * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
-int target_admit(struct farlog_target *target, const struct far_hello *hello, struct target_conn *conn,
+int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_conn *conn,
 	struct far_welcome *welcome, struct far_refusal *refusal);
+
+/* target_may_come_from -- this grant's client may have this address. */
+bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
 
 /* target_find_grant -- by token alone: a wrong one must not learn which rings there are. NULL; or the grant, and its ring. The mutex is held. */
 struct target_grant *target_find_grant(struct farlog_target *target, const uint8_t *token, struct target_ring **ring);

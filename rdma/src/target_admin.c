@@ -64,6 +64,15 @@ const char *farlog_target_uri(const farlog_target *target)
 	return target->uri;
 }
 
+static void free_grant(struct target_grant *grant)
+{
+	if (grant == NULL)
+		return;
+	free(grant->superseded);
+	free(grant->networks);
+	free(grant);
+}
+
 void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 {
 	target_worker_stop(ring);
@@ -74,8 +83,7 @@ void target_free_ring(struct farlog_target *target, struct target_ring *ring)
 	while (ring->grants != NULL) {
 		struct target_grant *next = ring->grants->next;
 
-		free(ring->grants->superseded);
-		free(ring->grants);
+		free_grant(ring->grants);
 		ring->grants = next;
 	}
 	free(ring);
@@ -184,23 +192,86 @@ static void drop_grants(struct target_ring *ring, uint32_t epoch_min)
 			continue;
 		}
 		*link = grant->next;
-		free(grant);
+		free_grant(grant);
 	}
+}
+
+static int check_networks(const char *name, const struct farlog_network *networks, size_t count, struct farlog_error *error)
+{
+	if (count > FARLOG_NETWORKS_MAX)
+		return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": %zu networks; expected at most %u", name, count, FARLOG_NETWORKS_MAX);
+	for (size_t i = 0; i < count; i++)
+		if (networks[i].bit_count > 128)
+			return error_set(error, FARLOG_INVALID, 0, "grant on ring \"%s\": a network of %u bits; expected at most 128", name, networks[i].bit_count);
+	return FARLOG_OK;
+}
+
+static struct target_grant *make_grant(const struct farlog_grant *asked, const struct farlog_network *networks, size_t count)
+{
+	struct target_grant *grant = calloc(1, sizeof(*grant));
+
+	if (grant == NULL)
+		return NULL;
+	grant->grant = *asked;
+	if (count == 0)
+		return grant;
+	grant->network_count = count;
+	grant->networks = calloc(count, sizeof(*networks));
+	if (grant->networks == NULL) {
+		free(grant);
+		return NULL;
+	}
+	memcpy(grant->networks, networks, count * sizeof(*networks));
+	return grant;
+}
+
+/* find_grant -- the same one, told before. */
+static struct target_grant *find_grant(struct target_ring *ring, const struct farlog_grant *asked)
+{
+	struct target_grant *grant = ring->grants;
+
+	while (grant != NULL && (memcmp(grant->grant.token, asked->token, sizeof(asked->token)) != 0 || grant->grant.role != asked->role ||
+		grant->grant.epoch != asked->epoch))
+		grant = grant->next;
+	return grant;
+}
+
+static void swap_networks(struct target_grant *a, struct target_grant *b)
+{
+	struct farlog_network *networks = a->networks;
+	size_t count = a->network_count;
+
+	a->networks = b->networks;
+	a->network_count = b->network_count;
+	b->networks = networks;
+	b->network_count = count;
 }
 
 int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *asked, struct farlog_error *error)
 {
-	struct target_grant *grant = calloc(1, sizeof(*grant));
-	struct target_ring *ring;
-	int result;
+	return farlog_target_grant_from(target, name, asked, NULL, 0, error);
+}
 
+int farlog_target_grant_from(farlog_target *target, const char *name, const struct farlog_grant *asked, const struct farlog_network *networks, size_t count,
+	struct farlog_error *error)
+{
+	struct target_grant *grant;
+	struct target_grant *known;
+	struct target_ring *ring;
+	int result = check_networks(name, networks, count, error);
+
+	if (result != FARLOG_OK)
+		return result;
+	grant = make_grant(asked, networks, count);
 	if (grant == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "grant on ring \"%s\": out of memory", name);
-	grant->grant = *asked;
 	pthread_mutex_lock(&target->mutex);
 	ring = find_ring(target, name);
 	result = ring == NULL ? no_ring(name, error) : check_grant(ring, asked, error);
-	if (result == FARLOG_OK || (result == FARLOG_FENCED && is_remembered(ring, asked->epoch))) {
+	if (ring != NULL && (known = find_grant(ring, asked)) != NULL) {
+		known->grant.expires_ns = asked->expires_ns;
+		swap_networks(known, grant); /* whoever is in by it stays */
+	} else if (result == FARLOG_OK || (result == FARLOG_FENCED && is_remembered(ring, asked->epoch))) {
 		if (asked->role == FARLOG_GRANT_WRITER)
 			drop_grants(ring, asked->epoch);
 		grant->next = ring->grants;
@@ -208,7 +279,7 @@ int farlog_target_grant(farlog_target *target, const char *name, const struct fa
 		grant = NULL;
 	}
 	pthread_mutex_unlock(&target->mutex);
-	free(grant);
+	free_grant(grant);
 	return result;
 }
 

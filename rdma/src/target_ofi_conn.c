@@ -300,7 +300,7 @@ static int admit(struct ofi_conn *conn, struct fi_info *info, const struct far_h
 	int result;
 	int failure;
 
-	result = target_admit(listener->target, hello, &conn->conn, welcome, refusal);
+	result = target_admit(listener->target, hello, info->dest_addr, &conn->conn, welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
 	conn->is_closed = conn->is_dead = conn->is_left = false;

@@ -397,7 +397,7 @@ static int take(struct verbs_conn *conn, const struct rdma_conn_param *asked, st
 	conn->host = host_of(conn->listener, conn->id);
 	if (conn->host == NULL)
 		return refuse(refusal, FARLOG_IO, "the connection came by an RDMA device that was added after the target was started");
-	result = target_admit(conn->listener->target, hello, &conn->conn, &welcome, refusal);
+	result = target_admit(conn->listener->target, hello, &conn->id->route.addr.dst_addr, &conn->conn, &welcome, refusal);
 	if (result != FARLOG_OK)
 		return result;
 	conn->is_admitted = true;

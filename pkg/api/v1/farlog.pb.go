@@ -1374,7 +1374,9 @@ type FarGrant struct {
 	Epoch      uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`           // of a writer
 	Generation uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of a drain: that of its assignment; of a reader: +1 each
 	// Admission ends then, a connection does not; absent: never. A writer that has opened its epoch is let in again without end.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	// From where its client may come: addresses, or address/bits; a connection from elsewhere is refused, however good its token. None: from anywhere.
+	Addresses     []string `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1440,6 +1442,13 @@ func (x *FarGrant) GetGeneration() uint64 {
 func (x *FarGrant) GetExpires() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Expires
+	}
+	return nil
+}
+
+func (x *FarGrant) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
 	}
 	return nil
 }
@@ -2106,6 +2115,7 @@ type Agent struct {
 	Transport string `protobuf:"bytes,7,opt,name=transport,proto3" json:"transport,omitempty"`
 	// Of a drain: patterns of the streams that it has the role drain on. The control plane says so, whatever the agent does; empty: all.
 	Streams       []string `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
+	Addresses     []string `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"` // of a drain: as of a Holder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2192,6 +2202,13 @@ func (x *Agent) GetTransport() string {
 func (x *Agent) GetStreams() []string {
 	if x != nil {
 		return x.Streams
+	}
+	return nil
+}
+
+func (x *Agent) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
 	}
 	return nil
 }
@@ -2553,11 +2570,13 @@ func (x *Assignment) GetMembers() []*Member {
 }
 
 type Holder struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	Pid           uint32                 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Identity      string                 `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"` // of its certificate; the control plane says so, whatever the holder does
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Host     string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Pid      uint32                 `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Name     string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Identity string                 `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"` // of its certificate; the control plane says so, whatever the holder does
+	// Of its host: addresses, or address/bits, at most 256, from which alone targets on other hosts let its client in. None: from anywhere.
+	Addresses     []string `protobuf:"bytes,5,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2618,6 +2637,13 @@ func (x *Holder) GetIdentity() string {
 		return x.Identity
 	}
 	return ""
+}
+
+func (x *Holder) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
 }
 
 type Member struct {
@@ -6253,7 +6279,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x05began\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12(\n" +
-	"\x10is_loss_accepted\x18\x06 \x01(\bR\x0eisLossAccepted\"\xb6\x01\n" +
+	"\x10is_loss_accepted\x18\x06 \x01(\bR\x0eisLossAccepted\"\xd4\x01\n" +
 	"\bFarGrant\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -6261,7 +6287,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
 	"generation\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"U\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1c\n" +
+	"\taddresses\x18\x06 \x03(\tR\taddresses\"U\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
 	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xaa\t\n" +
@@ -6341,7 +6368,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xda\x01\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xf8\x01\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -6351,7 +6378,8 @@ const file_farlog_proto_rawDesc = "" +
 	"store_uuid\x18\x05 \x01(\fR\tstoreUuid\x12\x1b\n" +
 	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\x12\x1c\n" +
 	"\ttransport\x18\a \x01(\tR\ttransport\x12\x18\n" +
-	"\astreams\x18\b \x03(\tR\astreams\"\x99\x01\n" +
+	"\astreams\x18\b \x03(\tR\astreams\x12\x1c\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\"\x99\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
@@ -6391,12 +6419,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstore_dir\x18\b \x01(\tR\bstoreDir\x12\x14\n" +
 	"\x05token\x18\t \x01(\fR\x05token\x12+\n" +
 	"\amembers\x18\n" +
-	" \x03(\v2\x11.farlog.v1.MemberR\amembers\"^\n" +
+	" \x03(\v2\x11.farlog.v1.MemberR\amembers\"|\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
-	"\bidentity\x18\x04 \x01(\tR\bidentity\"e\n" +
+	"\bidentity\x18\x04 \x01(\tR\bidentity\x12\x1c\n" +
+	"\taddresses\x18\x05 \x03(\tR\taddresses\"e\n" +
 	"\x06Member\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +

@@ -58,7 +58,7 @@ func (b *badGrants) append(name, ring string, grant grantFile, refusal string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	process := testenv.Start(b.T, strings.NewReader("one record\n"), nil, "farlog", "append", "--ring", ring, "--token-file", path, "--level", "visible")
+	process := testenv.StartUnder(b.T, b.under, strings.NewReader("one record\n"), nil, "farlog", "append", "--ring", ring, "--token-file", path, "--level", "visible")
 	err = process.Wait()
 	if log := process.Log(); (err == nil) != (refusal == "") || !strings.Contains(log, refusal) || strings.Contains(log, grant.Token) {
 		b.Errorf("append with a grant %s: %v, expected an error with %q: %s", name, err, refusal, log)

@@ -100,6 +100,21 @@ func TestFar_TargetThatDiesSilently(t *testing.T) {
 	}
 }
 
+// A token that somebody on another host has listened in on opens nothing from there, and goes on being good where it was given.
+func TestFar_TokenIsGoodOnItsOwnHostAlone(t *testing.T) {
+	t.Parallel()
+	network := testenv.NewNetwork(t)
+	storage, trading := network.Under(network.Storage()), network.Under(network.Trading())
+	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, storage)
+	createUnder(t, cluster, storage, "visible")
+	b := &badGrants{T: t, cluster: cluster, dir: t.TempDir(), under: trading}
+	grant := b.grant(streamName)
+	b.under = storage
+	b.append("of another host", grant.Ring, grant, "did not name this address as its own")
+	b.under = trading
+	b.append("of its own host", grant.Ring, grant, "")
+}
+
 func createUnder(t *testing.T, cluster *testenv.Cluster, under []string, level string) string {
 	t.Helper()
 	output := testenv.MustRunUnder(t, under, "farlog", "stream", "create", streamName, "--size", "4MiB", "--level", level,

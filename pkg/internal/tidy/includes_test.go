@@ -69,6 +69,7 @@ var extraHeaders = []struct {
 	{"target_ofi_conn.c", []string{"sys/eventfd.h"}, "waking the thread that revokes"},
 	{"target_ofi_door.c", []string{"arpa/inet.h", "dirent.h", "poll.h", "sys/eventfd.h", "sys/socket.h", "sys/time.h"},
 		"the port it got, and a limit to how long its socket waits for a handshake"},
+	{"target_network.c", []string{"arpa/inet.h"}, "a peer's address, to be compared"},
 	{"target_refusals.c", []string{"arpa/inet.h"}, "a peer's address as text"},
 	{"target_verbs.c", []string{"arpa/inet.h", "fcntl.h", "netdb.h", "poll.h", "sys/eventfd.h", "unistd.h"}, "listening, and waiting for the device's events"},
 	{"target_verbs.h", []string{"pthread.h"}, "the thread of a listener"},

@@ -466,6 +466,7 @@ static void refuse_hello(const struct far_hello *hello, const char *condition, i
 static void hellos_are_refused(void)
 {
 	struct farlog_grant granted = pair_grant("mine", FARLOG_GRANT_WRITER, (uint32_t)pair_counters("mine").admitted_count + 1);
+	const struct farlog_network elsewhere = {.address = {[10] = 0xFF, [11] = 0xFF, [12] = 192, [14] = 2, [15] = 99}, .bit_count = 128}; /* nobody's, by RFC 5737 */
 	struct far_hello hello = pair_hello("mine", &granted);
 
 	hello.version++;
@@ -479,6 +480,9 @@ static void hellos_are_refused(void)
 	CHECK_OK(farlog_target_grant(pair_target, "mine", &granted, &error));
 	hello = pair_hello("mine", &granted);
 	refuse_hello(&hello, "expired token", FARLOG_INVALID, "the grant has expired; acquire a new one");
+	granted.expires_ns = 0;
+	CHECK_OK(farlog_target_grant_from(pair_target, "mine", &granted, &elsewhere, 1, &error));
+	refuse_hello(&hello, "token of another host", FARLOG_INVALID, "a host that did not name this address");
 }
 
 void test_refusals(void)

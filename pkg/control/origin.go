@@ -1,0 +1,98 @@
+package control
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+const addressesMax = 256 // FARLOG_NETWORKS_MAX
+
+// checkAddresses refuses what a target could not compare with the address of a connection.
+func checkAddresses(who string, addresses []string) error {
+	if len(addresses) > addressesMax {
+		return status.Errorf(codes.InvalidArgument, "%s: %d addresses: expected at most %d", who, len(addresses), addressesMax)
+	}
+	for _, text := range addresses {
+		if _, err := prefixOf(text); err != nil {
+			return status.Errorf(codes.InvalidArgument, "%s: address %q: expected one such as 10.1.2.3, or 10.1.2.0/24", who, text)
+		}
+	}
+	return nil
+}
+
+func prefixOf(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text)
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return address.Prefix(address.BitLen())
+}
+
+// origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
+// there: they count where both are one host, or where the target is reached by its loopback, so that they must be.
+func (v *view) origins(addresses []string, host string, ring *api.RingState) []string {
+	if host != "" && host == v.targets[ring.GetTarget()].GetAgent().GetHost() || slices.ContainsFunc(ring.GetFarUris(), isLoopbackURI) {
+		return addresses
+	}
+	var far []string
+	for _, text := range addresses {
+		if prefix, err := prefixOf(text); err == nil && !prefix.Addr().IsLoopback() {
+			far = append(far, text)
+		}
+	}
+	if far == nil {
+		return addresses // not one of them leads here: none would mean all
+	}
+	return far
+}
+
+// isLoopbackURI: verbs://host:port/ring and ofi:tcp://host:port/ring.
+func isLoopbackURI(uri string) bool {
+	_, rest, _ := strings.Cut(uri, "//")
+	parsed, err := url.Parse("far://" + rest)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	return parsed.Hostname() == "localhost" || err == nil && address.IsLoopback()
+}
+
+// admissionOf is what a target is told of a ring's door. Where a drain's host is now it says itself, and that may change while it has the stream.
+func (v *view) admissionOf(name string) *api.Admission {
+	admission := v.admissions[name]
+	if !slices.ContainsFunc(admission.GetGrants(), isDrain) {
+		return admission
+	}
+	spec := v.rings[name]
+	agent := v.drainAgent(v.assignments[spec.GetStream().GetSpec().GetName()].GetDrain())
+	if len(agent.GetAddresses()) == 0 {
+		return admission
+	}
+	told := proto.Clone(admission).(*api.Admission)
+	for _, grant := range told.Grants {
+		if isDrain(grant) {
+			grant.Addresses = v.origins(agent.Addresses, agent.Host, reconcile.SeenRing(v.targets, spec))
+		}
+	}
+	return told
+}
+
+// drainAgent is a drain as it lives, or as it was seen last.
+func (v *view) drainAgent(id string) *api.Agent {
+	if agent := v.liveDrains[id]; agent != nil {
+		return agent
+	}
+	return v.drains[id].GetAgent()
+}
