@@ -146,6 +146,9 @@ void members_drop(struct region_members *whole, struct member *member, const str
 /* members_check_count -- are enough open to open an epoch? OK, HELD, FENCED, IO; the text names those that are not, and why. */
 int members_check_count(struct region_members *whole, struct farlog_error *error);
 
+/* members_describe -- each member that cannot be used, and why: "; member 2, ...". The mutex is not held. */
+void members_describe(struct region_members *whole, char *text, size_t room);
+
 /* members_check_ring -- is what is there a member of this stream? OK or NOT_A_RING. */
 int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
 

@@ -112,6 +112,7 @@ static void judge(struct region_members *whole, struct member *member, uint64_t 
 	member->is_sound = !member->is_fresh && !member->is_damaged;
 }
 
+/* is_better -- of logs that are equally good the one that was scanned last: of two far ones that one's records are in the copy already. */
 static bool is_better(const struct member *member, const struct member *best)
 {
 	uint32_t epoch = member->scan.tail.epoch;
@@ -120,7 +121,9 @@ static bool is_better(const struct member *member, const struct member *best)
 		return true;
 	if (epoch != best->scan.tail.epoch && !MUTANT(LONGEST_LOG))
 		return epoch > best->scan.tail.epoch;
-	return member->scan.tail.lsn > best->scan.tail.lsn;
+	if (member->scan.tail.lsn != best->scan.tail.lsn)
+		return member->scan.tail.lsn > best->scan.tail.lsn;
+	return member->region->is_far;
 }
 
 /* scan_member -- a far one's records come into the copy, where the next one's will come. */
@@ -262,14 +265,16 @@ static int mend(struct region_members *whole, struct member *member, const struc
  * one that is away may know better. */
 static int check_first(struct region_members *whole, struct farlog_error *error)
 {
+	char text[440];
 	unsigned open_count = 0;
 
 	for (unsigned i = 0; i < whole->count; i++)
 		open_count += member_state(&whole->members[i]) == MEMBER_READY;
 	if (whole->epoch_last != 0 || open_count == whole->count || MUTANT(FIRST_ON_FEW))
 		return FARLOG_OK;
-	return error_set(error, FARLOG_IO, 0, "members \"%s\": %u of %u are reached, and all of these are new: the others may know records of the stream; expected all %u at its first opening",
-		whole->text, open_count, whole->count, whole->count);
+	members_describe(whole, text, sizeof(text));
+	return error_set(error, FARLOG_IO, 0, "%u of %u members are reached, and all of these are new: the others may know records of the stream; expected all %u at its first opening%s",
+		open_count, whole->count, whole->count, text);
 }
 
 /* Each step is for every member that is open; one that cannot take it is open no more. */

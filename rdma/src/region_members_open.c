@@ -28,12 +28,12 @@ static void count_open(const struct region_members *whole, unsigned *open_count,
 	}
 }
 
-/* describe -- each member that cannot be used, and why. The mutex is held. */
-static void describe(const struct region_members *whole, char *text, size_t room)
+void members_describe(struct region_members *whole, char *text, size_t room)
 {
 	size_t used = 0;
 
 	text[0] = '\0';
+	pthread_mutex_lock(&whole->mutex);
 	for (unsigned i = 0; i < whole->count && used < room; i++) {
 		const struct member *member = &whole->members[i];
 
@@ -43,6 +43,7 @@ static void describe(const struct region_members *whole, char *text, size_t room
 			member->told.text[0] != '\0' ? member->told.text : member->is_fresh ? "it is new and does not know the log"
 				: member->is_damaged ? "it has lost records that it had" : "no answer yet");
 	}
+	pthread_mutex_unlock(&whole->mutex);
 }
 
 int members_check_count(struct region_members *whole, struct farlog_error *error)
@@ -62,13 +63,14 @@ int members_check_count(struct region_members *whole, struct farlog_error *error
 		if (!member_is_open(&whole->members[i]) && (own == FARLOG_HELD || own == FARLOG_FENCED || own == FARLOG_NOT_A_RING || own == FARLOG_INVALID))
 			result = own;
 	}
-	describe(whole, text, sizeof(text));
 	pthread_mutex_unlock(&whole->mutex);
+	members_describe(whole, text, sizeof(text));
 	return error_set(error, result, 0, "%u of %u members can be used to find the log; expected %u, and %u to go on with%s", sound_count, whole->count,
 		members_quorum(whole), whole->needed, text);
 }
 
-/* gather -- until all have tried, or enough are there and the rest had a moment. */
+/* gather -- until all have tried, or enough are there and the rest had a moment. That is not enough where none that is there knows an epoch: the first opening needs
+ * all of them, so that the slowest gets the time that it takes. */
 static void gather(struct region_members *whole)
 {
 	uint64_t moment_ns = 0;
@@ -77,12 +79,16 @@ static void gather(struct region_members *whole)
 	for (;;) {
 		unsigned tried_count = 0;
 		unsigned open_count = 0;
+		bool is_first = true;
 
 		for (unsigned i = 0; i < whole->count; i++) {
-			tried_count += whole->members[i].has_tried;
-			open_count += member_is_open(&whole->members[i]);
+			const struct member *member = &whole->members[i];
+
+			tried_count += member->has_tried;
+			open_count += member_is_open(member);
+			is_first &= !member_is_open(member) || member->superblock.writer_epoch == 0;
 		}
-		if (open_count >= whole->needed && open_count >= members_quorum(whole) && moment_ns == 0)
+		if (!is_first && open_count >= whole->needed && open_count >= members_quorum(whole) && moment_ns == 0)
 			moment_ns = clock_after_ns(MOMENT_NS);
 		if (tried_count == whole->count || (moment_ns != 0 && clock_monotonic_ns() >= moment_ns))
 			break;

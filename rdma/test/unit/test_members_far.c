@@ -1,6 +1,7 @@
 /* test_members_far.c -- one member is far, the others are near: its records come into the copy that all are sent from. */
 #include <errno.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "block_fault.h"
@@ -135,7 +136,30 @@ static void open__far_member_fails_midway(void **state)
 	farlog_block_drop(NAME);
 }
 
+static void delay_far(void *context)
+{
+	(void)context;
+	nanosleep(&(struct timespec){0, 400000000}, NULL); /* longer than an opening waits for one that it can do without */
+}
+
+/* open__first_waits_for_the_slowest -- a stream's first opening needs all of its members: one that takes its time is no reason to refuse. */
+static void open__first_waits_for_the_slowest(void **state)
+{
+	struct farlog_position position;
+	farlog_writer *writer;
+
+	(void)state;
+	make_members();
+	farlog_block_call(NAME, 1, delay_far, NULL);
+	writer = open_members(2);
+	farlog_block_call(NAME, UINT64_MAX, NULL, NULL);
+	assert_int_equal(unit_append(writer, RECORD_LEN, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	farlog_block_drop(NAME);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(open__first_waits_for_the_slowest),
 	cmocka_unit_test(open__far_member_fails_midway),
 };
 

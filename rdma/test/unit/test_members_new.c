@@ -107,7 +107,105 @@ static void epoch__new_ring_is_last(void **state)
 		farlog_fault_drop(names[i]);
 }
 
+/* drain -- open one, and where records are wanted read and release them. Result of the opening. */
+static int drain(bool is_read)
+{
+	static uint8_t bytes[LAYOUT_BLOCK_LEN];
+	struct farlog_reader_config config = {.is_drain = 1};
+	struct farlog_error error = {0};
+	struct farlog_batch batch;
+	farlog_reader *reader;
+	int result = farlog_reader_open(WHOLE, &config, &reader, &error);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (is_read) {
+		assert_int_equal(farlog_reader_read(reader, bytes, sizeof(bytes), &batch), FARLOG_OK);
+		assert_int_equal(farlog_reader_release(reader, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+	}
+	farlog_reader_close(reader);
+	return result;
+}
+
+/* drain_beside_new_ring -- the head was moved in the first member, whose ring is lost and replaced, and in the last one, which is away. */
+static int drain_beside_new_ring(void)
+{
+	farlog_writer *writer = NULL;
+	struct farlog_position position;
+	int result;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		format_one(i);
+		farlog_fault_set_slowness(names[i], 0);
+	}
+	assert_int_equal(open_whole(&writer), FARLOG_OK);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	farlog_fault_set_away(names[1], 1);
+	assert_int_equal(drain(true), FARLOG_OK);
+	farlog_fault_set_away(names[1], 0);
+	format_one(0);
+	farlog_fault_set_away(names[2], 1);
+	result = drain(false);
+	farlog_fault_set_away(names[2], 0);
+	return result;
+}
+
+/* drain__new_ring_is_no_witness -- of how far the stream is stored: with it and one other ring a drain would begin below that, and store records again. */
+static void drain__new_ring_is_no_witness(void **state)
+{
+	(void)state;
+	members_are_tended = true;
+	farlog_fault_set_clock(1000000000u);
+	assert_int_equal(drain_beside_new_ring(), FARLOG_IO);
+	farlog_fault_set_mutant(MUTANT_NEW_RING_KNOWS_HEAD);
+	assert_int_equal(drain_beside_new_ring(), FARLOG_OK);
+	farlog_fault_set_mutant(MUTANT_NONE);
+	farlog_fault_set_clock(0);
+	members_are_tended = false;
+	for (unsigned i = 0; i < COUNT; i++)
+		farlog_fault_drop(names[i]);
+}
+
+/* open_new_without_last -- the first two rings are new, and the last one is away, which may know more. */
+static int open_new_without_last(void)
+{
+	farlog_writer *writer = NULL;
+	int result;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		format_one(i);
+		farlog_fault_set_slowness(names[i], 0);
+	}
+	farlog_fault_set_away(names[2], 1);
+	result = open_whole(&writer);
+	if (result == FARLOG_OK)
+		farlog_writer_close(writer);
+	farlog_fault_set_away(names[2], 0);
+	return result;
+}
+
+/* open__new_rings_are_no_stream -- unless all are there. */
+static void open__new_rings_are_no_stream(void **state)
+{
+	(void)state;
+	members_are_tended = true;
+	farlog_fault_set_clock(1000000000u);
+	assert_int_equal(open_new_without_last(), FARLOG_IO);
+	farlog_fault_set_mutant(MUTANT_FIRST_ON_FEW);
+	assert_int_equal(open_new_without_last(), FARLOG_OK);
+	farlog_fault_set_mutant(MUTANT_NONE);
+	farlog_fault_set_clock(0);
+	members_are_tended = false;
+	for (unsigned i = 0; i < COUNT; i++)
+		farlog_fault_drop(names[i]);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(open__new_rings_are_no_stream),
+	cmocka_unit_test(drain__new_ring_is_no_witness),
 	cmocka_unit_test(epoch__new_ring_is_last),
 };
 
