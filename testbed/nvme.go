@@ -33,7 +33,7 @@ func nvmeHostID(guest string) string {
 	return fmt.Sprintf("f81d4fae-7dec-11d0-a765-%012x", strings.IndexByte("hcs", guest[0])+1)
 }
 
-// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is further namespaces, a line each.
+// nvmetDeclaration is a target's file: one subsystem for these hosts, a port of each transport. extra is more lines of the subsystem, which end with further namespaces.
 func nvmetDeclaration(extra string, hosts ...string) string {
 	var names []string
 	for _, host := range hosts {
@@ -88,7 +88,12 @@ func (b *bed) disconnectNVMe(ctx context.Context, host *vm.Guest) error {
 
 // nvmeBed boots a target and hosts, sets the target up for them, and gives each its key.
 func (b *bed) nvmeBed(ctx context.Context, hosts ...machine) (map[string]*vm.Guest, error) {
-	guests, err := b.bootAll(ctx, append([]machine{nvmeTarget}, hosts...)...)
+	return b.nvmeBedOn(ctx, nvmeTarget, "", hosts...)
+}
+
+// nvmeBedOn is the same on a target of another kind, with more lines of its subsystem.
+func (b *bed) nvmeBedOn(ctx context.Context, target machine, extra string, hosts ...machine) (map[string]*vm.Guest, error) {
+	guests, err := b.bootAll(ctx, append([]machine{target}, hosts...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +101,7 @@ func (b *bed) nvmeBed(ctx context.Context, hosts ...machine) (map[string]*vm.Gue
 	for _, host := range hosts {
 		names = append(names, host.name)
 	}
-	if err := b.serveNVMe(ctx, guests["target"], "", names...); err != nil {
+	if err := b.serveNVMe(ctx, guests["target"], extra, names...); err != nil {
 		return nil, err
 	}
 	for _, name := range names {

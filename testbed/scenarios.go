@@ -19,6 +19,7 @@ var scenarios = []scenario{
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline", 2, nvmeFaulted},
 	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, one is cut off; a drain on a third goes on", 4, nvmeTakeover},
+	{"nvme-expelled", "a target whose kernel has no reservations: a host is not let on before the target has taken the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeExpelled},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 2, nvmeRefused},
 }
 

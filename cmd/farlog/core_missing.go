@@ -28,6 +28,10 @@ func newStreamGrantCommand(*environment) *cobra.Command {
 	return newCoreMissingCommand("grant", "Get the right to write a stream from another host, for a writer that cannot ask for it")
 }
 
+func newNVMeTExpelCommand(*environment, *nvmetOptions) *cobra.Command {
+	return newCoreMissingCommand("expel", "Take a host out of a subsystem for sure, so that another one may take its rings over")
+}
+
 func newTailCommand(*environment) *cobra.Command {
 	return newCoreMissingCommand("tail", "Print the undrained records of a ring, and follow it")
 }

@@ -39,7 +39,7 @@ Keys for DH-HMAC-CHAP are drawn, kept in --state (mode 0600), and never shown. d
 	}
 	group.PersistentFlags().StringVar(&options.state, "state", nvmet.StateFile, "`file` with the keys and what was declared before")
 	group.PersistentFlags().StringVar(&options.root, "configfs", nvmet.Root, "`directory` of the kernel's NVMe target")
-	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTKeyCommand(env, options), newNVMeTRemoveCommand(env, options), newNVMeTRestoreCommand(env, options),
+	group.AddCommand(newNVMeTApplyCommand(env, options), newNVMeTExpelCommand(env, options), newNVMeTKeyCommand(env, options), newNVMeTReadmitCommand(env, options), newNVMeTRemoveCommand(env, options), newNVMeTRestoreCommand(env, options),
 		newNVMeTRotateCommand(env, options), newNVMeTSaveCommand(env, options), newNVMeTShowCommand(env, options))
 	return group
 }
@@ -162,6 +162,31 @@ Both at a time end the connection.`,
 		},
 	}
 	cmd.Flags().StringVar(&part, "part", part, "which `keys`: host, target or both")
+	return cmd
+}
+
+func newNVMeTReadmitCommand(env *environment, options *nvmetOptions) *cobra.Command {
+	subsystem := ""
+	cmd := &cobra.Command{
+		Use:   "readmit HOST-NQN --subsystem NQN",
+		Short: "Let an expelled host in again, by the next apply",
+		Long: `When nothing of before is left on that host: no connection to the subsystem (farlog host disconnect), no writer. What it held back would reach the rings otherwise, which
+another host writes now. The daemon (farlogd target --nvmet-file) lets it in within seconds, farlog target nvmet apply at once.`,
+		Args: exactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			state, err := nvmet.OpenState(options.state)
+			if err != nil {
+				return err
+			}
+			defer state.Close()
+			if err := nvmet.Readmit(state, subsystem, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stderr, "host %s may have subsystem %s again: farlog target nvmet apply lets it in\n", args[0], subsystem)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&subsystem, "subsystem", "", "`NQN` of the subsystem")
 	return cmd
 }
 

@@ -14,6 +14,9 @@ import (
 )
 
 func (d *daemon) openTarget(context.Context) error {
+	if d.nvmet != nil {
+		d.nvmet.KeepRings(target.Rings{})
+	}
 	conn, err := d.dial(identity.KindTarget)
 	if err != nil {
 		return err

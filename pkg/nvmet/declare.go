@@ -28,6 +28,7 @@ type DeclaredSubsystem struct {
 	NQN        string              `yaml:"nqn"`
 	Hosts      []string            `yaml:"hosts"`
 	Namespaces []DeclaredNamespace `yaml:"namespaces"`
+	Takeover   string              `yaml:"takeover"` // none, expel: a host from which a ring was taken over is expelled, where the kernel has no reservations
 }
 
 // DeclaredNamespace is a block device or a file.
@@ -96,6 +97,7 @@ func ReadDeclaration(raw []byte) (*Declaration, error) {
 func (d *Declaration) fillIn() {
 	for i := range d.Subsystems {
 		subsystem := &d.Subsystems[i]
+		subsystem.Takeover = orElse(subsystem.Takeover, takeoverNone)
 		for j := range subsystem.Namespaces {
 			one := &subsystem.Namespaces[j]
 			if one.UUID == "" {
@@ -160,7 +162,7 @@ func (d *Declaration) check() error {
 	for i, subsystem := range d.Subsystems {
 		path := fmt.Sprintf("subsystems[%d]", i)
 		once(path, "subsystem "+subsystem.NQN)
-		errs = append(errs, within(path+".nqn", CheckNQN(subsystem.NQN)))
+		errs = append(errs, within(path+".nqn", CheckNQN(subsystem.NQN)), oneOf(path+".takeover", subsystem.Takeover, takeoverNone, takeoverExpel))
 		for j, one := range subsystem.Namespaces {
 			at := fmt.Sprintf("%s.namespaces[%d]", path, j)
 			once(at, fmt.Sprintf("namespace %d of subsystem %s", one.NSID, subsystem.NQN))

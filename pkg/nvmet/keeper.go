@@ -22,6 +22,9 @@ type Keeper struct {
 	raw      []byte // what the declaration was read from
 	declared *Declaration
 
+	rings         Rings  // nil: nobody is expelled
+	takeoverError string // the last one that was told
+
 	mutex  sync.Mutex
 	sample KeeperSample
 }
@@ -44,12 +47,17 @@ func NewKeeper(file, state, root string, logger *slog.Logger) (*Keeper, error) {
 func (k *Keeper) Run(ctx context.Context, ready func()) error {
 	k.look()
 	ready()
-	tick := time.NewTicker(KeepInterval)
+	tick, takeover := time.NewTicker(KeepInterval), time.NewTicker(TakeoverInterval)
 	defer tick.Stop()
+	defer takeover.Stop()
 	for {
 		select {
 		case <-tick.C:
 			k.look()
+		case <-takeover.C:
+			if k.hasTakeover() {
+				k.takeOver()
+			}
 		case <-ctx.Done():
 			return nil
 		}

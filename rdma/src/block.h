@@ -64,6 +64,7 @@ struct reserve_view {
 	bool is_holder_us;
 	bool is_registered;     /* this host */
 	char host[40];          /* by what the device knows it: filled in also where is_here is false, as far as several hosts reach the device */
+	char name[224];         /* by what the target lets it in, its NQN; "" = the kernel does not tell */
 	uint64_t other_keys[16]; /* of the other hosts that are registered */
 	unsigned other_count;
 };

@@ -40,6 +40,7 @@ static void look(const struct fault_hosts *hosts, int host, struct reserve_view 
 		if (other != host && hosts->keys[other] != 0)
 			view->other_keys[view->other_count++] = hosts->keys[other];
 	snprintf(view->host, sizeof(view->host), "host %d", host);
+	snprintf(view->name, sizeof(view->name), "nqn.host-%d", host);
 }
 
 /* preempt -- only the holder, by its key: it is all that we ask for. */

@@ -198,8 +198,8 @@ void reserve_say(struct block_device *device, bool has_directory, struct farlog_
 	size_t used = strlen(contract->probe);
 	int result = look(device, &view);
 	const char *what = result != FARLOG_OK    ? NULL
-		: !view.is_here                        ? "nothing fences; follows closed writers"
-		: has_directory                        ? "nothing fences, its neighbours share the namespace; follows closed writers"
+		: !view.is_here                        ? "fenced at the target, by its hosts; follows closed writers"
+		: has_directory                        ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers"
 		: view.is_kept                         ? "fenced by reservation"
 											   : "fenced by reservation, until the target restarts";
 

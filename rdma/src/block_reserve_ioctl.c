@@ -58,6 +58,7 @@ static bool load_host(const struct stat *info, struct reserve_view *view)
 	char seconds[24];
 
 	view->is_gone_when_lost = load_line(info, "ctrl_loss_tmo", seconds, sizeof(seconds)) && strcmp(seconds, "0") == 0;
+	(void)load_line(info, "hostnqn", view->name, sizeof(view->name));
 	return load_line(info, "hostid", view->host, sizeof(view->host));
 }
 

@@ -38,6 +38,7 @@ enum farlog_mutant {
 	MUTANT_AHEAD_OF_DURABLE = 35,   /* blocks: a drain reads ahead of what is durable, and uses it without reading again */
 	MUTANT_NOT_ANNOUNCED = 36,      /* blocks: a writer of a ring in a directory does not tell the other hosts that it is opening */
 	MUTANT_FORMER_NOT_ASKED = 37,   /* blocks: it follows one that was not closed, on whatever host */
+	MUTANT_OUT_NOT_DURABLE = 38,    /* blocks: a target lets the next writer on before it is on the media that the former one is out */
 	MUTANT_OLD_EPOCH_ENOUGH = 39,   /* members: what enough of them have is given out, without a record of the newest epoch behind it */
 	MUTANT_RELEASED_UNSEEN = 40,    /* members: a reader gives out, and so a drain releases, what one of them has */
 	MUTANT_RECOVERED_ON_FEW = 41,   /* members: one fewer than n - k + 1 are enough to recover from */

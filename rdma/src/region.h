@@ -43,6 +43,7 @@ enum region_claim_kind {
 	REGION_CLAIM_IF_FREE = 2, /* who formats: HELD where a writer on another host may live */
 	REGION_CLAIM_FORMER = 3,  /* of a ring in a directory: nothing; HELD where its last writer may live on another host */
 	REGION_CLAIM_DONE = 4,    /* a writer: its epoch is in the superblock, durably */
+	REGION_CLAIM_OUT = 5,     /* the target: the last writer, of this epoch, is on a host that reaches the device no more */
 };
 
 /* What whoever is going to write asks of a device that several hosts reach. */
@@ -138,6 +139,7 @@ struct region {
 	const uint8_t *directory; /* of a ring in a directory: where all of the region begins; NULL = it has the region to itself */
 	const uint8_t *directory_copy; /* with is_block: the directory, as fetch_directory brought it */
 	uint64_t extra_len;       /* what a ring takes of the media beyond size_bytes */
+	uint32_t closed_epoch;    /* of such a device: this epoch's writer has been closed, as the header had it when it was loaded last */
 	uint64_t host;            /* of a device that several hosts reach and that does not fence them: this one, as superblock.writer_host; 0 = no such device */
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */

@@ -109,7 +109,6 @@ struct region_nvme {
 	uint64_t own_generation; /* of the superblock */
 	uint64_t followed_ns;
 	/* Of a device that several hosts reach, and that does not fence them: region_nvme_share.c. */
-	uint32_t closed_epoch; /* as the hints had it when the header was loaded last */
 	bool is_opening;       /* this host's key says so, and the lock is held */
 	bool is_closing;       /* the next hints say that this epoch is closed */
 };
@@ -219,10 +218,12 @@ void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);
 void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);
 
-/* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any more. nvme_is_closable -- is it worth saying that this writer has closed? The
+/* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any more. nvme_say_out -- the writer
+ * of this epoch counts as closed from now on. nvme_is_closable -- is it worth saying that this writer has closed? The
  * caller knows that nothing is under way. nvme_make_hints -- the block; closed_epoch 0 = open. */
 int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error);
 void nvme_share_end(struct region_nvme *nvme);
+int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error);
 bool nvme_is_closable(const struct region_nvme *nvme);
 void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
 

@@ -97,7 +97,7 @@ static void take_header(struct region_nvme *nvme, uint8_t *blocks)
 	nvme_take_words(nvme, blocks);
 	if (!load_words(nvme_block_of(blocks, NVME_HINTS), &words))
 		words = (struct nvme_words){0};
-	nvme->closed_epoch = words.closed_epoch;
+	nvme->region.closed_epoch = words.closed_epoch;
 	atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), words.words[0]);
 	atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), words.words[1]);
 }

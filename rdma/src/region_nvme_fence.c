@@ -25,6 +25,8 @@ int nvme_claim(struct region *region, const struct region_claim *claim, struct f
 		nvme_share_end(nvme);
 		return FARLOG_OK;
 	}
+	if (claim->kind == REGION_CLAIM_OUT)
+		return nvme_say_out(nvme, claim->uri, claim->epoch, error);
 	if (region->directory != NULL)
 		return nvme_share(nvme, claim, error); /* a reservation is all of the namespace's */
 	switch (claim->kind) {

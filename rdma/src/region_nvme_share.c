@@ -1,4 +1,4 @@
-/* region_nvme_share.c -- rings whose writers are on several hosts, between which nothing fences: of a namespace that rings share, or whose target has no reservations (docs/adr/0023).
+/* region_nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a namespace that rings share, or whose target has no reservations (docs/adr/0023).
  * See region_nvme.h, block_reserve.h.
  *
  * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The superblock says on which host an epoch was opened,
@@ -94,38 +94,46 @@ static int announce(struct region_nvme *nvme, const struct region_claim *claim, 
 }
 
 /* check_former -- may whoever wrote last still write, from another host? */
-static int check_former(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
+static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, struct farlog_error *error)
 {
 	struct superblock last;
 	uint64_t host;
+	uint64_t by_id = reserve_host(view->host); /* as rings had it before hosts were told by their names */
 
 	if (nvme_load(nvme) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read the header of ring \"%s\": %s", uri, nvme->trouble);
-	if (superblock_load(&nvme->region, uri, &last, NULL) != FARLOG_OK || last.writer_epoch == 0 || nvme->closed_epoch == last.writer_epoch)
+	if (superblock_load(&nvme->region, uri, &last, NULL) != FARLOG_OK || last.writer_epoch == 0 || nvme->region.closed_epoch == last.writer_epoch)
 		return FARLOG_OK;
 	memcpy(&host, last.writer_host, sizeof(host));
-	if (host == nvme->region.host || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
+	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still write: between hosts nothing fences here (farlog ring show URI); close it there, or "
-		"take that host out of the subsystem's hosts at the target (farlog target nvmet apply) and then add former=gone to the URI", uri, last.writer_epoch,
+		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still write: between hosts the target alone fences here (farlog ring show URI); close it "
+		"there, or have the target take that host out (farlog target nvmet expel HOST-NQN); of a target of another kind, when that host is out for sure, add former=gone to the URI", uri, last.writer_epoch,
 		FARLOG_WRITER_ID_LEN, last.writer_id);
 }
 
-/* say_closed -- of a writer that the operator vouches for: it is gone. */
-static int say_closed(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
+int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
-	struct superblock last;
 	uint8_t *block = nvme_block_of(nvme->called, NVME_HINTS);
-	int result = FARLOG_OK;
+	enum block_verb verb = MUTANT(OUT_NOT_DURABLE) ? BLOCK_WRITE : BLOCK_WRITE_DURABLE;
+	int result;
 
-	if (superblock_load(&nvme->region, uri, &last, NULL) != FARLOG_OK || nvme->closed_epoch == last.writer_epoch)
+	if (nvme->region.closed_epoch == epoch)
 		return FARLOG_OK;
 	nvme_take(&nvme->are_calls_busy);
-	nvme_make_hints(nvme, block, last.writer_epoch);
-	result = nvme->is_call_flying ? FARLOG_IO : nvme_call(nvme, BLOCK_WRITE_DURABLE, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
+	nvme_make_hints(nvme, block, epoch);
+	result = nvme->is_call_flying ? FARLOG_IO : nvme_call(nvme, verb, nvme_control_at(nvme, NVME_HINTS), block, nvme->device->lba_len, NVME_PATIENCE_NS);
 	nvme_give(&nvme->are_calls_busy);
 	return result == FARLOG_OK ? FARLOG_OK : error_set(error, FARLOG_IO, 0, "write the header of ring \"%s\": %s", uri, nvme->trouble);
+}
+
+/* vouch -- of a writer that the operator vouches for: it is gone. */
+static int vouch(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
+{
+	struct superblock last;
+
+	return superblock_load(&nvme->region, uri, &last, NULL) == FARLOG_OK ? nvme_say_out(nvme, uri, last.writer_epoch, error) : FARLOG_OK;
 }
 
 int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error)
@@ -137,11 +145,11 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 		nvme->epoch = claim->epoch;
 	if (result != FARLOG_OK || look(nvme, &view) != FARLOG_OK || view.host[0] == '\0')
 		return result; /* only one host has it */
-	nvme->region.host = reserve_host(view.host);
+	nvme->region.host = reserve_host(view.name[0] != '\0' ? view.name : view.host);
 	if (claim->kind == REGION_CLAIM_FORMER)
-		return check_former(nvme, claim->uri, error);
+		return check_former(nvme, &view, claim->uri, error);
 	if (claim->kind == REGION_CLAIM_BESIDE && claim->is_fence && nvme->device->is_former_gone)
-		return say_closed(nvme, claim->uri, error);
+		return vouch(nvme, claim->uri, error);
 	if (claim->kind != REGION_CLAIM_ALONE || claim->epoch == 0)
 		return FARLOG_OK;
 	if (!nvme->is_opening) {
@@ -152,7 +160,7 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 		if (view.is_here && !MUTANT(NOT_ANNOUNCED))
 			result = announce(nvme, claim, &view, error);
 	}
-	return result == FARLOG_OK ? check_former(nvme, claim->uri, error) : result;
+	return result == FARLOG_OK ? check_former(nvme, &view, claim->uri, error) : result;
 }
 
 void nvme_share_end(struct region_nvme *nvme)
@@ -172,5 +180,5 @@ bool nvme_is_closable(const struct region_nvme *nvme)
 	struct superblock own;
 
 	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER && nvme->epoch != 0 && !nvme->region.is_shut && nvme->failure == 0 &&
-		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch && nvme->closed_epoch != nvme->epoch;
+		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch && nvme->region.closed_epoch != nvme->epoch;
 }

@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "store"},
 	"replica":   {"record", "store"},
-	"target":    {"api", "farlog"},
+	"target":    {"api", "farlog", "nvmet"},
 	"control":   {"api", "identity"},
 	"hostagent": {"control"},
 }

@@ -2,8 +2,10 @@
  * two hosts that open a ring at once, at every point of each other's opening, at most one has it; and mutants of both are found. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "block_fault.h"
+#include "farlog/former.h"
 #include "directory.h"
 #include "mutant.h"
 #include "region_nvme.h"
@@ -161,6 +163,105 @@ static void open__former_is_gone(void **state)
 	farlog_block_drop(NAME);
 }
 
+/* former_of -- of ring a, as its target sees it: on a host of its own. */
+static struct farlog_former former_of(void)
+{
+	struct farlog_former former;
+
+	farlog_block_host(3);
+	assert_int_equal(farlog_ring_former(uri_of("a", ""), &former, &last), FARLOG_OK);
+	return former;
+}
+
+static int put_out(uint64_t host, uint32_t epoch)
+{
+	farlog_block_host(3);
+	return farlog_ring_former_out(uri_of("a", ""), host, epoch, &last);
+}
+
+static void make_dead_writer(int host)
+{
+	farlog_writer *writer = must_open(host, "a", "");
+
+	must_append(writer);
+	farlog_block_kill(NAME);
+	farlog_writer_close(writer); /* of a dead device: nothing says that it was closed */
+}
+
+static void former__out_by_its_target(void **state)
+{
+	uint64_t host = farlog_host_number("nqn.host-0");
+	farlog_writer *writer;
+	int result;
+
+	(void)state;
+	for (int has_reservations = 0; has_reservations < 2; has_reservations++) {
+		make_rings(has_reservations);
+		assert_int_equal(former_of().epoch, 0);
+		make_dead_writer(0);
+		assert_int_equal(former_of().epoch, 1);
+		assert_true(former_of().host == host && !former_of().is_closed && former_of().epoch_min <= 1);
+		assert_int_equal(put_out(farlog_host_number("nqn.host-1"), 1), FARLOG_HELD);
+		assert_int_equal(put_out(host, 2), FARLOG_HELD);
+		assert_null(open_on(1, "a", "", &result)); /* neither has changed anything */
+		assert_int_equal(put_out(host, 1), FARLOG_OK);
+		assert_true(former_of().is_closed && former_of().epoch_min == 2);
+		assert_int_equal(put_out(host, 1), FARLOG_OK);
+		writer = must_open(1, "a", "");
+		must_append(writer);
+		/* Of the one who came after it nothing was said. */
+		assert_int_equal(put_out(host, 1), FARLOG_HELD);
+		assert_int_equal(put_out(host, 2), FARLOG_HELD);
+		assert_null(open_on(0, "a", "", &result));
+		assert_int_equal(result, FARLOG_HELD);
+		farlog_writer_close(writer);
+	}
+	farlog_block_drop(NAME);
+}
+
+/* count_forgotten -- power cuts behind the word, of some, after which it is not there any more. */
+static unsigned count_forgotten(int mutant)
+{
+	unsigned forgotten = 0;
+
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		make_rings(0);
+		farlog_block_reseed(NAME, seed);
+		make_dead_writer(0);
+		farlog_fault_set_mutant(mutant);
+		assert_int_equal(put_out(farlog_host_number("nqn.host-0"), 1), FARLOG_OK);
+		farlog_fault_set_mutant(0);
+		farlog_block_crash(NAME);
+		forgotten += !former_of().is_closed;
+	}
+	farlog_block_drop(NAME);
+	return forgotten;
+}
+
+static void former__power_cut_when_it_is_out(void **state)
+{
+	(void)state;
+	assert_int_equal(count_forgotten(0), 0);
+	assert_true(count_forgotten(MUTANT_OUT_NOT_DURABLE) > 0);
+}
+
+static void former__of_a_ring_in_memory(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = 1u << 20, .salt = 0x5A17, .record_len_max = 4096};
+	struct farlog_former former;
+	char uri[80];
+	char path[60];
+
+	(void)state;
+	snprintf(path, sizeof(path), "/tmp/farlog-former-%d", (int)getpid());
+	snprintf(uri, sizeof(uri), "mem:%s", path);
+	assert_int_equal(farlog_ring_format(uri, &config, &last), FARLOG_OK);
+	assert_int_equal(farlog_ring_former(uri, &former, &last), FARLOG_OK);
+	assert_int_equal(former.host, 0);
+	assert_int_equal(farlog_ring_former_out(uri, 1, 1, &last), FARLOG_UNSUPPORTED);
+	unlink(path);
+}
+
 static void remove__writer_on_another_host(void **state)
 {
 	farlog_writer *writer;
@@ -235,6 +336,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__target_without_reservations),
 	cmocka_unit_test(open__former_on_this_host_was_killed),
 	cmocka_unit_test(open__former_is_gone),
+	cmocka_unit_test(former__out_by_its_target),
+	cmocka_unit_test(former__power_cut_when_it_is_out),
+	cmocka_unit_test(former__of_a_ring_in_memory),
 	cmocka_unit_test(remove__writer_on_another_host),
 	cmocka_unit_test(open__two_hosts_at_once),
 	cmocka_unit_test(mutants__are_found),

@@ -1,0 +1,228 @@
+package nvmet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Former is who wrote a ring of a namespace last.
+type Former struct {
+	Ring     string // its URI on this host
+	Host     uint64 // where it was opened, by Rings.Number
+	Epoch    uint32
+	IsOut    bool // the ring says that it writes no more
+	IsFenced bool // somebody wants it out: the ring's fence is above its epoch
+}
+
+// Rings are those in the namespaces of this target.
+type Rings interface {
+	// Number is that of a host in a ring's header.
+	Number(hostNQN string) uint64
+	// Formers tells who wrote each ring of a device, or of a file, last.
+	Formers(device string) ([]Former, error)
+	// Out says in the ring, durably, that its former writer writes no more: from now on a writer of another host is let on.
+	Out(former Former) error
+}
+
+// Expulsion is what an Expel has done.
+type Expulsion struct {
+	Steps []Step
+	Rings []string // whose former writer was of that host and had not closed: another host may follow it now
+	Notes []string // what could not be done beside it
+}
+
+// Expel takes a host out of those that a subsystem allows, so that no command of it reaches the subsystem's namespaces any more, makes sure of that, and says so in the rings that it wrote
+// last. It stays out, also after a boot, until Readmit.
+//
+// The kernel tells of no controller which host it is of, and a link that is removed leaves the controllers of that host alone. So the whole subsystem is taken away and made again without the
+// host: what the controllers of before name is then not there any more. A namespace is gone only when every command in it has ended, the kernel waits for that; a controller that still
+// lives has a subsystem without namespaces, and connects to the new one as everybody else does: by name. All other hosts have to connect again.
+//
+// The same again, also after a crash at any point, does it anew.
+func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (Expulsion, error) {
+	var done Expulsion
+	there, err := kernel.Read()
+	if err != nil {
+		return done, err
+	}
+	at := slices.IndexFunc(there.Subsystems, func(one Subsystem) bool { return one.NQN == subsystem })
+	if at < 0 {
+		return done, fmt.Errorf("subsystem %s: the kernel does not have it: expected one of %s", subsystem, subsystemNames(there))
+	}
+	if there.Subsystems[at].Attr["allow_any_host"] == "1" {
+		return done, fmt.Errorf("subsystem %s: attr_allow_any_host is 1: nobody can be kept out of it; expected 0", subsystem)
+	}
+	if !slices.Contains(there.Subsystems[at].AllowedHosts, host) && !slices.Contains(state.Expelled[subsystem], host) {
+		return done, fmt.Errorf("host %s: subsystem %s does not allow it: expected one of %s", host, subsystem, strings.Join(there.Subsystems[at].AllowedHosts, ", "))
+	}
+	// First of all, so that nobody lets it in again meanwhile.
+	if err := state.expel(subsystem, host); err != nil {
+		return done, err
+	}
+	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings), done.makeAgain(kernel, there, subsystem, host))
+}
+
+// takeAway returns when no command of any host is under way in the subsystem's namespaces.
+func (e *Expulsion) takeAway(kernel *Kernel, there *Config, subsystem string) error {
+	err := e.do(kernel, disableSteps(there, subsystem))
+	now := there
+	if err == nil {
+		now, err = kernel.Read()
+	}
+	if err == nil {
+		err = e.do(kernel, Plan(now, now.without(subsystem)))
+	}
+	if err == nil {
+		now, err = kernel.Read()
+	}
+	if err == nil && slices.ContainsFunc(now.Subsystems, func(one Subsystem) bool { return one.NQN == subsystem }) {
+		err = fmt.Errorf("subsystem %s: somebody has made it again meanwhile: what is said of its host is not sure; do it again", subsystem)
+	}
+	if err != nil {
+		e.Notes = append(e.Notes, "subsystem "+subsystem+": rings are not told")
+	}
+	return err
+}
+
+// tellRings does nothing where the host may still reach them.
+func (e *Expulsion) tellRings(subsystem Subsystem, host string, rings Rings) (err error) {
+	if len(e.Notes) > 0 {
+		return nil
+	}
+	number := rings.Number(host)
+	for _, namespace := range subsystem.Namespaces {
+		formers, readErr := rings.Formers(namespace.Device["path"])
+		err = errors.Join(err, readErr)
+		for _, former := range formers {
+			if former.Host != number || former.IsOut {
+				continue
+			}
+			outErr := rings.Out(former)
+			if err = errors.Join(err, outErr); outErr == nil {
+				e.Rings = append(e.Rings, former.Ring)
+			}
+		}
+	}
+	return err
+}
+
+// makeAgain lets the other hosts in.
+func (e *Expulsion) makeAgain(kernel *Kernel, before *Config, subsystem, host string) error {
+	now, err := kernel.Read()
+	if err != nil {
+		return err
+	}
+	wanted := *before
+	wanted.Subsystems = slices.Clone(before.Subsystems)
+	for i, one := range wanted.Subsystems {
+		if one.NQN == subsystem {
+			wanted.Subsystems[i].AllowedHosts = slices.DeleteFunc(slices.Clone(one.AllowedHosts), func(nqn string) bool { return nqn == host })
+		}
+	}
+	if err := e.do(kernel, Plan(now, &wanted)); err != nil {
+		return err
+	}
+	now, err = kernel.Read()
+	for _, one := range now.Subsystems {
+		if err == nil && one.NQN == subsystem && slices.Contains(one.AllowedHosts, host) {
+			err = fmt.Errorf("subsystem %s: somebody has let host %s in again meanwhile", subsystem, host)
+		}
+	}
+	return err
+}
+
+func (e *Expulsion) do(kernel *Kernel, steps []Step) error {
+	result, err := kernel.Do(steps)
+	e.Steps = append(e.Steps, result.Done...)
+	return err
+}
+
+// disableSteps: this write is what the kernel answers when every command in the namespace has ended. Off the ports first, by which the controllers end: a command whose host is
+// cut off would be waited for otherwise.
+func disableSteps(there *Config, subsystem string) (steps []Step) {
+	for _, port := range there.Ports {
+		if slices.Contains(port.Subsystems, subsystem) {
+			steps = append(steps, Step{Op: Unlink, Path: portPath(port.PortID) + "/subsystems/" + subsystem})
+		}
+	}
+	for _, one := range there.Subsystems {
+		for _, namespace := range one.Namespaces {
+			if one.NQN == subsystem && namespace.Enable == 1 {
+				steps = append(steps, Step{Op: Write, Path: namespacePath(subsystem, namespace.NSID) + "/enable", Value: "0"})
+			}
+		}
+	}
+	return steps
+}
+
+// without is the same target, but for one subsystem.
+func (c *Config) without(subsystem string) *Config {
+	left := &Config{Hosts: c.Hosts}
+	for _, one := range c.Subsystems {
+		if one.NQN != subsystem {
+			left.Subsystems = append(left.Subsystems, one)
+		}
+	}
+	for _, port := range c.Ports {
+		port.Subsystems = slices.DeleteFunc(slices.Clone(port.Subsystems), func(nqn string) bool { return nqn == subsystem })
+		left.Ports = append(left.Ports, port)
+	}
+	return left
+}
+
+func subsystemNames(c *Config) string {
+	var names []string
+	for _, one := range c.Subsystems {
+		names = append(names, one.NQN)
+	}
+	if len(names) == 0 {
+		return "none: it has no subsystem"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Readmit ends an expulsion: the next Apply lets the host in again, where it is declared. The caller knows that nothing waits there to be sent again: no connection of before, no writer.
+func Readmit(state *State, subsystem, host string) error {
+	out := state.Expelled[subsystem]
+	if !slices.Contains(out, host) {
+		return fmt.Errorf("host %s: it was not expelled from subsystem %s: expected one of %s", host, subsystem, orNobody(out))
+	}
+	state.Expelled[subsystem] = slices.DeleteFunc(out, func(nqn string) bool { return nqn == host })
+	if len(state.Expelled[subsystem]) == 0 {
+		delete(state.Expelled, subsystem)
+	}
+	return state.Save()
+}
+
+func orNobody(names []string) string {
+	if len(names) == 0 {
+		return "those that were; nobody is"
+	}
+	return strings.Join(names, ", ")
+}
+
+// expel is durable when it returns.
+func (s *State) expel(subsystem, host string) error {
+	if slices.Contains(s.Expelled[subsystem], host) {
+		return nil
+	}
+	if s.Expelled == nil {
+		s.Expelled = map[string][]string{}
+	}
+	s.Expelled[subsystem] = append(s.Expelled[subsystem], host)
+	return s.Save()
+}
+
+// notesOfExpelled tells who stays out of what is declared.
+func (s *State) notesOfExpelled(d *Declaration) (notes []string) {
+	for _, one := range d.Subsystems {
+		for _, host := range s.Expelled[one.NQN] {
+			if slices.Contains(one.Hosts, host) {
+				notes = append(notes, fmt.Sprintf("subsystem %s: host %s was expelled and stays out: farlog target nvmet readmit %s, when nothing of before is left there", one.NQN, host, host))
+			}
+		}
+	}
+	return notes
+}

@@ -1,0 +1,159 @@
+package nvmet
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeRings are rings of devices, each with its last writer; out is called where one is said to be out.
+type fakeRings struct {
+	formers map[string][]Former
+	out     func(Former) error
+}
+
+func (f fakeRings) Number(nqn string) uint64                { return uint64(len(nqn)) }
+func (f fakeRings) Formers(device string) ([]Former, error) { return f.formers[device], nil }
+func (f fakeRings) Out(former Former) error                 { return f.out(former) }
+func expelDeclaration(device, hostA, hostB, takeover string) string {
+	return "subsystems:\n- nqn: nqn.2026-01.com.example:desk\n  hosts: [" + hostA + ", " + hostB + "]\n  takeover: " + takeover + "\n  namespaces: [{nsid: 1, device: " + device +
+		", reservations: 'off'}]\nports: [{id: 1, transport: loop}]\n"
+}
+
+const (
+	expelSubsystem = "nqn.2026-01.com.example:desk"
+	expelHostA     = "nqn.2026-01.com.example:a"
+	expelHostB     = "nqn.2026-01.com.example:host-b"
+)
+
+func mustDeclare(t *testing.T, text string) *Declaration {
+	t.Helper()
+	declared, err := ReadDeclaration([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return declared
+}
+
+// On the kernel: while the ring is told, the subsystem with all that hangs on it is not there; then the host is not allowed, whatever is declared, until it is readmitted.
+func TestKernel_ExpelledStaysOut(t *testing.T) {
+	kernel, devices := onKernel(t)
+	state, err := OpenState(filepath.Join(t.TempDir(), "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	declared := mustDeclare(t, expelDeclaration(devices[0], expelHostA, expelHostB, "none"))
+	if _, err := Apply(kernel, state, declared, false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, kernel)
+	var told []string
+	rings := fakeRings{formers: map[string][]Former{devices[0]: {{Ring: "a", Host: uint64(len(expelHostA)), Epoch: 7}, {Ring: "b", Host: uint64(len(expelHostB)), Epoch: 8},
+		{Ring: "closed", Host: uint64(len(expelHostA)), Epoch: 9, IsOut: true}}}}
+	rings.out = func(former Former) error {
+		told = append(told, former.Ring)
+		if now := read(t, kernel); len(now.Subsystems) != 0 {
+			t.Errorf("while ring %s is told there is subsystem %s", former.Ring, now.Subsystems[0].NQN)
+		}
+		return nil
+	}
+	done, err := Expel(kernel, state, expelSubsystem, expelHostA, rings)
+	if err != nil || !slices.Equal(told, []string{"a"}) || !slices.Equal(done.Rings, told) {
+		t.Fatalf("expelled with error %v, rings told: %q, want a", err, told)
+	}
+	after := read(t, kernel)
+	if hosts := after.Subsystems[0].AllowedHosts; !slices.Equal(hosts, []string{expelHostB}) {
+		t.Errorf("allowed are %q, want b alone", hosts)
+	}
+	after.Subsystems[0].AllowedHosts = before.Subsystems[0].AllowedHosts
+	if left := Plan(after, before); len(left) > 0 {
+		t.Errorf("but for the host it is not what it was: %q", texts(left))
+	}
+	change, err := Apply(kernel, state, declared, false, time.Now())
+	if err != nil || len(change.Steps) > 0 || !strings.Contains(strings.Join(change.Notes, "\n"), "readmit "+expelHostA) {
+		t.Errorf("applied again: error %v, steps %q, notes %q; want no step and a word of the host", err, texts(change.Steps), change.Notes)
+	}
+	if err := Readmit(state, expelSubsystem, expelHostA); err != nil {
+		t.Fatal(err)
+	}
+	if change, err = Apply(kernel, state, declared, false, time.Now()); err != nil || len(change.Steps) != 1 {
+		t.Errorf("readmitted and applied: error %v, steps %q, want one", err, texts(change.Steps))
+	}
+}
+
+// Who was expelled is out after a boot, too.
+func TestState_ExpelledIsNotWanted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	state, err := OpenState(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.expel(expelSubsystem, expelHostA); err != nil {
+		t.Fatal(err)
+	}
+	state.Close()
+	if state, err = OpenState(path); err != nil { // as after a boot
+		t.Fatal(err)
+	}
+	defer state.Close()
+	declared := mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "none"))
+	if wanted, _ := state.Wanted(declared, &Config{}); !slices.Equal(wanted.Subsystems[0].AllowedHosts, []string{expelHostB}) {
+		t.Errorf("wanted are hosts %q, want b alone", wanted.Subsystems[0].AllowedHosts)
+	}
+	if !slices.Equal(declared.Subsystems[0].Hosts, []string{expelHostA, expelHostB}) {
+		t.Errorf("the declaration itself was changed: %q", declared.Subsystems[0].Hosts)
+	}
+	if err := Readmit(state, expelSubsystem, expelHostB); err == nil || !strings.Contains(err.Error(), "expected one of "+expelHostA) {
+		t.Errorf("readmit of one that is not out: error %v, want who is", err)
+	}
+	if err := Readmit(state, expelSubsystem, expelHostA); err != nil || len(state.Expelled) != 0 {
+		t.Errorf("readmit: error %v, %v is left", err, state.Expelled)
+	}
+}
+
+func TestWants_WhoIsToGo(t *testing.T) {
+	there := &Config{Subsystems: []Subsystem{{NQN: expelSubsystem, Namespaces: []Namespace{{NSID: 1, Enable: 1, Device: Attrs{"path": "/dev/x"}}}}}}
+	a, b := uint64(len(expelHostA)), uint64(len(expelHostB))
+	rings := fakeRings{formers: map[string][]Former{"/dev/x": {{Ring: "living", Host: a, Epoch: 1}, {Ring: "closed", Host: a, Epoch: 1, IsOut: true, IsFenced: true},
+		{Ring: "wanted", Host: b, Epoch: 3, IsFenced: true}}}}
+	for _, one := range []struct {
+		takeover string
+		resv     Attrs
+		want     int
+	}{{"expel", nil, 1}, {"expel", Attrs{"enable": "0"}, 1}, {"expel", Attrs{"enable": "1"}, 0}, {"none", nil, 0}} {
+		there.Subsystems[0].Namespaces[0].Resv = one.resv
+		found, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, one.takeover)), rings)
+		if err != nil || len(found) != one.want || (one.want == 1 && (found[0].host != expelHostB || found[0].ring != "wanted")) {
+			t.Errorf("takeover %s, reservations %v: %v, error %v; want %d", one.takeover, one.resv, found, err, one.want)
+		}
+	}
+	rings.formers["/dev/x"][2].Host = 999
+	if _, err := wants(there, mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")), rings); err == nil || !strings.Contains(err.Error(), "is none of subsystem") {
+		t.Errorf("a host that is not declared: error %v", err)
+	}
+	if _, err := ReadDeclaration([]byte(expelDeclaration("/dev/x", expelHostA, expelHostB, "maybe"))); err == nil || !strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, expel`) {
+		t.Errorf("takeover: maybe: error %v", err)
+	}
+}
+
+// What is not there, or nobody was let into, changes nothing.
+func TestExpel_NotThere(t *testing.T) {
+	root := t.TempDir()
+	kernel := &Kernel{root}
+	state, err := OpenState(filepath.Join(root, "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	rings := fakeRings{out: func(Former) error { return errors.New("told") }}
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil || !strings.Contains(err.Error(), "the kernel does not have it") {
+		t.Errorf("error %v, want that there is no such subsystem", err)
+	}
+	if len(state.Expelled) != 0 {
+		t.Errorf("expelled are %v", state.Expelled)
+	}
+}

@@ -1,0 +1,108 @@
+package nvmet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// What a subsystem's takeover may be.
+const (
+	takeoverNone  = "none"
+	takeoverExpel = "expel"
+)
+
+// TakeoverInterval is how often a Keeper looks whether somebody wants a writer out, where a subsystem has takeover: expel.
+const TakeoverInterval = time.Second
+
+// want is a host that is to go.
+type want struct{ subsystem, host, ring string }
+
+// wants finds the writers that somebody wants out, of subsystems that are declared so: whoever takes a ring over raises its fence, and the ring does not say that its writer is gone. A namespace whose
+// kernel has reservations needs none of this: there the device does it.
+func wants(there *Config, declared *Declaration, rings Rings) (found []want, err error) {
+	for _, one := range declared.Subsystems {
+		at := slices.IndexFunc(there.Subsystems, func(s Subsystem) bool { return s.NQN == one.NQN })
+		if one.Takeover != takeoverExpel || at < 0 {
+			continue
+		}
+		for _, namespace := range there.Subsystems[at].Namespaces {
+			if namespace.Resv["enable"] == "1" || namespace.Enable != 1 {
+				continue
+			}
+			formers, readErr := rings.Formers(namespace.Device["path"])
+			err = errors.Join(err, readErr)
+			for _, former := range formers {
+				if former.IsOut || !former.IsFenced {
+					continue
+				}
+				host, hostErr := hostOf(one, former, rings)
+				if err = errors.Join(err, hostErr); hostErr == nil {
+					found = append(found, want{one.NQN, host, former.Ring})
+				}
+			}
+		}
+	}
+	return found, err
+}
+
+// hostOf is the name behind a number. One that is declared no more may have been let in before.
+func hostOf(subsystem DeclaredSubsystem, former Former, rings Rings) (string, error) {
+	for _, nqn := range subsystem.Hosts {
+		if rings.Number(nqn) == former.Host {
+			return nqn, nil
+		}
+	}
+	return "", fmt.Errorf("ring %s: its last writer (epoch %d) is wanted out, and its host is none of subsystem %s", former.Ring, former.Epoch, subsystem.NQN)
+}
+
+// KeepRings lets the keeper take hosts out of which somebody has taken a ring over.
+func (k *Keeper) KeepRings(rings Rings) { k.rings = rings }
+
+func (k *Keeper) hasTakeover() bool {
+	return k.rings != nil && k.declared != nil && slices.ContainsFunc(k.declared.Subsystems, func(one DeclaredSubsystem) bool { return one.Takeover == takeoverExpel })
+}
+
+// takeOver expels the hosts that somebody wants out.
+func (k *Keeper) takeOver() {
+	expelled, err := k.expelWanted()
+	for _, one := range expelled {
+		k.logger.Warn("nvmet host is expelled: a ring was taken over from it", "subsystem", one.subsystem, "host", one.host, "ring", one.ring)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != k.takeoverError && text != "" {
+		k.logger.Error("nvmet takeover", "error", err)
+	}
+	k.takeoverError = text
+}
+
+func (k *Keeper) expelWanted() (expelled []want, err error) {
+	kernel, err := Open(k.root)
+	if err != nil {
+		return nil, err
+	}
+	state, err := OpenState(k.state)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, state.Close()) }()
+	there, err := kernel.Read()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := wants(there, k.declared, k.rings)
+	for _, one := range wanted {
+		if slices.ContainsFunc(expelled, func(e want) bool { return e.subsystem == one.subsystem && e.host == one.host }) {
+			continue // with another of its rings
+		}
+		_, expelErr := Expel(kernel, state, one.subsystem, one.host, k.rings)
+		if err = errors.Join(err, expelErr); expelErr == nil {
+			expelled = append(expelled, one)
+		}
+	}
+	return expelled, err
+}
