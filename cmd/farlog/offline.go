@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -42,9 +44,9 @@ func detectKind(path string) (pathKind, error) {
 		}
 		return kindStore, nil
 	}
-	file, err := os.Open(path)
+	file, err := openFresh(path)
 	if err != nil {
-		return "", pathError(path, err)
+		return "", err
 	}
 	defer file.Close()
 	for _, place := range []struct {
@@ -73,11 +75,25 @@ func pathError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// openImage opens a ring image: a copy of a region, or the region's own file or device. The caller closes the file.
-func openImage(path string) (*record.Image, *os.File, error) {
+// openFresh opens what others may have written past the page cache, as a writer on blocks does, or another host: what is kept there of before is dropped.
+func openFresh(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil, pathError(path, err)
+		return nil, pathError(path, err)
+	}
+	if info, err := file.Stat(); err == nil && info.Mode().Type() == fs.ModeDevice {
+		if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: drop what the page cache has of it: %w", path, err), file.Close())
+		}
+	}
+	return file, nil
+}
+
+// openImage opens a ring image: a copy of a region, or the region's own file or device. The caller closes the file.
+func openImage(path string) (*record.Image, *os.File, error) {
+	file, err := openFresh(path)
+	if err != nil {
+		return nil, nil, err
 	}
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
