@@ -6,6 +6,7 @@
 #   vmlinuz    its kernel
 #   initrd     modules to find the disk, and testbed/guest/initrd
 #   vmlinuz-backports, initrd-backports    those of the distribution's backports: NVMe targets have reservations from Linux 6.13 on
+# nvmetcli is in Debian's unstable only; where that cannot be had the root is made without it, and nvmet-config says that it was not run.
 # FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). Needs root.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -22,10 +23,10 @@ excluded=(/usr/share/doc /usr/share/man /usr/share/locale /usr/share/info /usr/l
 for path in sound drivers/gpu drivers/media drivers/iio drivers/staging drivers/usb drivers/net/wireless drivers/net/ethernet; do
 	excluded+=("/usr/lib/modules/*/kernel/$path")
 done
-# Where the second kernel comes from: the mirror of the rest, where that is an address.
+# Where the second kernel and nvmetcli come from: the mirror of the rest, where that is an address.
 case "${FARLOG_TESTBED_MIRROR:-}" in
-http*) backports=$FARLOG_TESTBED_MIRROR ;;
-*) backports=http://deb.debian.org/debian ;;
+http*) mirror=$FARLOG_TESTBED_MIRROR ;;
+*) mirror=http://deb.debian.org/debian ;;
 esac
 
 say() {
@@ -41,11 +42,15 @@ make_tree() {
 		options+=("--dpkgopt=path-exclude=$path/*")
 	done
 	# The second kernel beside the first, and nothing else of the backports.
-	local second="echo 'deb $backports $suite-backports main' >\"\$1/etc/apt/sources.list.d/backports.list\" &&
+	local second="echo 'deb $mirror $suite-backports main' >\"\$1/etc/apt/sources.list.d/backports.list\" &&
 		export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && apt-get -q update &&
 		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install linux-image-amd64/$suite-backports"
+	# Unstable is asked for this package alone: what it stands on is among ours. A mirror that stands still is as good, its signature is checked.
+	local sources="\"\$1/etc/apt/sources.list.d/unstable.list\""
+	local nvmetcli="export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && echo 'deb [check-valid-until=no] $mirror unstable main' >$sources && apt-get -q update &&
+		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install nvmetcli || echo 'no nvmetcli' >&2; rm -f $sources"
 	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" --include="$packages" \
-		--customize-hook="$second" \
+		--customize-hook="$second" --customize-hook="$nvmetcli" \
 		"$suite" "$new/root" ${FARLOG_TESTBED_MIRROR:+"$FARLOG_TESTBED_MIRROR"} >"$new/mmdebstrap.log" 2>&1 || {
 		tail -20 "$new/mmdebstrap.log" >&2
 		say "mmdebstrap $suite failed: are the package mirrors reachable? FARLOG_TESTBED_MIRROR names another"

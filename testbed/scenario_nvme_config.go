@@ -44,6 +44,10 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if err := nvmetAgain(ctx, target); err != nil {
 		return "", err
 	}
+	cli, err := nvmetCLI(ctx, target, saved)
+	if err != nil {
+		return "", fmt.Errorf("nvmetcli: %w", err)
+	}
 	target.Kill()
 	if target, err = b.boot(ctx, nvmeTarget); err != nil {
 		return "", err
@@ -51,7 +55,7 @@ func nvmetConfig(ctx context.Context, b *bed) (string, error) {
 	if err := b.nvmetKept(ctx, target, saved); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d random pairs of states on Linux's own target; after a kill and a boot all %d bytes of its save are the same; drift is repaired", nvmetChecks, len(saved)), target.PowerOff(ctx)
+	return fmt.Sprintf("%d random pairs of states on Linux's own target; after a kill and a boot all %d bytes of its save are the same; drift is repaired; %s", nvmetChecks, len(saved), cli), target.PowerOff(ctx)
 }
 
 // nvmetMissing proves that a missing mount and a missing module are named with the command that cures each.
@@ -66,6 +70,32 @@ func nvmetMissing(ctx context.Context, target *vm.Guest) error {
 		}
 	}
 	return nil
+}
+
+// nvmetCLI proves that nvmetcli itself takes over from farlog and farlog from it: what one has saved the other restores, and the target is what it was.
+func nvmetCLI(ctx context.Context, target *vm.Guest, saved string) (string, error) {
+	version, err := target.Run(ctx, "dpkg-query -W -f '${Version}' nvmetcli || true")
+	if err != nil || version == "" {
+		return "nvmetcli could not be had for this root: not run", err
+	}
+	const root = "/sys/kernel/config/nvmet"
+	for _, one := range []struct{ what, command string }{
+		{"restores what farlog saved", "farlog target nvmet save /run/farlog.json && nvmetcli restore /run/farlog.json"},
+		{"saves what farlog restores", "rm -f /run/cli.json; nvmetcli save /run/cli.json && rm " + root + "/ports/1/subsystems/* && echo 0 >" + root + "/subsystems/" + nvmeSubsystem + "/namespaces/1/enable && farlog target nvmet restore /run/cli.json"},
+	} {
+		said, err := target.Run(ctx, "("+one.command+") 2>&1")
+		if err != nil {
+			return "", fmt.Errorf("%s: %w: %s", one.what, err, said)
+		}
+		again, err := target.Run(ctx, "farlog target nvmet save -")
+		if err != nil {
+			return "", err
+		}
+		if again != saved {
+			return "", fmt.Errorf("%s: the target is %s\nit was %s\n%s", one.what, again, saved, said)
+		}
+	}
+	return "nvmetcli " + version + " restores what farlog saved, and farlog what it saved", nil
 }
 
 // nvmetAgain proves that the same again does nothing and says so, and that only who may read them sees the keys.
