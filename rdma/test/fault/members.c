@@ -531,24 +531,24 @@ static int run_mutants(uint64_t seed)
 	static const struct {
 		int mutant;
 		const char *name;
-		uint64_t seed; /* of those that are caught in one of thousands of runs, one that does not take so many; 0 = any */
+		uint64_t seed; /* with it one of the first hundred runs catches it: the same one whenever, on whatever machine */
 	} mutants[] = {
-		{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 0},
-		{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 0},
-		{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 0},
-		{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 5},
-		{MUTANT_LONGEST_LOG, "the longest log without epoch order", 0},
-		{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 11},
-		{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 0},
-		{MUTANT_NO_FLOOR, "no floor in the superblock", 1},
-		{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 0},
+		{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 13},
+		{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 9},
+		{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
+		{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 9},
+		{MUTANT_LONGEST_LOG, "the longest log without epoch order", 9},
+		{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 16},
+		{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 1},
+		{MUTANT_NO_FLOOR, "no floor in the superblock", 9},
+		{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 36},
 	};
 	int count = (int)(sizeof(mutants) / sizeof(mutants[0]));
 	int caught = 0;
 
 	for (int i = 0; i < count; i++) {
 		uint64_t run;
-		uint64_t own = mutants[i].seed != 0 && getenv("SEED") == NULL ? mutants[i].seed : seed;
+		uint64_t own = getenv("SEED") == NULL ? mutants[i].seed : seed;
 		bool is_caught = play(own, number_from("RUNS", RUNS_OF_A_MUTANT), mutants[i].mutant, &run);
 
 		caught += is_caught;
