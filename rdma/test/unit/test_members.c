@@ -2,6 +2,7 @@
 #include "farlog/member.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
