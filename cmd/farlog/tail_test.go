@@ -79,7 +79,7 @@ func TestTail_OvertakenSaysWhatItMissed(t *testing.T) {
 	}
 	appendOne := func(text string) {
 		t.Helper()
-		if _, err := writer.Append(farlog.Entry{Data: []byte(text)}, time.Second); err != nil {
+		if _, err := writer.Append(farlog.Entry{Data: []byte(text)}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	}
 	put := func(from, to int) {
 		for i := from; i < to; i++ {
-			if _, err := writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "order %d", i), Key: fmt.Appendf(nil, "K%d", i), Class: uint16(i % 2)}, time.Second); err != nil {
+			if _, err := writer.Append(farlog.Entry{Data: fmt.Appendf(nil, "order %d", i), Key: fmt.Appendf(nil, "K%d", i), Class: uint16(i % 2)}, 30*time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -41,7 +41,7 @@ func newMemberBench(t *testing.T) *memberBench {
 func (b *memberBench) write(payloads ...string) {
 	b.Helper()
 	var err error
-	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[0], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: time.Second}); err != nil {
+	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[0], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second}); err != nil {
 		b.Fatal(err)
 	}
 	b.append(payloads...)
@@ -125,7 +125,7 @@ const hints, hintsEnd, data = 0x2100, 0x2110, 0x3000 // where they lie in a ring
 func (b *memberBench) writeTo(i int, epoch uint32, payloads ...string) {
 	b.Helper()
 	var err error
-	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[i], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: time.Second, Epoch: epoch}); err != nil {
+	if b.writer, err = farlog.OpenWriter("mem:"+b.paths[i], farlog.WriterOptions{CountersDir: "none", Level: farlog.LevelVisible, Deadline: 30 * time.Second, Epoch: epoch}); err != nil {
 		b.Fatal(err)
 	}
 	b.append(payloads...)

@@ -338,7 +338,7 @@ func TestShared_ManyGoroutines_EveryRecordOnceAndInOrder(t *testing.T) {
 				previous := uint64(0)
 				for i := range each {
 					text := fmt.Sprintf("g%d-%d", g, i)
-					position, err := s.Append(Entry{Data: []byte(text)}, time.Second)
+					position, err := s.Append(Entry{Data: []byte(text)}, 30*time.Second)
 					if err != nil || position.Seq <= previous {
 						t.Errorf("append %s: %+v, %v (previous seq %d)", text, position, err, previous)
 						return
@@ -393,7 +393,7 @@ func TestReader_FollowsAcrossManyLaps(t *testing.T) {
 	go func() {
 		data := make([]byte, 3000)
 		for i := range count {
-			if _, err := w.Append(Entry{Data: data[:i%len(data)]}, 5*time.Second); err != nil {
+			if _, err := w.Append(Entry{Data: data[:i%len(data)]}, 30*time.Second); err != nil {
 				finished <- err
 				return
 			}
@@ -464,7 +464,7 @@ func TestAppendBatch_SmallerAfterLarger(t *testing.T) {
 		for i := range entries {
 			entries[i] = Entry{Data: fmt.Appendf(nil, "record %d of %d", i, count), Key: fmt.Appendf(nil, "K%d", i)}
 		}
-		if done, _, err := w.AppendBatch(entries, time.Second, make([]Position, count)); err != nil || done != count {
+		if done, _, err := w.AppendBatch(entries, 30*time.Second, make([]Position, count)); err != nil || done != count {
 			t.Fatalf("batch of %d: done %d, %v", count, done, err)
 		}
 	}

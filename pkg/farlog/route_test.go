@@ -41,7 +41,7 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	if _, err := writer.Append(Entry{Data: []byte("x")}, 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("append by the writer that the route has taken over: %v", err)
 	}
-	position, err := route.Append(Entry{Data: []byte("one"), Class: 2}, 5, time.Second)
+	position, err := route.Append(Entry{Data: []byte("one"), Class: 2}, 5, 30*time.Second)
 	if err != nil || position.Required != 1 || position.Optional != 2 || position.Level != LevelVisible || !position.Legs[1].IsBuffered {
 		t.Errorf("append: %+v, %v", position, err)
 	}
@@ -63,7 +63,7 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	if err := route.CatchUp(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := route.Close(time.Second); err != nil {
+	if err := route.Close(30 * time.Second); err != nil {
 		t.Error(err)
 	}
 	if route.Stats() != nil || !errors.Is(route.Close(0), ErrClosed) {

@@ -77,7 +77,7 @@ func seeUntil(t *testing.T, one *Target, what string, spec *api.RingSpec, done f
 func openFar(t *testing.T, uri string, epoch uint32) (*farlog.Writer, error) {
 	t.Helper()
 	token := tokenOf(byte(epoch))
-	return farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelPosted, Epoch: epoch, Token: &token, CountersDir: "none", Deadline: 5 * time.Second})
+	return farlog.OpenWriter(uri, farlog.WriterOptions{Level: farlog.LevelPosted, Epoch: epoch, Token: &token, CountersDir: "none", Deadline: 30 * time.Second})
 }
 
 func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {

@@ -204,8 +204,10 @@ func TestRun_WithoutControlPlaneRingsAreStillObserved(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- again.Run(ctx) }()
-	for len(again.Rings()) == 0 {
-		time.Sleep(5 * time.Millisecond)
+	for deadline := time.Now().Add(30 * time.Second); len(again.Rings()) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no ring is observed")
+		}
 	}
 	if ring := again.Rings()[0].State; ring.Stream != "a" || len(ring.RingUuid) != 16 || again.IsConnected() {
 		t.Errorf("got %v", ring)

@@ -16,7 +16,7 @@ const (
 	lossPercent    = 5
 	partitionTime  = 3 * time.Second
 	netDeadline    = 250 * time.Millisecond // of each append: a good part of the partition passes many of them
-	netLateMax     = time.Second            // that this machine may be late by; a call that waited for the partition's end is later than that
+	netLateMax     = 2 * time.Second        // that this machine may be late by; the call that waited from the partition's beginning to its end is later than that
 	netCountPhase  = 300                    // acknowledgements before the partition, and after it
 	netResolveTime = 5 * time.Second
 )

@@ -21,9 +21,9 @@ import (
 
 const (
 	memberCount       = 3
-	spareCount        = 2               // targets that may come later
-	memberFaultsShort = 6               // in make test; FARLOG_MEMBER_FAULTS says otherwise
-	memberDeadline    = 2 * time.Second // of an append: with one member at fault none may pass it
+	spareCount        = 2                // targets that may come later
+	memberFaultsShort = 6                // in make test; FARLOG_MEMBER_FAULTS says otherwise
+	memberDeadline    = 10 * time.Second // of an append, which one that waited for the member at fault would pass: it is at fault until appends went on
 	memberLoss        = 10
 	memberPhase       = 100 // acknowledgements while a member is at fault, and after
 )
