@@ -37,7 +37,7 @@ public final class Reader implements AutoCloseable {
             Structs.setInt(config, Structs.READER_CONFIG, "is_drain", options.draining() ? 1 : 0);
             Structs.setLong(config, Structs.READER_CONFIG, "lsn", options.lsn());
             Structs.setLong(config, Structs.READER_CONFIG, "ring_uuid", Cold.uuids(arena, uri, options.ringUuids()));
-            return new Reader(Cold.open(arena, uri, config, Native.READER_OPEN));
+            return new Reader(Cold.open(arena, uri, config, Native.Readers.OPEN));
         }
     }
 
@@ -72,7 +72,7 @@ public final class Reader implements AutoCloseable {
     }
 
     private int readOnce(final Batch into) throws Throwable {
-        return (int) Native.READER_READ.invokeExact(handle, into.recordsAddress(), into.capacity(), into.headAddress());
+        return (int) Native.Readers.READ.invokeExact(handle, into.recordsAddress(), into.capacity(), into.headAddress());
     }
 
     /**
@@ -90,7 +90,7 @@ public final class Reader implements AutoCloseable {
             return Result.CLOSED;
         }
         try {
-            return Result.of((int) Native.READER_RELEASE.invokeExact(handle, upTo.nextLsn(), upTo.nextSeq(), upTo.lastEpoch()));
+            return Result.of((int) Native.Readers.RELEASE.invokeExact(handle, upTo.nextLsn(), upTo.nextSeq(), upTo.lastEpoch()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -109,7 +109,7 @@ public final class Reader implements AutoCloseable {
         }
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment status = arena.allocate(Structs.RING_STATUS);
-            return (int) Native.READER_STATUS.invokeExact(handle, status.address()) == 0 ? RingStatus.of(status) : null;
+            return (int) Native.Readers.STATUS.invokeExact(handle, status.address()) == 0 ? RingStatus.of(status) : null;
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -125,7 +125,7 @@ public final class Reader implements AutoCloseable {
         isClosed = true;
         frame.shut();
         try {
-            Native.READER_CLOSE.invokeExact(handle);
+            Native.Readers.CLOSE.invokeExact(handle);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }

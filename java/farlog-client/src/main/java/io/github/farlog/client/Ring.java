@@ -27,7 +27,7 @@ public final class Ring {
             Structs.setInt(config, RING_CONFIG, "is_forced", options.forced() ? 1 : 0);
             Structs.setLong(config, RING_CONFIG, "salt", options.salt());
             Structs.setLong(config, RING_CONFIG, "stream_name", Cold.text(arena, "stream name", options.streamName()));
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.RING_FORMAT.invokeExact(text, config.address(), error));
+            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.FORMAT.invokeExact(text, config.address(), error));
         }
     }
 
@@ -41,7 +41,7 @@ public final class Ring {
     public static RingStatus inspect(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment status = arena.allocate(Structs.RING_STATUS);
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.RING_INSPECT.invokeExact(text, status.address(), error));
+            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.INSPECT.invokeExact(text, status.address(), error));
             return RingStatus.of(status);
         }
     }
@@ -56,7 +56,7 @@ public final class Ring {
      */
     public static void fence(final String uri, final int epochMin) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.RING_FENCE.invokeExact(text, epochMin, error));
+            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.FENCE.invokeExact(text, epochMin, error));
         }
     }
 
@@ -70,7 +70,7 @@ public final class Ring {
     public static Contract probe(final String uri) throws FarlogException {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment contract = arena.allocate(Structs.CONTRACT);
-            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.REGION_PROBE.invokeExact(text, contract.address(), error));
+            Cold.runOrThrow(arena, uri, (text, error) -> (int) Native.Rings.PROBE.invokeExact(text, contract.address(), error));
             return Contract.of(contract);
         }
     }

@@ -32,13 +32,13 @@ public final class SharedWriter implements AutoCloseable {
         this.options = options;
         this.handle = handle;
         try {
-            final MemorySegment found = Native.view((long) Native.SHARED_CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
+            final MemorySegment found = Native.view((long) Native.Shared.CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
             contract = Contract.of(found);
-            recovery = Recovery.of(Native.view((long) Native.SHARED_RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
+            recovery = Recovery.of(Native.view((long) Native.Shared.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
-        identity = Cold.ring(handle, Native.SHARED_RING);
+        identity = Cold.ring(handle, Native.Shared.RING);
         frames = new CallFrame[] {new CallFrame(identity.recordLenMax())};
     }
 
@@ -53,7 +53,7 @@ public final class SharedWriter implements AutoCloseable {
     public static SharedWriter open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.SHARED_OPEN);
+            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.Shared.OPEN);
         }
         try {
             return new SharedWriter(options, handle);
@@ -173,7 +173,7 @@ public final class SharedWriter implements AutoCloseable {
         }
         try {
             final int code =
-                (int) Native.SHARED_RESOLVE.invokeExact(handle, lsn, Writer.deadline(deadlineNanos), frame.positionAddress());
+                (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Writer.deadline(deadlineNanos), frame.positionAddress());
             frame.position(out);
             return Result.of(code);
         } catch (final Throwable thrown) {
@@ -222,7 +222,7 @@ public final class SharedWriter implements AutoCloseable {
         }
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment cursors = arena.allocate(Structs.CURSORS);
-            Native.SHARED_CURSORS.invokeExact(handle, cursors.address());
+            Native.Shared.CURSORS.invokeExact(handle, cursors.address());
             return Cursors.of(cursors);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -280,7 +280,7 @@ public final class SharedWriter implements AutoCloseable {
 
     private static Result closeHandle(final long handle) {
         try {
-            return Result.of((int) Native.SHARED_CLOSE.invokeExact(handle));
+            return Result.of((int) Native.Shared.CLOSE.invokeExact(handle));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -323,7 +323,7 @@ public final class SharedWriter implements AutoCloseable {
 
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {
         try {
-            final int code = (int) Native.SHARED_APPEND.invokeExact(handle, frame.entryAddress(), Writer.deadline(deadlineNanos),
+            final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(), Writer.deadline(deadlineNanos),
                 frame.positionAddress());
             frame.position(out);
             return Result.of(code);

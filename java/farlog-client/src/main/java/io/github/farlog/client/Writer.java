@@ -39,13 +39,13 @@ public final class Writer implements AutoCloseable {
         this.options = options;
         this.handle = handle;
         try {
-            final MemorySegment found = Native.view((long) Native.WRITER_CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
+            final MemorySegment found = Native.view((long) Native.Writers.CONTRACT.invokeExact(handle), Structs.CONTRACT.byteSize());
             contract = Contract.of(found);
-            recovery = Recovery.of(Native.view((long) Native.WRITER_RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
+            recovery = Recovery.of(Native.view((long) Native.Writers.RECOVERY.invokeExact(handle), Structs.RECOVERY.byteSize()));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
-        identity = Cold.ring(handle, Native.WRITER_RING);
+        identity = Cold.ring(handle, Native.Writers.RING);
         frame = new CallFrame(identity.recordLenMax());
         views = new ClaimViews();
     }
@@ -62,7 +62,7 @@ public final class Writer implements AutoCloseable {
     public static Writer open(final String uri, final WriterOptions options) throws FarlogException {
         final long handle;
         try (Arena arena = Arena.ofConfined()) {
-            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.WRITER_OPEN);
+            handle = Cold.open(arena, uri, Cold.writerConfig(arena, uri, options), Native.Writers.OPEN);
         }
         try {
             return new Writer(options, handle);
@@ -281,7 +281,7 @@ public final class Writer implements AutoCloseable {
             return closed(null);
         }
         try {
-            final int code = (int) Native.POLL.invokeExact(handle, frame.wordAddress());
+            final int code = (int) Native.Writers.POLL.invokeExact(handle, frame.wordAddress());
             durableLsn = frame.word();
             return keep(code);
         } catch (final Throwable thrown) {
@@ -312,7 +312,7 @@ public final class Writer implements AutoCloseable {
             return closed(null);
         }
         try {
-            return keep((int) Native.WAIT.invokeExact(handle, endLsn, deadline(deadlineNanos)));
+            return keep((int) Native.Writers.WAIT.invokeExact(handle, endLsn, deadline(deadlineNanos)));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -342,7 +342,7 @@ public final class Writer implements AutoCloseable {
                 invalid(null);
                 return null;
             }
-            final int code = (int) Native.CLAIM.invokeExact(handle, len, (short) classId, frame.keyAddress(), (short) keyLen,
+            final int code = (int) Native.Writers.CLAIM.invokeExact(handle, len, (short) classId, frame.keyAddress(), (short) keyLen,
                 frame.wordAddress());
             return keep(code) == Result.OK ? views.of(frame.word(), len) : null;
         } catch (final Throwable thrown) {
@@ -364,7 +364,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            final int code = (int) Native.COMMIT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress());
+            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress());
             return keep(code, out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -386,7 +386,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.RESOLVE.invokeExact(handle, lsn, deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, deadline(deadlineNanos), frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -406,7 +406,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.HEARTBEAT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -461,7 +461,7 @@ public final class Writer implements AutoCloseable {
         }
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment cursors = arena.allocate(Structs.CURSORS);
-            Native.WRITER_CURSORS.invokeExact(handle, cursors.address());
+            Native.Writers.CURSORS.invokeExact(handle, cursors.address());
             return Cursors.of(cursors);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -506,7 +506,7 @@ public final class Writer implements AutoCloseable {
 
     private static Result closeHandle(final long handle) {
         try {
-            return Result.of((int) Native.WRITER_CLOSE.invokeExact(handle));
+            return Result.of((int) Native.Writers.CLOSE.invokeExact(handle));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -518,7 +518,7 @@ public final class Writer implements AutoCloseable {
 
     private Result append(final long deadlineNanos, final Position out) {
         try {
-            return keep((int) Native.APPEND.invokeExact(handle, frame.entryAddress(), deadline(deadlineNanos), frame.positionAddress()),
+            return keep((int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), deadline(deadlineNanos), frame.positionAddress()),
                 out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -527,7 +527,7 @@ public final class Writer implements AutoCloseable {
 
     private int tryAppend() {
         try {
-            return (int) Native.TRY_APPEND.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
+            return (int) Native.Writers.TRY_APPEND.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
@@ -535,7 +535,7 @@ public final class Writer implements AutoCloseable {
 
     private int submit() {
         try {
-            return (int) Native.SUBMIT.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
+            return (int) Native.Writers.SUBMIT.invokeExact(handle, frame.entryAddress(), frame.positionAddress());
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         }
