@@ -14,6 +14,7 @@ import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import javax.management.JMException;
+import javax.management.MBeanServerFactory;
 import javax.management.ObjectName;
 import org.apache.logging.log4j.status.StatusLogger;
 
@@ -22,6 +23,7 @@ import org.apache.logging.log4j.status.StatusLogger;
  * what a contended {@link LongAdder} grows to.
  */
 final class RingStats implements RingStatsMXBean {
+    private static final String JMX_PROPERTY = "farlog.jmx";
     private static final double P99 = 0.99;
     private static final ConcurrentMap<String, RingStats> ALL = new ConcurrentHashMap<>();
     private static final List<Consumer<RingStats>> LISTENERS = new CopyOnWriteArrayList<>();
@@ -86,7 +88,11 @@ final class RingStats implements RingStatsMXBean {
         unregister();
     }
 
+    /** Not at all when it is not wanted: to make the MBean server is a quarter of a process's start. */
     private void register() {
+        if ("false".equals(System.getProperty(JMX_PROPERTY))) {
+            return;
+        }
         try {
             final var server = ManagementFactory.getPlatformMBeanServer();
             if (!server.isRegistered(objectName())) {
@@ -98,6 +104,9 @@ final class RingStats implements RingStatsMXBean {
     }
 
     private void unregister() {
+        if (MBeanServerFactory.findMBeanServer(null).isEmpty()) {
+            return;
+        }
         try {
             final var server = ManagementFactory.getPlatformMBeanServer();
             if (server.isRegistered(objectName())) {

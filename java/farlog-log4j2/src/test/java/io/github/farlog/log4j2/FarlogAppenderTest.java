@@ -225,6 +225,24 @@ class FarlogAppenderTest {
         }
     }
 
+    @Test
+    void shouldLeaveOutJmxWhenItIsNotWanted() throws Exception {
+        final var server = ManagementFactory.getPlatformMBeanServer();
+        System.setProperty("farlog.jmx", "false");
+        try (TestRing ring = TestRing.absent()) {
+            final RingStats stats = RingStats.of(ring.uri);
+            stats.opened(() -> null);
+            assertFalse(server.isRegistered(objectName(ring)));
+            System.clearProperty("farlog.jmx");
+            stats.opened(() -> null);
+            assertTrue(server.isRegistered(objectName(ring)));
+            stats.closed();
+            assertFalse(server.isRegistered(objectName(ring)));
+        } finally {
+            System.clearProperty("farlog.jmx");
+        }
+    }
+
     private static Log4jLogEvent event(final String text) {
         return Log4jLogEvent.newBuilder().setMessage(new SimpleMessage(text)).build();
     }

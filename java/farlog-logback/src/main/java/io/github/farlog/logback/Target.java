@@ -24,6 +24,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import javax.management.JMException;
+import javax.management.MBeanServerFactory;
 import javax.management.ObjectName;
 
 /**
@@ -34,6 +35,7 @@ import javax.management.ObjectName;
  */
 final class Target implements TargetMXBean {
     private static final Map<String, Target> TARGETS = new HashMap<>();
+    private static final String JMX_PROPERTY = "farlog.jmx";
     private static final long SLEEP_NANOS = 50_000;
     private static final long LOOK_NANOS = TimeUnit.SECONDS.toNanos(1);
 
@@ -190,7 +192,11 @@ final class Target implements TargetMXBean {
         return new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(uri));
     }
 
+    /** Not at all when it is not wanted: to make the MBean server is a quarter of a process's start. */
     private void register() {
+        if ("false".equals(System.getProperty(JMX_PROPERTY))) {
+            return;
+        }
         try {
             ManagementFactory.getPlatformMBeanServer().registerMBean(this, objectName());
         } catch (final JMException | RuntimeException e) {
@@ -199,6 +205,9 @@ final class Target implements TargetMXBean {
     }
 
     private void unregister() {
+        if (MBeanServerFactory.findMBeanServer(null).isEmpty()) {
+            return;
+        }
         try {
             ManagementFactory.getPlatformMBeanServer().unregisterMBean(objectName());
         } catch (final JMException | RuntimeException e) {

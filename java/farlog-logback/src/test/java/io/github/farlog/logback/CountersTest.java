@@ -48,6 +48,18 @@ class CountersTest {
     }
 
     @Test
+    void shouldLeaveOutJmxWhenItIsNotWanted() throws JMException {
+        System.setProperty("farlog.jmx", "false");
+        try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
+            test.logger("x").info("12345");
+            final ObjectName name = new ObjectName("io.github.farlog:type=LogbackTarget,uri=" + ObjectName.quote(ring.uri));
+            assertFalse(ManagementFactory.getPlatformMBeanServer().isRegistered(name));
+        } finally {
+            System.clearProperty("farlog.jmx");
+        }
+    }
+
+    @Test
     void shouldTellCountersByMicrometer() {
         final SimpleMeterRegistry registry = new SimpleMeterRegistry();
         try (TestRing ring = new TestRing(1 << 20); TestContext test = TestContext.of(TestContext.xml(ring, ""))) {
