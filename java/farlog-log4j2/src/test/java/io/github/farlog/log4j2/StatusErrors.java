@@ -10,7 +10,7 @@ import org.apache.logging.log4j.status.StatusLogger;
 
 /** The errors that Log4j's status logger is told while this is open. */
 final class StatusErrors implements AutoCloseable {
-    private static final long WAIT_SECONDS = 20;
+    private static final long WAIT_SECONDS = 60;
     private final List<String> texts = new CopyOnWriteArrayList<>();
     private final StatusListener listener = new Listener();
 

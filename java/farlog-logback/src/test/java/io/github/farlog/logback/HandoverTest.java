@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Timeout;
  * Threads that are at the worst place when Logback takes its appenders away. An appender of the test holds the thread there: inside a logging
  * call, on the way to the FarlogAppender at the root; another acts in the moment in which the root has no appender.
  */
-@Timeout(60)
+@Timeout(180)
 class HandoverTest {
     private static final String EXTRA = """
         <appender name="SLOW" class="io.github.farlog.logback.HandoverTest$Slow"/>

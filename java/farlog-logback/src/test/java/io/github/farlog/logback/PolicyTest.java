@@ -203,6 +203,7 @@ class PolicyTest {
             final long start = System.nanoTime();
             assertThrows(FarlogAppendException.class, () -> logger.info("event {} {}", taken, "x".repeat(100)));
             assertTrue(System.nanoTime() - start >= 300_000_000L);
+            test.reconfigure(TestContext.xml(ring, "<policy>block(60s)</policy>")); // longer than a thread waits for a processor
             final List<Object> thrown = new ArrayList<>();
             final Thread waiting = Thread.ofVirtual().start(() -> {
                 try {
@@ -224,7 +225,7 @@ class PolicyTest {
 
     @Test
     void shouldWaitNoLongerThanItsTimeWhenManyThreadsFindAGap() throws InterruptedException {
-        final String rules = "<classOf>marker:NOISE=1 droppable</classOf><policy>block(500ms)</policy>";
+        final String rules = "<classOf>marker:NOISE=1 droppable</classOf><policy>block(2s)</policy>";
         try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, rules))) {
             final Logger logger = test.logger("x");
             fill(logger);
@@ -243,7 +244,7 @@ class PolicyTest {
                 thread.join();
             }
             for (final long waited : millis) {
-                assertTrue(waited >= 500 && waited < 1500, () -> waited + " ms");
+                assertTrue(waited >= 2000 && waited < 6000, () -> waited + " ms");
             }
         }
     }
@@ -254,7 +255,7 @@ class PolicyTest {
      */
     @Test
     void shouldWaitNoLongerThanItsTimeWhenAnotherThreadHasTheGap() throws Exception {
-        final long wait = TimeUnit.SECONDS.toNanos(2);
+        final long wait = TimeUnit.SECONDS.toNanos(4);
         final long deadline = TimeUnit.SECONDS.toNanos(10);
         try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(TestContext.xml(ring, "<policy>failStop</policy>"))) {
             fill(test.logger("x"));
@@ -285,7 +286,7 @@ class PolicyTest {
             other.join();
             assertEquals(Result.FULL, result);
             assertEquals(0, stuck, "the other thread had the gap meanwhile");
-            assertTrue(waited >= wait && waited < wait * 3 / 2, () -> waited + " ns");
+            assertTrue(waited >= wait && waited < wait * 13 / 8, () -> waited + " ns");
         }
     }
 
@@ -401,9 +402,9 @@ class PolicyTest {
     }
 
     @Test
-    @Timeout(30)
+    @Timeout(120)
     void shouldHoldTheQueueOfAnAsyncAppenderUntilThereIsRoom() throws InterruptedException {
-        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(5s)"))) {
+        try (TestRing ring = new TestRing(256 << 10); TestContext test = TestContext.of(ASYNC.formatted(ring.uri, "block(60s)"))) {
             final AsyncAppender async = (AsyncAppender) test.logger(Logger.ROOT_LOGGER_NAME).getAppender("ASYNC");
             final List<String> found = new ArrayList<>();
             final Thread logging = Thread.ofPlatform().start(() -> {

@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Logback takes its appenders away and makes new ones while the application logs on. */
-@Timeout(60)
+@Timeout(180)
 class ReconfigurationTest {
     private static final int THREADS = 4;
     private static final String UNWANTED = "unwanted";
