@@ -36,7 +36,7 @@ class StoreTest {
     /** Of each framework's applications. */
     private static final int KILLS = Integer.getInteger("farlog.kills", 100);
     private static final List<String> FRAMEWORKS = List.of("log4j2", "logback");
-    private static final int LIFE_MILLIS = 120;
+    private static final int LIFE_MILLIS = 90;
     /** More than a ring of 1 MiB takes. */
     private static final int ROOM_EVENTS = 8000;
     private static final Pattern GAP = Pattern.compile("farlog\\.gap dropped=(\\d+) unknown=(\\d+) .*");
