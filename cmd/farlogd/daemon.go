@@ -61,11 +61,13 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
 		level = slog.LevelInfo // cannot be: the setting was checked
 	}
-	return &daemon{
+	d := &daemon{
 		settings: s, stdout: stdout, stderr: stderr, controlAddress: s.control,
 		logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 		registry: metrics.NewRegistry(version()),
 	}
+	metrics.NewClock(d.registry, metrics.KernelClock)
+	return d
 }
 
 func (d *daemon) run(ctx context.Context) (err error) {
