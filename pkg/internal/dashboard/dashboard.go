@@ -67,7 +67,7 @@ func (d Dashboard) model() object {
 		"uid": "farlog-" + d.Name, "title": d.Title, "description": d.About, "tags": []string{"farlog"}, "schemaVersion": schemaVersion, "version": 1,
 		"editable": true, "refresh": "5s", "timezone": "utc", "time": object{"from": "now-15m", "to": "now"}, "graphTooltip": 1,
 		"templating": object{"list": d.variables()}, "panels": d.panels(), "annotations": object{"list": []any{}},
-		"links": []any{object{"title": "farlog", "type": "dashboards", "tags": []string{"farlog"}, "asDropdown": false, "includeVars": true, "keepTime": true}},
+		"links": []any{object{"title": "farlog", "type": "dashboards", "tags": []string{"farlog"}, "asDropdown": false, "includeVars": true, "keepTime": true, "icon": "external link", "targetBlank": false, "tooltip": ""}},
 	}
 }
 
@@ -154,7 +154,7 @@ func (p Panel) defaults() object {
 func (p Panel) options() object {
 	switch p.Kind {
 	case kindGraph:
-		return object{"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
+		return object{"legend": object{"calcs": []string{}, "displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
 	case kindStat:
 		return object{"colorMode": "value", "graphMode": "none", "textMode": "auto", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
 	}

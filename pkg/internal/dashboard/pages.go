@@ -100,6 +100,16 @@ func stream() Dashboard {
 				{Title: "Level and flush", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"sum by (stream, level, flush, region) (farlog_writer_append_seconds_count" + ofStream + ")", ""}}},
 				lines("s", "Error of the writer's clock", Query{"farlog_writer_clock_error_seconds" + ofStream, "{{stream}}"}).marks(100e-6, 1e-3).says("Nothing while it is not known."),
 			}},
+			{"Members", []Panel{
+				lines("short", "State of each", Query{"farlog_writer_member_state" + ofStream, "{{stream}} {{member}}"}).
+					says("As the writer has it: 1 up, 2 catching up, 3 away, 4 late, 5 out until the next opening. Only 1 counts. Nothing of a stream with one ring."),
+				lines("bytes", "Bytes that each has not confirmed", Query{"farlog_writer_member_lag_bytes" + ofStream, "{{stream}} {{member}}"}),
+				lines("short", "Lost and back", Query{"increase(farlog_writer_member_demotions_total" + ofStream + "[$__rate_interval])", "late {{stream}} {{member}}"},
+					Query{"increase(farlog_writer_member_evictions_total" + ofStream + "[$__rate_interval])", "shut out {{stream}} {{member}}"},
+					Query{"increase(farlog_writer_member_rejoins_total" + ofStream + "[$__rate_interval])", "back {{stream}} {{member}}"}),
+				lines("short", "Cursors of each", Query{"farlog_writer_member_confirmed_lsn" + ofStream, "confirmed {{stream}} {{member}}"},
+					Query{"farlog_writer_member_head_lsn" + ofStream, "head {{stream}} {{member}}"}).wide(24),
+			}},
 			{"Writer and ring", []Panel{
 				lines("short", "Epochs", Query{"farlog_ring_writer_epoch" + ofStream, "writer {{stream}}"}, Query{"farlog_stream_granted_epoch" + ofStream, "granted {{stream}}"},
 					Query{"farlog_ring_fence_epoch" + ofStream, "fence {{stream}}"}),
@@ -169,6 +179,9 @@ func host() Dashboard {
 					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
 				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain|host)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
 				lines("short", "Processors", Query{`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`, "{{job}} {{instance}}"}),
+				lines("s", "The clock may be wrong by", Query{"farlog_clock_error_seconds" + ofInstance, "at most {{instance}}"}, Query{"farlog_clock_estimated_error_seconds" + ofInstance, "estimated {{instance}}"},
+					Query{"abs(farlog_clock_offset_seconds" + ofInstance + ")", "being corrected {{instance}}"}).marks(0.001, 0.1).says("Nothing while nobody keeps it."),
+				lines("short", "Clock is kept", Query{"farlog_clock_synchronized" + ofInstance, "{{job}} {{instance}}"}),
 				lines("bytes", "Memory", Query{`process_resident_memory_bytes{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				lines("short", "Open files", Query{`process_open_fds{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				{Title: "Versions", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"farlog_build_info" + ofInstance, ""}}},
