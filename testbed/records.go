@@ -72,7 +72,6 @@ type ledger struct {
 	absent  map[place]bool  // said not to be there
 	next    int             // number of the first record that no writer acknowledged
 	lastLSN uint64          // of the last acknowledged record
-	copies  int             // members that had the last acknowledged record by then
 	unknown int             // outcomes that had to be resolved
 	slowest time.Duration   // of all calls of append, without what a processor of the writer's machine stood still meanwhile
 	took    []time.Duration // by each append that was acknowledged, where that was printed
@@ -83,11 +82,7 @@ func newLedger(r *records) *ledger {
 	return &ledger{records: r, wanted: map[place]int{}, absent: map[place]bool{}}
 }
 
-// In the line of an acknowledgement.
-const (
-	acknowledgedTookAt   = 4
-	acknowledgedCopiesAt = 6
-)
+const acknowledgedTookAt = 4 // in the line of an acknowledgement
 
 // errFenced: the writer said that it is fenced, and will append no more.
 var errFenced = errors.New("the writer is fenced")
@@ -117,16 +112,8 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 	case "resolved":
 		return true, l.acknowledge(line, fields[1:])
 	default:
-		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, acknowledgedTookAt), l.count(fields))
+		return true, errors.Join(l.acknowledge(line, fields), l.time(fields, acknowledgedTookAt))
 	}
-}
-
-// count takes the number of members that had the record when it was acknowledged, where that was printed.
-func (l *ledger) count(fields []string) (err error) {
-	if len(fields) > acknowledgedCopiesAt {
-		l.copies, err = strconv.Atoi(fields[acknowledgedCopiesAt])
-	}
-	return err
 }
 
 // time takes the microseconds that an append took, and for how many of them a processor stood still, where they were printed.
@@ -186,11 +173,11 @@ func (l *ledger) acknowledged() int {
 	return l.next
 }
 
-// memberCount is how many members had the last acknowledged record by then.
-func (l *ledger) memberCount() int {
+// last is where the last acknowledged record lies.
+func (l *ledger) last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.copies
+	return l.lastLSN
 }
 
 // feed gives a writer records in batches of 1 to 64, each once the outcomes of the one before are known, until isEnough says so after

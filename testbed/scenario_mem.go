@@ -68,7 +68,7 @@ func (b *bed) conformance(ctx context.Context, guest *vm.Guest, name, script str
 	return process.Stdout(), nil
 }
 
-const memKills = 4
+const memKills = 3
 
 // memKilled proves that what a writer on persistent memory acknowledged is there after its machine was killed, with no program left
 // to tidy up: first in the memory itself, then for the recovery of the next writer, which appends behind it.

@@ -16,8 +16,9 @@ import (
 
 const (
 	tradingRecords = 100_000
-	tradingBatch   = 2000 // records that are fed at a time
-	tradingWindow  = 256  // of them under one flush, at most
+	tradingNear    = 50_000 // of them where the drain is on the target: round the ring once
+	tradingBatch   = 2000   // records that are fed at a time
+	tradingWindow  = 256    // of them under one flush, at most
 	storeDir       = "/var/store"
 )
 
@@ -46,7 +47,11 @@ func trading(ctx context.Context, b *bed) (string, error) {
 
 // trade is one run: a stream of its own, and a drain that is there for it alone.
 func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
-	records, err := newRecords("T"+drainer[:1], tradingRecords+outageRecords)
+	isFar, count := drainer == "central", tradingNear
+	if isFar {
+		count = tradingRecords
+	}
+	records, err := newRecords("T"+drainer[:1], count+outageRecords)
 	if err != nil {
 		return "", err
 	}
@@ -66,8 +71,8 @@ func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 		return "", err
 	}
 	began := time.Now()
-	for l.next < tradingRecords {
-		if err := l.give(ctx, writer, min(tradingBatch, tradingRecords-l.next)); err != nil {
+	for l.next < count {
+		if err := l.give(ctx, writer, min(tradingBatch, count-l.next)); err != nil {
 			return "", fmt.Errorf("%w: %s", err, writer.Stderr())
 		}
 	}
@@ -78,7 +83,6 @@ func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 	if err := checkWriter(writer); err != nil {
 		return "", err
 	}
-	isFar := drainer == "central"
 	outage := ""
 	if isFar {
 		if outage, err = c.outage(ctx, stream, drainer, l); err != nil {
@@ -93,8 +97,8 @@ func (c *crew) trade(ctx context.Context, drainer string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if proved.acknowledged != l.next || l.next < tradingRecords {
-		return "", fmt.Errorf("%d records were acknowledged, want %d", proved.acknowledged, l.next)
+	if proved.acknowledged != l.next || l.next < count {
+		return "", fmt.Errorf("%d records were acknowledged, want %d", proved.acknowledged, count)
 	}
 	wire, err := c.bed.crossed()
 	if err != nil {
