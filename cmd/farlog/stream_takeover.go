@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ func takeOverStream(ctx context.Context, env *environment, name, reason string, 
 	defer cancel()
 	began := time.Now()
 	done, err := client.TakeOverStream(call, &api.TakeOverStreamRequest{Stream: name, Reason: reason})
+	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("stream %s: within %s nobody said that enough of its targets have confirmed: its writers may be fenced already; look with farlog status %s, and try again with a longer --timeout", name, timeout, name)
+	}
 	if err != nil {
 		return client.explain(call, name, err)
 	}
