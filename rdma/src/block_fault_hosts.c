@@ -56,7 +56,8 @@ static int preempt(struct fault_hosts *hosts, int host, uint64_t key, uint64_t o
 	return FARLOG_OK;
 }
 
-int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view, int *preempted)
+int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view,
+	int *preempted)
 {
 	*preempted = -1;
 	if (!hosts->has_reservations && verb != RESERVE_LOOK)

@@ -50,7 +50,8 @@ static int take_apart(const char *text, const char *name, struct namespace *want
 		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": an NQN of %zu bytes; expected at most %u", text, nqn_len, NQN_LEN_MAX);
 	memcpy(wanted->nqn, name, nqn_len);
 	if (!is_well_formed(wanted->nqn))
-		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": \"%s\" is no NQN; expected for example nqn.2014-08.com.example:storage1.desk7/1", text, wanted->nqn);
+		return error_set(error, FARLOG_INVALID, 0, "uri \"%s\": \"%s\" is no NQN; expected for example nqn.2014-08.com.example:storage1.desk7/1", text,
+			wanted->nqn);
 	if (slash == NULL)
 		return FARLOG_OK;
 	wanted->nsid = strtoul(slash + 1, &end, 10);

@@ -24,7 +24,8 @@ static const struct {
 	int failure;
 	const char *name;
 } statuses[] = {
-	{0x006, EIO, "Internal Error"}, {0x00B, ENXIO, "Invalid Namespace or Format"}, {0x020, EROFS, "Namespace is Write Protected"}, {0x080, ENOSPC, "LBA Out of Range"},
+	{0x006, EIO, "Internal Error"}, {0x00B, ENXIO, "Invalid Namespace or Format"}, {0x020, EROFS, "Namespace is Write Protected"},
+	{0x080, ENOSPC, "LBA Out of Range"},
 	{0x081, ENOSPC, "Capacity Exceeded"}, {0x082, EIO, "Namespace Not Ready"}, {0x083, EBADE, "Reservation Conflict"}, {0x280, EIO, "Write Fault"},
 	{0x281, EIO, "Unrecovered Read Error"}, {0x286, EACCES, "Access Denied"}, {0x370, EIO, "Internal Path Error"}, {0x371, EIO, "Host Pathing Error"},
 	{0x372, EIO, "Command Aborted By Host"},
@@ -56,7 +57,8 @@ int passthrough_open(const char *text, const struct block_facts *facts, struct p
 	return FARLOG_OK;
 }
 
-void passthrough_prepare(struct io_uring_sqe *sqe, const struct passthrough *passthrough, const struct block_command *command, int index, bool is_durable)
+void passthrough_prepare(struct io_uring_sqe *sqe, const struct passthrough *passthrough, const struct block_command *command, int index,
+	bool is_durable)
 {
 	struct nvme_uring_cmd *nvme = (struct nvme_uring_cmd *)sqe->cmd;
 	uint64_t lba = command->off / passthrough->lba_len;

@@ -157,7 +157,8 @@ static void say(const struct block_facts *facts, struct farlog_contract *contrac
 
 	if (!facts->is_device)
 		cache = "plain file, for tests: synced by its file system";
-	snprintf(contract->probe, sizeof(contract->probe), "%.31s%s%.40s, LBA %u: %s%s", facts->name, facts->behind[0] != '\0' ? " over " : "", facts->behind,
+	snprintf(contract->probe, sizeof(contract->probe), "%.31s%s%.40s, LBA %u: %s%s", facts->name, facts->behind[0] != '\0' ? " over " : "",
+		facts->behind,
 		facts->lba_len, cache, facts->is_volatile ? "; gone at a power cut" : "");
 }
 

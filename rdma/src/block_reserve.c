@@ -73,8 +73,8 @@ static int check_holder(const char *uri, const struct reserve_view *view, struct
 	if (view->type == 0 || (view->type == RESERVE_TYPE && (view->is_holder_us || is_ours(view->holder_key))))
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its namespace is reserved by another program (type %u, key %016lx; expected type %u and a key of farlog's); look: nvme resv-report -e 1 DEVICE", uri,
-		view->type, view->holder_key, RESERVE_TYPE);
+		"ring \"%s\": its namespace is reserved by another program (type %u, key %016lx; expected type %u and a key of farlog's); look: nvme resv-report "
+		"-e 1 DEVICE", uri, view->type, view->holder_key, RESERVE_TYPE);
 }
 
 /* register_host -- by this key, whatever it had. OK; HELD: others are at it; IO. */
@@ -154,8 +154,8 @@ int reserve_join(struct block_device *device, const struct region_claim *claim, 
 			return refuse_io(claim->uri, "look at", error);
 		if (!MUTANT(RECOVERED_FIRST) && has_zombie(device, view))
 			return error_set(error, FARLOG_HELD, 0,
-				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still lives on this host; end it (farlog ring show names "
-				"its process), or what it does later would reach the ring", claim->uri);
+				"ring \"%s\": a writer on another host has taken it over, and the one that it was taken from still lives on this host; end it (farlog ring show "
+				"names its process), or what it does later would reach the ring", claim->uri);
 		if (view->is_registered)
 			return FARLOG_OK;
 		result = ask(device, RESERVE_REGISTER, reserve_key(RESERVE_TAG_OTHER, claim->ring_uuid, 0, view->host), 0);
@@ -173,8 +173,8 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 
 	if (result == FARLOG_OK && view->is_here && view->type != 0 && !view->is_holder_us)
 		return error_set(error, FARLOG_HELD, 0,
-			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force (is_forced) to take the reservation away",
-			claim->uri, view->holder_key);
+			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force (is_forced) to take the reservation "
+			"away", claim->uri, view->holder_key);
 	return reserve_join(device, claim, view, error);
 }
 
@@ -188,8 +188,8 @@ int reserve_leave(struct block_device *device, const struct region_claim *claim,
 	if (result != FARLOG_OK)
 		return refuse_io(claim->uri, "look at", error);
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a directory reserve nothing: look: nvme resv-report -e 1 DEVICE",
-		claim->uri, view.type, view.holder_key);
+		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a directory reserve nothing: look: nvme "
+		"resv-report -e 1 DEVICE", claim->uri, view.type, view.holder_key);
 }
 
 void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract)

@@ -1,5 +1,5 @@
-/* block_reserve_ioctl.c -- reservations of a namespace by the kernel's calls: linux/pr.h to change them, and NVM Express's own report to look at them, which
- * tells what the kernel's (since 7.0) does not: whose key is whose, and whether they outlive a power loss.
+/* block_reserve_ioctl.c -- reservations of a namespace by the kernel's calls: linux/pr.h to change them, and NVM Express's own report to look at
+ * them, which tells what the kernel's (since 7.0) does not: whose key is whose, and whether they outlive a power loss.
  *
  * Only of fabrics. There the kernel says by which id the target knows this host. None of it asks for rights beyond those to the device. */
 #include <errno.h>
@@ -176,8 +176,8 @@ static int look(int fd, struct reserve_view *view)
 	return result;
 }
 
-/* judge -- of a call of linux/pr.h: above 0 the device's word. That a status has more bits than older kernels look for makes a conflict look like a failure there:
- * whoever asked looks again. */
+/* judge -- of a call of linux/pr.h: above 0 the device's word. That a status has more bits than older kernels look for makes a conflict look like a
+ * failure there: whoever asked looks again. */
 static int judge(int status)
 {
 	if (status == 0)

@@ -300,6 +300,7 @@ static void uring_close(struct block_device *device)
 
 const struct block_ops uring_ops = {
 	.put = uring_put, .send = uring_send, .wait = uring_wait, .take = uring_take, .use_buffer = uring_use_buffer, .zero = uring_zero,
-	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .has_parts = uring_has_parts, .reserve = uring_reserve,
+	.name_foreign = uring_name_foreign, .lock = uring_lock, .unlock = uring_unlock, .is_locked = uring_is_locked, .has_parts = uring_has_parts,
+		.reserve = uring_reserve,
 	.close = uring_close,
 };

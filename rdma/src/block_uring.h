@@ -28,8 +28,8 @@ int block_probe(const char *text, const char *path, struct block_facts *facts, s
 int block_contract(const char *text, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
 	struct farlog_error *error);
 
-/* block_name_foreign -- what a file system, partition table or other owner of this path would lose; "" = nothing is there. OK, UNSUPPORTED: the library
- * that knows is not here; IO. */
+/* block_name_foreign -- what a file system, partition table or other owner of this path would lose; "" = nothing is there. OK, UNSUPPORTED: the
+ * library that knows is not here; IO. */
 int block_name_foreign(const char *path, char *text, size_t room);
 
 int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error);

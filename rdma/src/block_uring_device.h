@@ -1,4 +1,5 @@
-/* block_uring_device.h -- a device driven by io_uring, as its two files share it: block_uring.c, what it does while it is open, and block_uring_open.c. */
+/* block_uring_device.h -- a device driven by io_uring, as its two files share it: block_uring.c, what it does while it is open, and
+ * block_uring_open.c. */
 #ifndef FARLOG_BLOCK_URING_DEVICE_H
 #define FARLOG_BLOCK_URING_DEVICE_H
 

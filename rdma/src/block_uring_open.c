@@ -100,10 +100,10 @@ static int start_rings(const char *text, struct block_uring *uring, const struct
 		: failure == -EINVAL ? "this kernel is too old for what the URI asks for" : "see /proc/sys/kernel/io_uring_disabled");
 }
 
-/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are asked for. Where a write is more than one command
- * to the device, because that has a cache and no FUA, there is no polling for it. */
-static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
-	struct farlog_error *error)
+/* choose_way -- polled queues are used where there are any, a thread of the kernel and bare commands where they are asked for. Where a write is more
+ * than one command to the device, because that has a cache and no FUA, there is no polling for it. */
+static int choose_way(const char *text, struct block_uring *uring, const struct uri *uri, const struct block_facts *facts,
+	struct farlog_contract *contract, struct farlog_error *error)
 {
 	bool can_poll = facts->has_poll && contract->flush_method != FARLOG_FLUSH_DSYNC;
 	bool is_raw = strcmp(uri->commands, "nvme") == 0;
@@ -115,8 +115,8 @@ static int choose_way(const char *text, struct block_uring *uring, const struct 
 			facts->has_poll ? "has a cache and no FUA" : "has no poll queues; connect it with --nr-poll-queues, or set nvme.poll_queues");
 	uring->is_sq_polled = strcmp(uri->poll, "sq") == 0;
 	uring->is_io_polled = can_poll && strcmp(uri->poll, "none") != 0;
-	snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%s%s", uring->is_io_polled ? "; polled" : "", uring->is_sq_polled ? "; by a thread of the kernel" : "",
-		is_raw ? "; bare NVMe commands" : "");
+	snprintf(contract->probe + used, sizeof(contract->probe) - used, "%s%s%s", uring->is_io_polled ? "; polled" : "",
+		uring->is_sq_polled ? "; by a thread of the kernel" : "", is_raw ? "; bare NVMe commands" : "");
 	if (!is_raw)
 		return FARLOG_OK;
 	result = passthrough_open(text, facts, &uring->passthrough, error);
@@ -162,8 +162,10 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	uring = calloc(1, sizeof(*uring));
 	if (uring == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
-	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE, .passthrough = {.fd = -1},
-		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX, .is_former_gone = uri->former[0] != '\0'}};
+	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
+		.passthrough = {.fd = -1},
+		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX,
+			.is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);
 	if (result == FARLOG_OK)

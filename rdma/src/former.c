@@ -64,7 +64,8 @@ static int put_out(struct region *region, const char *uri, uint64_t host, uint32
 		return error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%s\": no other host reaches it by its device; expected a ring on nvme:", uri);
 	describe(region, &superblock, &former);
 	if (former.host != host || former.epoch != epoch || epoch == 0)
-		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look again", uri, former.epoch,
+		return error_set(error, FARLOG_HELD, 0,
+			"ring \"%s\": its last writer is of epoch %u and host %016lx; expected epoch %u and host %016lx: look again", uri, former.epoch,
 			former.host, epoch, host);
 	if (region_lock(region, REGION_ROLE_FORMAT) != FARLOG_OK) /* two fences at once could lower the word */
 		return error_set(error, FARLOG_HELD, 0, "ring \"%s\": another process is fencing or formatting it; try again", uri);

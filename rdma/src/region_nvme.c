@@ -1,9 +1,9 @@
 /* region_nvme.c -- a ring on raw blocks, as a region: commits, calls that wait, and the words that others store. See region_nvme.h.
  *
- * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order. Nothing
- * that was acknowledged is written again: a commit begins where an LBA does, because a PAD ends the one before there. persist only prepares; the
- * waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look at
- * fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
+ * A commit is one write of whole fresh LBAs for each span, in pieces where it is long; it is done when every piece has come back, in whatever order.
+ * Nothing that was acknowledged is written again: a commit begins where an LBA does, because a PAD ends the one before there. persist only prepares;
+ * the waiting that follows sends and waits by one system call. Beside a commit, and not waited for, now and then go the hints for readers, and a look
+ * at fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
  * would need it is refused until then. */
 #include "region_nvme.h"
 
@@ -90,7 +90,8 @@ static void put_hints(struct region_nvme *nvme)
 {
 	uint8_t *block = nvme_block_of(nvme->controls, NVME_HINTS);
 	struct block_command command = {
-		.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block, .len = nvme->device->lba_len,
+		.verb = nvme->is_closing ? BLOCK_WRITE_DURABLE : BLOCK_WRITE, .off = nvme_control_at(nvme, NVME_HINTS), .bytes = block,
+			.len = nvme->device->lba_len,
 		.id = ID_HINTS};
 
 	nvme_make_hints(nvme, block, nvme->is_closing ? nvme->epoch : 0);
@@ -428,7 +429,8 @@ static void nvme_populate(struct region *region)
 		return;
 	nvme->patience_ns = OPEN_PATIENCE_NS;
 	madvise(nvme->copy, nvme->copy_len, MADV_POPULATE_WRITE);
-	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own, NVME_CONTROL_LEN * 2))
+	if (nvme->device->ops->use_buffer != NULL && !nvme->device->ops->use_buffer(nvme->device, nvme->copy, nvme->copy_len, nvme->own,
+		NVME_CONTROL_LEN * 2))
 		snprintf(contract->probe + used, sizeof(contract->probe) - used, "; buffers not registered: more than this process may lock");
 }
 
@@ -526,7 +528,8 @@ void nvme_close(struct region *region)
 
 const struct region_ops nvme_ops = {
 	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
-	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word, .zero = nvme_zero,
+	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word,
+		.zero = nvme_zero,
 	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
 	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,
 	.is_locked = nvme_is_locked, .claim = nvme_claim, .close = nvme_close,

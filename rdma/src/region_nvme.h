@@ -52,7 +52,8 @@ struct nvme_slot {
 	bool is_stale; /* nobody wants it any more, or it failed: free as soon as it is back */
 };
 
-/* What a drain has read ahead: `count` windows from `first` on, in the order in which they will be read, and behind them what is to be fetched next. */
+/* What a drain has read ahead: `count` windows from `first` on, in the order in which they will be read, and behind them what is to be fetched
+ * next. */
 struct nvme_ahead {
 	uint8_t *bytes; /* NULL = nothing was expected yet */
 	struct nvme_slot slots[NVME_AHEAD_COUNT];
@@ -201,9 +202,9 @@ int nvme_write_credit(struct region_nvme *nvme);
 /* nvme_load -- the header, from the device into the copy. OK or IO. */
 int nvme_load(struct region_nvme *nvme);
 
-/* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. Of the rest the caller has taken the commits' queue.
- * nvme_hold -- must the commit that is prepared wait for a look at the fence? Then that has been put. nvme_take_first -- its answer. nvme_follow -- find out where our log
- * ended: OK or IO. nvme_take_follow -- an answer to that. */
+/* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. Of the rest the caller
+ * has taken the commits' queue. nvme_hold -- must the commit that is prepared wait for a look at the fence? Then that has been put. nvme_take_first
+ * -- its answer. nvme_follow -- find out where our log ended: OK or IO. nvme_take_follow -- an answer to that. */
 int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error);
 void nvme_begin_shut(struct region_nvme *nvme);
 void nvme_hold(struct region_nvme *nvme);
@@ -211,8 +212,9 @@ void nvme_take_first(struct region_nvme *nvme, int failure);
 int nvme_follow(struct region_nvme *nvme);
 void nvme_take_follow(struct region_nvme *nvme, int failure);
 
-/* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin -- a read begins here: what lies before it is done with.
- * nvme_ahead_copy -- as much from there on as one window has; 0 = it was not read ahead, or that has failed. nvme_ahead_end -- nothing is expected any more: wait for what is under way. */
+/* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin -- a read begins here: what
+ * lies before it is done with. nvme_ahead_copy -- as much from there on as one window has; 0 = it was not read ahead, or that has failed.
+ * nvme_ahead_end -- nothing is expected any more: wait for what is under way. */
 void nvme_expect(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
 void nvme_ahead_begin(struct region_nvme *nvme, uint64_t off);
 uint64_t nvme_ahead_copy(struct region_nvme *nvme, uint64_t off, uint8_t *dst, uint64_t len);

@@ -54,7 +54,8 @@ void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, u
 
 void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch)
 {
-	struct nvme_words words = {.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)}, .closed_epoch = closed_epoch};
+	struct nvme_words words = {.words = {*nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), *nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF)},
+		.closed_epoch = closed_epoch};
 
 	words.crc32c = crc32c_update(0, &words, offsetof(struct nvme_words, crc32c));
 	memset(block, 0, nvme->device->lba_len);

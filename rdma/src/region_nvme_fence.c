@@ -1,8 +1,8 @@
 /* region_nvme_fence.c -- a device that several hosts reach shuts a writer out, and how that one finds out where its log ended. See block_reserve.h.
  *
- * A refused write proves nothing about its record: it may have landed, its answer been lost with the connection, and what was refused be the kernel's second try. So
- * a writer that was shut out reads on. The superblock of whoever came after it says where that one began to write: below lies, durable, all that
- * it found, and nothing of ours will ever lie above. */
+ * A refused write proves nothing about its record: it may have landed, its answer been lost with the connection, and what was refused be the kernel's
+ * second try. So a writer that was shut out reads on. The superblock of whoever came after it says where that one began to write: below lies,
+ * durable, all that it found, and nothing of ours will ever lie above. */
 #include "block_reserve.h"
 #include "clock.h"
 #include "mutant.h"
@@ -68,7 +68,8 @@ void nvme_begin_shut(struct region_nvme *nvme)
 static int put_follow(struct region_nvme *nvme)
 {
 	struct block_device *device = nvme->device;
-	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_SUPERBLOCK_A), .bytes = nvme_block_of(nvme->looked, NVME_SUPERBLOCK_A),
+	struct block_command command = {.verb = BLOCK_READ, .off = nvme_control_at(nvme, NVME_SUPERBLOCK_A), .bytes = nvme_block_of(nvme->looked,
+		NVME_SUPERBLOCK_A),
 		.len = 2 * LAYOUT_BLOCK_LEN, .id = NVME_ID_FOLLOW};
 
 	nvme->is_follow_flying = true;

@@ -1,7 +1,7 @@
 /* region_nvme_part.c -- one ring of many on a device: its directory, and how a region becomes that ring. See region_nvme.h, directory.h.
  *
- * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So the one thing that knows of it is where
- * the device's commands begin. */
+ * A ring in a directory lies on its blocks as a ring lies on a device, header and all, from where its entry says. So the one thing that knows of it
+ * is where the device's commands begin. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,7 +22,8 @@ static int check_memory(const char *text, const struct region_nvme *nvme, struct
 	if (nvme->role != REGION_ROLE_WRITER || nvme->region.contract.size_bytes <= room)
 		return FARLOG_OK;
 	return error_set(error, FARLOG_NO_MEMORY, 0,
-		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's are %lu; make a ring on a partition, or a smaller one of "
+		"region \"%s\": its writer keeps a copy of all of its %lu bytes in memory, and three quarters of this host's are %lu; make a ring on a partition, "
+			"or a smaller one of "
 		"many (ring=)", text, nvme->region.contract.size_bytes, room);
 }
 

@@ -1,10 +1,10 @@
-/* region_nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a namespace that rings share, or whose target has no reservations (docs/adr/0023).
- * See region_nvme.h, block_reserve.h.
+/* region_nvme_share.c -- rings whose writers are on several hosts, between which the device does not fence: of a namespace that rings share, or whose
+ * target has no reservations (docs/adr/0023). See region_nvme.h, block_reserve.h.
  *
- * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The superblock says on which host an epoch was opened,
- * and a block of the writer's own that it was closed, when nothing of it was under way any more. Whoever opens announces that first, by its host's registration key:
- * keys are set one at a time and seen all at once, so that of two hosts that open the same ring at once at least one sees the other, before either looks
- * whom it follows. One ring is opened at a time on a host, because a host has one key. */
+ * A reservation would be of all rings. Instead nobody follows a writer of another host that may still live. The superblock says on which host an
+ * epoch was opened, and a block of the writer's own that it was closed, when nothing of it was under way any more. Whoever opens announces that
+ * first, by its host's registration key: keys are set one at a time and seen all at once, so that of two hosts that open the same ring at once at
+ * least one sees the other, before either looks whom it follows. One ring is opened at a time on a host, because a host has one key. */
 #include <errno.h>
 #include <string.h>
 
@@ -89,8 +89,8 @@ static int announce(struct region_nvme *nvme, const struct region_claim *claim, 
 			nvme_nap(TURN_NS / 4 + clock_monotonic_ns() % TURN_NS);
 	}
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": another host is opening it, or died while it did (nvme resv-report -e 1 DEVICE: key fa13...); try again, or where that host is out for sure add former=gone to the URI",
-		claim->uri);
+		"ring \"%s\": another host is opening it, or died while it did (nvme resv-report -e 1 DEVICE: key fa13...); try again, or where that host is out "
+		"for sure add former=gone to the URI", claim->uri);
 }
 
 /* check_former -- may whoever wrote last still write, from another host? */
@@ -108,9 +108,9 @@ static int check_former(struct region_nvme *nvme, const struct reserve_view *vie
 	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
 		return FARLOG_OK;
 	return error_set(error, FARLOG_HELD, 0,
-		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still write: between hosts the target alone fences here (farlog ring show URI); close it "
-		"there, or have the target take that host out (farlog target nvmet expel HOST-NQN); of a target of another kind, when that host is out for sure, add former=gone to the URI", uri, last.writer_epoch,
-		FARLOG_WRITER_ID_LEN, last.writer_id);
+		"ring \"%s\": its last writer (epoch %u, %.*s) was opened on another host, was not closed, and may still write: between hosts the target alone "
+		"fences here (farlog ring show URI); close it there, or have the target take that host out (farlog target nvmet expel HOST-NQN); of a target of "
+		"another kind, when that host is out for sure, add former=gone to the URI", uri, last.writer_epoch, FARLOG_WRITER_ID_LEN, last.writer_id);
 }
 
 int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error)
@@ -179,6 +179,7 @@ bool nvme_is_closable(const struct region_nvme *nvme)
 {
 	struct superblock own;
 
-	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER && nvme->epoch != 0 && !nvme->region.is_shut && nvme->failure == 0 &&
+	return (nvme->region.directory != NULL || nvme->region.host != 0) && nvme->role == REGION_ROLE_WRITER && nvme->epoch != 0 &&
+		!nvme->region.is_shut && nvme->failure == 0 &&
 		superblock_load(&nvme->region, "", &own, NULL) == FARLOG_OK && own.writer_epoch == nvme->epoch && nvme->region.closed_epoch != nvme->epoch;
 }
