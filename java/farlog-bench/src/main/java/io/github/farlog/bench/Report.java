@@ -27,7 +27,7 @@ final class Report {
     }
 
     void write() throws IOException {
-        System.out.printf("%-32s %10s %10s %7s %-14s %s%n", "case", "ours", "floor", "ratio", "of the rounds", "unit");
+        System.out.printf("%-32s %10s %10s %7s %-14s %-8s %s%n", "case", "ours", "floor", "ratio", "of the rounds", "no worse", "unit");
         appends();
         logs();
         neighbours();
@@ -117,27 +117,28 @@ final class Report {
         final double[] ratio = ratio(ours, floors, quantile);
         final double our = median(ours, sample -> sample.at(quantile));
         final double floor = median(floors, sample -> sample.at(quantile));
-        System.out.printf("%-32s %10.0f %10.0f %7s %-14s ns%n", name, our, floor, shortly(ratio[0]),
-            shortly(ratio[1]) + " to " + shortly(ratio[2]));
+        System.out.printf("%-32s %10.0f %10.0f %7s %-14s %-8s ns%n", name, our, floor, shortly(ratio[0]),
+            shortly(ratio[1]) + " to " + shortly(ratio[2]), (int) ratio[3] + " of " + Math.min(ours.size(), floors.size()));
         line(name, our, floor, ratio, "ns", note);
     }
 
     private void single(final String name, final double value, final String unit, final String note) {
-        System.out.printf("%-32s %10.2f %10s %7s %-14s %s%n", name, value, "-", "-", "", unit);
+        System.out.printf("%-32s %10.2f %10s %7s %-14s %-8s %s%n", name, value, "-", "-", "", "", unit);
         line(name, value, 0, null, unit, note);
     }
 
-    /** Median, least and greatest ratio of the rounds. */
+    /** Median, least and greatest ratio of the rounds, and in how many of them ours was no greater. */
     private static double[] ratio(final List<Sample> ours, final List<Sample> floors, final String quantile) {
         final double[] ratios = new double[Math.min(ours == null ? 0 : ours.size(), floors.size())];
         for (int i = 0; i < ratios.length; i++) {
             ratios[i] = ours.get(i).at(quantile) / Math.max(1, floors.get(i).at(quantile));
         }
         if (ratios.length == 0) {
-            return new double[] {Double.NaN, Double.NaN, Double.NaN};
+            return new double[] {Double.NaN, Double.NaN, Double.NaN, 0};
         }
         java.util.Arrays.sort(ratios);
-        return new double[] {middle(ratios), ratios[0], ratios[ratios.length - 1]};
+        final long noWorse = java.util.Arrays.stream(ratios).filter(ratio -> ratio <= 1).count();
+        return new double[] {middle(ratios), ratios[0], ratios[ratios.length - 1], noWorse};
     }
 
     private static double median(final List<Sample> found, final ToDoubleFunction<Sample> value) {
@@ -152,7 +153,8 @@ final class Report {
         final String note) {
         lines.add("{\"name\":\"" + name + "\",\"ours\":" + number(ours) + ",\"floor\":" + (ratio == null ? "null" : number(floor))
             + ",\"ratio\":" + (ratio == null ? "null" : number(ratio[0])) + ",\"ratio_min\":" + (ratio == null ? "null" : number(ratio[1]))
-            + ",\"ratio_max\":" + (ratio == null ? "null" : number(ratio[2])) + ",\"unit\":\"" + unit + "\",\"forks\":" + forkCount
+            + ",\"ratio_max\":" + (ratio == null ? "null" : number(ratio[2])) + ",\"rounds_no_worse\":"
+            + (ratio == null ? "null" : (int) ratio[3]) + ",\"unit\":\"" + unit + "\",\"forks\":" + forkCount
             + ",\"note\":\"" + note + "\",\"machine\":\"" + environment("FARLOG_BENCH_MACHINE") + "\",\"date\":\""
             + environment("FARLOG_BENCH_DATE") + "\"}");
     }
