@@ -21,7 +21,7 @@ import (
 // shorter than what it had synced: nothing lost, torn, twice or invented. Then the drain goes on from there, sometimes after the
 // ring lost its unacknowledged end as well, sometimes with another ring. The mutants show that the test would notice.
 var (
-	crashRounds = flag.Int("crash.rounds", 1500, "crash and reopen rounds of the random crash test")
+	crashRounds = flag.Int("crash.rounds", 3000, "crash and reopen rounds of the random crash test")
 	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the random crash test; 0 = from the clock")
 )
 
