@@ -33,9 +33,9 @@ type nvmeStage struct {
 	writer       *vm.Process
 }
 
+// Over tcp a cable is cut in nvme-takeover.
 var nvmeFaults = []nvmeFault{
 	{"the port removed and put back", "rdma", portRemoved, portBack},
-	{"a cut of 10 s", "tcp", cutBegun, cutEnded},
 	{"a cut of 10 s", "rdma", cutBegun, cutEnded},
 	{"the target killed and booted again", "rdma", targetKilled, targetBooted},
 }
