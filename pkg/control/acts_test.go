@@ -124,3 +124,45 @@ func TestActs_TooManyWait(t *testing.T) {
 		}
 	}
 }
+
+// What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a refusal. A look at what would be changed is not.
+func TestActs_OfMembers(t *testing.T) {
+	t.Parallel()
+	etcd := openEtcd(t, t.TempDir())
+	r, s := &recorder{client: etcd.Client(), isOn: true}, &sink{}
+	replace, accept := api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName
+	ring := &api.RingSpec{Member: 1, Target: "t4", Replacement: &api.Replacement{FormerTarget: "t2"}}
+	for _, call := range []struct {
+		method            string
+		request, response any
+		err               error
+	}{
+		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "its host is gone"}, &api.ReplaceMemberResponse{Ring: ring}, nil},
+		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "both are gone"}, &api.AcceptLossResponse{Losses: []string{"from lsn 4096 on"}}, nil},
+		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t9", Reason: "a slip"}, nil, status.Error(codes.InvalidArgument, "no member is on t9")},
+		{replace, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "t2", Reason: "to see", IsDryRun: true}, &api.ReplaceMemberResponse{Ring: ring}, nil},
+		{accept, &api.AcceptLossRequest{Stream: "desk7/orders", Reason: "to see", IsDryRun: true}, &api.AcceptLossResponse{}, nil},
+	} {
+		if _, err := r.act(t.Context(), access.Local(), call.method, call.request, func() (any, error) { return call.response, call.err }); !errors.Is(err, call.err) {
+			t.Fatal(err)
+		}
+	}
+	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take}
+	if _, err := leader.moveBatch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []struct{ what, outcome, reason, text string }{
+		{"ReplaceMember", "OK", "its host is gone", "member 1 of stream desk7/orders: target t2 -> t4"},
+		{"AcceptLoss", "OK", "both are gone", "from lsn 4096 on"},
+		{"ReplaceMember", "INVALIDARGUMENT", "a slip", "no member is on t9"},
+	}
+	if len(s.acts) != len(want) {
+		t.Fatalf("recorded %+v", s.acts)
+	}
+	for i, act := range s.acts {
+		text := strings.Join(act.Changes, "; ") + act.Error
+		if act.What != want[i].what || act.Outcome != want[i].outcome || act.Stream != "desk7/orders" || !strings.Contains(string(act.Request), want[i].reason) || text != want[i].text {
+			t.Errorf("act %d: %+v", i, act)
+		}
+	}
+}
