@@ -87,13 +87,14 @@ func (s *Server) isBlindTo(method string) bool {
 
 // mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.
 func mayAsk(caller access.Caller, method string, request any) error {
-	if err := caller.MayCall(method); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
+	err := caller.MayCall(method)
+	if route, ok := routeNamed(request); err == nil && ok {
+		err = caller.MayRoute(method, route)
+	} else if stream, ok := streamNamed(request); err == nil && ok {
+		err = caller.May(method, stream)
 	}
-	if stream, ok := streamNamed(request); ok {
-		if err := caller.May(method, stream); err != nil {
-			return status.Error(codes.PermissionDenied, err.Error())
-		}
+	if err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return nil
 }

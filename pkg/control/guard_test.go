@@ -449,3 +449,23 @@ func TestGuard_NoCertificate(t *testing.T) {
 		t.Errorf("answered %q", answer)
 	}
 }
+
+// A refusal says what it is about: whoever has to give the role looks for a stream, or for a route, of that name.
+func TestMayAsk_NamesRoutesAsRoutes(t *testing.T) {
+	caller := access.Rules{{Identities: []string{"spiffe://bank/desk7"}, Roles: []access.Role{access.RoleAppend}, Streams: []string{"desk7/*"}}}.Caller("spiffe://bank/desk7")
+	for _, test := range []struct {
+		method  string
+		request any
+		text    string
+	}{
+		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk8/all"}, `has not the role append on route "desk8/all"`},
+		{api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "desk8/orders"}, `has not the role append on stream "desk8/orders"`},
+		{api.ControlService_DeleteRoute_FullMethodName, &api.DeleteRouteRequest{Name: "desk7/all"}, "has not the role admin: "},
+		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk7/all"}, ""},
+	} {
+		err := mayAsk(caller, test.method, test.request)
+		if (err == nil) != (test.text == "") || err != nil && !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: %v, expected %q", test.method, err, test.text)
+		}
+	}
+}

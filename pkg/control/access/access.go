@@ -101,21 +101,26 @@ func (c Caller) MayCall(method string) error {
 			return nil
 		}
 	}
-	return c.refusal(needed, "")
+	return c.refusal(needed, "", "")
 }
 
 // May decides whether a caller may make a call for one stream.
-func (c Caller) May(method, stream string) error {
+func (c Caller) May(method, stream string) error { return c.mayOn(method, "stream", stream) }
+
+// MayRoute decides whether a caller may make a call for one route. Rules name routes as they name streams.
+func (c Caller) MayRoute(method, route string) error { return c.mayOn(method, "route", route) }
+
+func (c Caller) mayOn(method, kind, name string) error {
 	needed := calls[method]
 	if c.IsLocal {
 		return nil
 	}
 	for _, rule := range c.grants {
-		if rule.covers(stream) && slices.ContainsFunc(needed, func(role Role) bool { return slices.Contains(rule.Roles, role) }) {
+		if rule.covers(name) && slices.ContainsFunc(needed, func(role Role) bool { return slices.Contains(rule.Roles, role) }) {
 			return nil
 		}
 	}
-	return c.refusal(needed, stream)
+	return c.refusal(needed, kind, name)
 }
 
 // MaySpeakFor decides whether a caller is who an agent says that it is. Where the rules name hosts, the agent's must be one of them, and its id must
@@ -176,7 +181,7 @@ func (c Caller) Streams(role Role) []string {
 	return patterns
 }
 
-func (c Caller) refusal(needed []Role, stream string) error {
+func (c Caller) refusal(needed []Role, kind, name string) error {
 	words := make([]string, len(needed))
 	for i, role := range needed {
 		words[i] = string(role)
@@ -185,8 +190,8 @@ func (c Caller) refusal(needed []Role, stream string) error {
 	if len(needed) == len(Roles) {
 		text = fmt.Sprintf("%s has no role", c.ID)
 	}
-	if stream != "" {
-		text += fmt.Sprintf(" on stream %q", stream)
+	if name != "" {
+		text += fmt.Sprintf(" on %s %q", kind, name)
 	}
 	return fmt.Errorf("%s: an administrator gives it in the control plane's --access-file", text)
 }
