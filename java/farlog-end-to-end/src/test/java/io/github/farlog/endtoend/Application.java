@@ -16,7 +16,7 @@ import org.slf4j.LoggerFactory;
 final class Application {
     private static final int FILLER_MAX = 200;
     private static final long PAUSE_NANOS = 100_000;
-    private static final long RECONFIGURE_NANOS = 60_000_000;
+    private static final long RECONFIGURE_NANOS = 150_000_000;
 
     private final boolean isLogback;
     private final String run;

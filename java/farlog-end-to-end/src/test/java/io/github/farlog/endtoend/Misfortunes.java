@@ -39,7 +39,7 @@ final class Misfortunes extends Thread {
             do {
                 Collections.shuffle(kinds, random);
                 for (final Kind kind : kinds) {
-                    sleep(500 + random.nextInt(2000));
+                    sleep(50 + random.nextInt(300));
                     befall(kind);
                     counts.merge(kind, 1, Integer::sum);
                 }

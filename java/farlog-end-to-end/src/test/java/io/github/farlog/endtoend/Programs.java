@@ -41,9 +41,9 @@ final class Programs {
     /** Runs to the end with its output in a file. */
     static Path run(final Path out, final String... command) throws IOException, InterruptedException {
         final Process process = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(out.toFile()).start();
-        if (!process.waitFor(5, TimeUnit.MINUTES)) {
+        if (!process.waitFor(2, TimeUnit.MINUTES)) {
             process.destroyForcibly();
-            throw new AssertionError(String.join(" ", command) + ": still running after 5 minutes\n" + Files.readString(out));
+            throw new AssertionError(String.join(" ", command) + ": still running after 2 minutes\n" + Files.readString(out));
         }
         if (process.exitValue() != 0) {
             throw new AssertionError(String.join(" ", command) + ": exit code " + process.exitValue() + "\n" + Files.readString(out));

@@ -60,7 +60,7 @@ record Stored(long lsn, int classId, String text) {
     }
 
     private static void collect(final List<String> missing, final String run, final Notes notes, final int thread, final int from, final int to) {
-        for (int number = from; number < to && notes.get(thread, number) != 0; number++) { // its calls return one after another
+        for (int number = from; number < to; number++) {
             if (notes.get(thread, number) == Notes.RETURNED) {
                 missing.add(run + ' ' + thread + ' ' + number);
             }

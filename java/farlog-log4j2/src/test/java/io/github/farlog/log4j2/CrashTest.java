@@ -25,10 +25,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 /**
  * An application with a real log4j2 configuration is killed by SIGKILL at random, again and again on the same ring. After each death the
  * ring holds every event whose logging call had returned, in the order of its thread, and at most one more of each: the call under way.
- * A hundred and more kills, compared with what a store holds, are in farlog-end-to-end.
  */
 class CrashTest {
-    private static final int KILL_COUNT = Integer.getInteger("farlog.kills", 8);
+    private static final int KILL_COUNT = Integer.getInteger("farlog.kills", 40);
     private static final int RUNNER_COUNT = 2;
     private static final int KILL_NANOS_MAX = 60_000_000;
     private static final long SIZE_BYTES = 64 << 20;

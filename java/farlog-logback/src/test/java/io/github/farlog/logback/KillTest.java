@@ -24,13 +24,13 @@ import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.LoggerFactory;
 
 /**
- * Kills applications with SIGKILL at random moments; a hundred and more of them, compared with what a store holds, are in farlog-end-to-end. Each
- * logs from several threads by a real logback.xml, and notes in shared memory, which outlives it, how many calls of each thread have returned.
- * Afterwards every one of those events is in the ring, and each thread's events, returned or not, are there in order without one missing before
- * another. One ring serves all applications of a lane: each recovers what the one before it left.
+ * Kills applications with SIGKILL at random moments, a hundred and more in all. Each logs from several threads by a real logback.xml, and
+ * notes in shared memory, which outlives it, how many calls of each thread have returned. Afterwards every one of those events is in the
+ * ring, and each thread's events, returned or not, are there in order without one missing before another. One ring serves all
+ * applications of a lane: each recovers what the one before it left.
  */
 class KillTest {
-    private static final int KILLS = Integer.getInteger("farlog.kills", 8);
+    private static final int KILLS = Integer.getInteger("farlog.kills", 40);
     private static final int LANES = 4;
     private static final int THREADS = 3;
     static final int SLOT = 64;
