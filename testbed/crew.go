@@ -141,7 +141,9 @@ func (c *crew) stop(ctx context.Context, name string) error {
 // serve makes a stream, and returns when the target serves its ring to other hosts and a drain has it.
 func (c *crew) serve(ctx context.Context, stream, size string) error {
 	host := c.guests["host"]
-	if _, err := host.Run(ctx, fmt.Sprintf("farlog stream create %s --size %s --wait 180s %s", stream, size, c.control)); err != nil {
+	// Once more where a control plane on a busy machine did not answer in time: it may have made the stream.
+	create := fmt.Sprintf("farlog stream show %[1]s %[3]s || farlog stream create %[1]s --size %[2]s --wait 180s %[3]s", stream, size, c.control)
+	if _, err := host.Run(ctx, "wait-for sh -c '"+create+"'"); err != nil {
 		return err
 	}
 	_, err := host.Run(ctx, fmt.Sprintf("wait-for is-served %s %s", stream, c.control))

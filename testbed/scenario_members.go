@@ -14,6 +14,7 @@ const (
 	memberRecords  = 120_000 // more than a writer is acknowledged meanwhile
 	memberLate     = 50      // records that the writer that is taken over has to append when it goes on
 	memberMore     = 200     // that are acknowledged while a member is at fault
+	memberOpenings = 5
 	memberQuorum   = "flush=2 of 3 level=persistent"
 	memberTakeover = "writer-stopped"
 )
@@ -129,17 +130,26 @@ func (c *memberCrew) open(ctx context.Context, guest *vm.Guest) (*vm.Process, er
 	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
 		return nil, err
 	}
-	p, err := c.stage.bed.start(guest, "write", "exec far write -grant /run/grant -batch 16 -deadline "+appendDeadline.String())
-	if err != nil {
-		return nil, err
+	p, err := c.tryOpen(ctx, guest)
+	for attempt := 1; err != nil && attempt < memberOpenings && strings.Contains(err.Error(), "no answer in time"); attempt++ {
+		p, err = c.tryOpen(ctx, guest)
 	}
-	if err := p.WaitText(ctx, "recovered_tail="); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if said := p.Stderr(); !strings.Contains(said, memberQuorum) {
 		return nil, fmt.Errorf("the writer of a stream with members was opened with %q, want %q", said, memberQuorum)
 	}
 	return p, nil
+}
+
+// tryOpen is one attempt: a machine that is busy enough does not even resolve an address in time.
+func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest) (*vm.Process, error) {
+	p, err := c.stage.bed.start(guest, "write", "exec far write -grant /run/grant -batch 16 -deadline "+appendDeadline.String())
+	if err != nil {
+		return nil, err
+	}
+	return p, p.WaitText(ctx, "recovered_tail=")
 }
 
 // whole waits until each member has what is acknowledged by now.
