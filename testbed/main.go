@@ -62,7 +62,7 @@ func run(ctx context.Context, o options, names []string) error {
 		for _, s := range scenarios {
 			fmt.Printf("%-24s %s\n", s.name, s.what)
 		}
-		for _, s := range longScenarios {
+		for _, s := range namedScenarios {
 			fmt.Printf("%-24s %s (only when it is named)\n", s.name, s.what)
 		}
 		return nil
@@ -108,7 +108,7 @@ func choose(names []string) ([]scenario, error) {
 		return scenarios, nil
 	}
 	var chosen []scenario
-	all := slices.Concat(scenarios, longScenarios)
+	all := slices.Concat(scenarios, namedScenarios)
 	for _, name := range names {
 		at := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
 		if at < 0 {

@@ -5,8 +5,6 @@ var scenarios = []scenario{
 	{"mem-conformance", "mem: on devdax, on fsdax and on a PCI BAR, at each flush method of the processor", 1, memConformance},
 	{"ofi-conformance", "ofi: from a client to devdax on the same machine, by an attested commit and by the target's processor", 1, ofiConformance},
 	{"mem-killed", "a writer on devdax, its machine killed at a random moment and booted again, several times", 1, memKilled},
-	{"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 3, wireSmoke},
-	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 1, countingClock},
 	{"verbs-conformance", "verbs: each flush method, from one machine to devdax on another, a READ only by attestation; what the device itself refuses", 2, verbsConformance},
 	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, while a far writer appends: nothing lost, no append past its deadline", 2, verbsFaults},
 	{"verbs-killed", "the target's machine killed at a random moment and booted again on its memory, while a far writer appends", 2, verbsKilled},
@@ -24,8 +22,11 @@ var scenarios = []scenario{
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 2, nvmeRefused},
 }
 
-// longScenarios run only when they are named.
-var longScenarios = []scenario{
+// namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others prove in another place.
+var namedScenarios = []scenario{
+	{"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 3, wireSmoke},
+	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 1, countingClock},
+	{"verbs-tmpfs", "verbs: on rings in /dev/shm, its own test and the suite on a ring alone in its region; the other verbs scenarios have them on devdax and packed", 1, verbsTmpfs},
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 1, verbsBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 }
