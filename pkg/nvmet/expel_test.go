@@ -2,6 +2,7 @@ package nvmet
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,6 +138,36 @@ func TestWants_WhoIsToGo(t *testing.T) {
 	}
 	if _, err := ReadDeclaration([]byte(expelDeclaration("/dev/x", expelHostA, expelHostB, "maybe"))); err == nil || !strings.Contains(err.Error(), `subsystems[0].takeover "maybe": expected one of none, expel`) {
 		t.Errorf("takeover: maybe: error %v", err)
+	}
+}
+
+// An expulsion that fails is not tried again at once: each try ends the connections of all hosts of the subsystem.
+func TestKeeper_FailedExpulsionHasAPause(t *testing.T) {
+	root := t.TempDir()
+	namespace := filepath.Join(root, "subsystems", expelSubsystem, "namespaces", "1")
+	if err := os.MkdirAll(namespace, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, value := range map[string]string{
+		filepath.Join(namespace, "device_path"): "/dev/x", filepath.Join(namespace, "enable"): "1",
+		filepath.Join(root, "subsystems", expelSubsystem, "attr_allow_any_host"): "1", // by which it fails
+	} {
+		if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &Keeper{root: root, state: filepath.Join(root, "state.json"), takeoverAfter: make(map[string]time.Time),
+		declared: mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")),
+		rings:    fakeRings{formers: map[string][]Former{"/dev/x": {{Ring: "wanted", Host: uint64(len(expelHostB)), Epoch: 3, IsFenced: true}}}}}
+	if _, err := k.expelWanted(); err == nil || !strings.Contains(err.Error(), "nobody can be kept out of it") {
+		t.Fatalf("error %v, want that the subsystem lets anybody in", err)
+	}
+	if _, err := k.expelWanted(); err != nil {
+		t.Errorf("tried again at once: %v", err)
+	}
+	k.takeoverAfter[expelSubsystem] = time.Now()
+	if _, err := k.expelWanted(); err == nil {
+		t.Error("not tried again after the pause")
 	}
 }
 

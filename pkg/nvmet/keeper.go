@@ -22,8 +22,9 @@ type Keeper struct {
 	raw      []byte // what the declaration was read from
 	declared *Declaration
 
-	rings         Rings  // nil: nobody is expelled
-	takeoverError string // the last one that was told
+	rings         Rings                // nil: nobody is expelled
+	takeoverError string               // the last one that was told
+	takeoverAfter map[string]time.Time // by subsystem: when the next expulsion may be tried, after one that failed
 
 	mutex  sync.Mutex
 	sample KeeperSample
@@ -39,7 +40,7 @@ type KeeperSample struct {
 
 // NewKeeper reads the file, so that its mistakes are told at the start. root is Root but for tests.
 func NewKeeper(file, state, root string, logger *slog.Logger) (*Keeper, error) {
-	k := &Keeper{file: file, state: state, root: root, logger: logger}
+	k := &Keeper{file: file, state: state, root: root, logger: logger, takeoverAfter: make(map[string]time.Time)}
 	return k, k.readFile()
 }
 

@@ -16,6 +16,9 @@ const (
 // TakeoverInterval is how often a Keeper looks whether somebody wants a writer out, where a subsystem has takeover: expel.
 const TakeoverInterval = time.Second
 
+// takeoverPause is what a subsystem gets after an expulsion that failed: each try ends the connections of all of its hosts.
+const takeoverPause = 30 * time.Second
+
 // want is a host that is to go.
 type want struct{ subsystem, host, ring string }
 
@@ -96,13 +99,18 @@ func (k *Keeper) expelWanted() (expelled []want, err error) {
 	}
 	wanted, err := wants(there, k.declared, k.rings)
 	for _, one := range wanted {
+		if time.Now().Before(k.takeoverAfter[one.subsystem]) {
+			continue
+		}
 		if slices.ContainsFunc(expelled, func(e want) bool { return e.subsystem == one.subsystem && e.host == one.host }) {
 			continue // with another of its rings
 		}
 		_, expelErr := Expel(kernel, state, one.subsystem, one.host, k.rings)
-		if err = errors.Join(err, expelErr); expelErr == nil {
-			expelled = append(expelled, one)
+		if err = errors.Join(err, expelErr); expelErr != nil {
+			k.takeoverAfter[one.subsystem] = time.Now().Add(takeoverPause)
+			continue
 		}
+		expelled = append(expelled, one)
 	}
 	return expelled, err
 }
