@@ -37,7 +37,7 @@ type Expulsion struct {
 // last. It stays out, also after a boot, until Readmit.
 //
 // The kernel tells of no controller which host it is of, and a link that is removed leaves the controllers of that host alone. So the whole subsystem is taken away and made again without the
-// host: what the controllers of before name is then not there any more. A namespace is gone only when every command in it has ended, the kernel waits for that; a controller that still
+// host: what the controllers of before name is then not there any more. A namespace is gone only when every command in it has ended, the kernel waits for that when it is disabled, or when it is removed; a controller that still
 // lives has a subsystem without namespaces, and connects to the new one as everybody else does: by name. All other hosts have to connect again.
 //
 // The same again, also after a crash at any point, does it anew.
