@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Former is who wrote a ring of a namespace last.
@@ -57,11 +59,45 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 	if !slices.Contains(there.Subsystems[at].AllowedHosts, host) && !slices.Contains(state.Expelled[subsystem], host) {
 		return done, fmt.Errorf("host %s: subsystem %s does not allow it: expected one of %s", host, subsystem, strings.Join(there.Subsystems[at].AllowedHosts, ", "))
 	}
+	if err := there.checkOneWay(at); err != nil {
+		return done, err
+	}
 	// First of all, so that nobody lets it in again meanwhile.
 	if err := state.expel(subsystem, host); err != nil {
 		return done, err
 	}
 	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings), done.makeAgain(kernel, there, subsystem, host))
+}
+
+// checkOneWay refuses where a device of a subsystem can be reached by another one too: a host that goes from the first may still write by the second, and what it is told is acknowledged there would be
+// lost when its ring goes on without it.
+func (c *Config) checkOneWay(at int) error {
+	for i, other := range c.Subsystems {
+		for _, theirs := range other.Namespaces {
+			for _, ours := range c.Subsystems[at].Namespaces {
+				if i != at && isSameDevice(ours.Device["path"], theirs.Device["path"]) {
+					return fmt.Errorf("subsystem %s: its device %s is namespace %d of subsystem %s as well, by which a host could go on writing: expected it in one subsystem alone",
+						c.Subsystems[at].NQN, ours.Device["path"], theirs.NSID, other.NQN)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isSameDevice sees through links, and through two nodes of one device.
+func isSameDevice(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var one, other unix.Stat_t
+	if unix.Stat(a, &one) != nil || unix.Stat(b, &other) != nil {
+		return false
+	}
+	if one.Mode&unix.S_IFMT == unix.S_IFBLK && other.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return one.Rdev == other.Rdev
+	}
+	return one.Dev == other.Dev && one.Ino == other.Ino
 }
 
 // takeAway returns when no command of any host is under way in the subsystem's namespaces.

@@ -141,21 +141,49 @@ func TestWants_WhoIsToGo(t *testing.T) {
 	}
 }
 
+// A device that is in two subsystems, whatever it is called there: a host that goes from one of them may still write by the other.
+func TestExpel_DeviceOfAnotherSubsystem(t *testing.T) {
+	root := t.TempDir()
+	kernel, device, link := &Kernel{root}, filepath.Join(root, "device"), filepath.Join(root, "link")
+	if err := errors.Join(os.WriteFile(device, []byte("ring"), 0o600), os.Symlink(device, link)); err != nil {
+		t.Fatal(err)
+	}
+	makeSubsystem(t, root, expelSubsystem, device, "0", expelHostA)
+	makeSubsystem(t, root, expelSubsystem+"2", link, "0")
+	state, err := OpenState(filepath.Join(root, "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	rings := fakeRings{out: func(Former) error { t.Error("a ring was told"); return nil }}
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err == nil || !strings.Contains(err.Error(), "is namespace 1 of subsystem "+expelSubsystem+"2 as well") {
+		t.Errorf("error %v, want that the device is in another subsystem", err)
+	}
+	if now := read(t, kernel); len(state.Expelled) != 0 || len(now.Subsystems) != 2 {
+		t.Errorf("expelled are %v, of %d subsystems; want that nothing has changed", state.Expelled, len(now.Subsystems))
+	}
+}
+
+// makeSubsystem lays one with one namespace out in a directory, as the kernel shows it.
+func makeSubsystem(t *testing.T, root, nqn, device, isAnyAllowed string, hosts ...string) {
+	t.Helper()
+	subsystem := filepath.Join(root, "subsystems", nqn)
+	namespace := filepath.Join(subsystem, "namespaces", "1")
+	err := errors.Join(os.MkdirAll(namespace, 0o700), os.WriteFile(filepath.Join(namespace, "device_path"), []byte(device), 0o600),
+		os.WriteFile(filepath.Join(namespace, "enable"), []byte("1"), 0o600), os.WriteFile(filepath.Join(subsystem, "attr_allow_any_host"), []byte(isAnyAllowed), 0o600))
+	for _, host := range hosts {
+		allowed := filepath.Join(subsystem, "allowed_hosts")
+		err = errors.Join(err, os.MkdirAll(allowed, 0o700), os.Symlink(filepath.Join(root, "hosts", host), filepath.Join(allowed, host)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An expulsion that fails is not tried again at once: each try ends the connections of all hosts of the subsystem.
 func TestKeeper_FailedExpulsionHasAPause(t *testing.T) {
 	root := t.TempDir()
-	namespace := filepath.Join(root, "subsystems", expelSubsystem, "namespaces", "1")
-	if err := os.MkdirAll(namespace, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for path, value := range map[string]string{
-		filepath.Join(namespace, "device_path"): "/dev/x", filepath.Join(namespace, "enable"): "1",
-		filepath.Join(root, "subsystems", expelSubsystem, "attr_allow_any_host"): "1", // by which it fails
-	} {
-		if err := os.WriteFile(path, []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeSubsystem(t, root, expelSubsystem, "/dev/x", "1") // which lets anybody in, by which it fails
 	k := &Keeper{root: root, state: filepath.Join(root, "state.json"), takeoverAfter: make(map[string]time.Time),
 		declared: mustDeclare(t, expelDeclaration("/dev/x", expelHostA, expelHostB, "expel")),
 		rings:    fakeRings{formers: map[string][]Former{"/dev/x": {{Ring: "wanted", Host: uint64(len(expelHostB)), Epoch: 3, IsFenced: true}}}}}
