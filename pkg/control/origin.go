@@ -12,32 +12,20 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/identity"
 )
-
-const addressesMax = 256 // FARLOG_NETWORKS_MAX
 
 // checkAddresses refuses what a target could not compare with the address of a connection.
 func checkAddresses(who string, addresses []string) error {
-	if len(addresses) > addressesMax {
-		return status.Errorf(codes.InvalidArgument, "%s: %d addresses: expected at most %d", who, len(addresses), addressesMax)
+	if len(addresses) > identity.AddressesMax {
+		return status.Errorf(codes.InvalidArgument, "%s: %d addresses: expected at most %d", who, len(addresses), identity.AddressesMax)
 	}
 	for _, text := range addresses {
-		if _, err := prefixOf(text); err != nil {
-			return status.Errorf(codes.InvalidArgument, "%s: address %q: expected one such as 10.1.2.3, or 10.1.2.0/24", who, text)
+		if _, err := identity.Network(text); err != nil {
+			return status.Errorf(codes.InvalidArgument, "%s: %v", who, err)
 		}
 	}
 	return nil
-}
-
-func prefixOf(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "/") {
-		return netip.ParsePrefix(text)
-	}
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return address.Prefix(address.BitLen())
 }
 
 // origins are the addresses from which the holder of a grant may come to a ring. Those of its loopback mean its own host, and at a target on another one whoever is
@@ -48,7 +36,7 @@ func (v *view) origins(addresses []string, host string, ring *api.RingState) []s
 	}
 	var far []string
 	for _, text := range addresses {
-		if prefix, err := prefixOf(text); err == nil && !prefix.Addr().IsLoopback() {
+		if network, err := identity.Network(text); err == nil && !network.Addr().IsLoopback() {
 			far = append(far, text)
 		}
 	}

@@ -15,21 +15,32 @@ const AddressesUsage = "from which `addresses` this host's programs reach rings 
 // AddressesAny is given instead of addresses: grants are good wherever they are brought from.
 const AddressesAny = "any"
 
-const addressesMost = 256 // in a grant
+// AddressesMax is how many of them a grant takes (FARLOG_NETWORKS_MAX).
+const AddressesMax = 256
 
 // CheckAddresses is the setting's rule.
 func CheckAddresses(list []string) error {
 	for _, text := range list {
-		_, one := netip.ParseAddr(text)
-		_, many := netip.ParsePrefix(text)
-		if one != nil && many != nil && (text != AddressesAny || len(list) > 1) {
+		if _, err := Network(text); err != nil && (text != AddressesAny || len(list) > 1) {
 			return fmt.Errorf("%q: expected addresses such as 10.1.2.3, networks such as 10.1.2.0/24, or any alone", text)
 		}
 	}
-	if len(list) > addressesMost {
-		return fmt.Errorf("%d addresses: expected at most %d: give networks", len(list), addressesMost)
+	if len(list) > AddressesMax {
+		return fmt.Errorf("%d addresses: expected at most %d: give networks", len(list), AddressesMax)
 	}
 	return nil
+}
+
+// Network is that of an address, which is in it alone, or of address/bits.
+func Network(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if address, single := netip.ParseAddr(text); single == nil {
+		network, err = address.WithZone("").Prefix(address.BitLen())
+	}
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("address %q: expected one such as 10.1.2.3, or 10.1.2.0/24", text)
+	}
+	return network, nil
 }
 
 // Addresses are those given; without them, of all interfaces that this process sees, loopback too. None, which is any, where there are more of them than a grant
@@ -42,7 +53,7 @@ func Addresses(given []string) []string {
 		return given
 	}
 	found, err := net.InterfaceAddrs()
-	if err != nil || len(found) > addressesMost {
+	if err != nil || len(found) > AddressesMax {
 		return nil
 	}
 	var list []string

@@ -6,8 +6,21 @@ import (
 	"testing"
 )
 
+func TestNetwork(t *testing.T) {
+	for _, wrong := range []string{"", "storage1", "10.1.2", "10.1.2.3/33", "10.1.2.3/24/24", "any"} {
+		if got, err := Network(wrong); err == nil {
+			t.Errorf("%q is taken for %v", wrong, got)
+		}
+	}
+	for text, want := range map[string]string{"10.1.2.3": "10.1.2.3/32", "10.1.0.0/16": "10.1.0.0/16", "fe80::1%eth0": "fe80::1/128"} {
+		if got, err := Network(text); err != nil || got.String() != want {
+			t.Errorf("%q is %v, %v, expected %s", text, got, err, want)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
-	for _, wrong := range [][]string{{"storage1"}, {"10.1.2"}, {"10.1.2.3/33"}, {"any", "10.1.2.3"}, {""}, slices.Repeat([]string{"10.1.2.3"}, addressesMost+1)} {
+	for _, wrong := range [][]string{{"storage1"}, {"10.1.2"}, {"10.1.2.3/33"}, {"any", "10.1.2.3"}, {""}, slices.Repeat([]string{"10.1.2.3"}, AddressesMax+1)} {
 		if err := CheckAddresses(wrong); err == nil {
 			t.Errorf("%d addresses, the first %q: taken", len(wrong), wrong[0])
 		}

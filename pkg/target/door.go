@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is done by a goroutine of
@@ -234,9 +234,12 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		return fmt.Errorf("grant of stream %q has a token of %d bytes, expected %d", stream, len(wanted.Token), len(grant.Token))
 	}
 	copy(grant.Token[:], wanted.Token)
-	var err error
-	if grant.From, err = networksOf(wanted.Addresses); err != nil {
-		return fmt.Errorf("grant of stream %q: %w", stream, err)
+	for _, text := range wanted.Addresses {
+		network, err := identity.Network(text)
+		if err != nil {
+			return fmt.Errorf("grant of stream %q: %w", stream, err)
+		}
+		grant.From = append(grant.From, network)
 	}
 	if wanted.Expires != nil {
 		grant.Expires = wanted.Expires.AsTime()
@@ -257,21 +260,6 @@ func (d *doors) grant(stream string, one *door, wanted *api.FarGrant) error {
 		one.generation = wanted.Generation
 	}
 	return nil
-}
-
-// networksOf reads addresses, and address/bits.
-func networksOf(texts []string) (networks []netip.Prefix, err error) {
-	for _, text := range texts {
-		network, err := netip.ParsePrefix(text)
-		if address, single := netip.ParseAddr(text); single == nil {
-			network, err = address.WithZone("").Prefix(address.BitLen())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("address %q: expected one such as 10.1.2.3, or 10.1.2.0/24", text)
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
 }
 
 // describe adds to a ring's state what other hosts need to know of it.

@@ -3,7 +3,6 @@ package target
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,19 +142,6 @@ func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 			t.Error(err)
 		}
 		writer.Close()
-	}
-}
-
-// What is compared is bits, and the form of an address does not matter.
-func TestNetworksOf(t *testing.T) {
-	for _, text := range []string{"", "10.0.0", "10.0.0.0/33", "storage1", "10.0.0.1/24/24"} {
-		if got, err := networksOf([]string{text}); err == nil {
-			t.Errorf("address %q was taken as %v", text, got)
-		}
-	}
-	got, err := networksOf([]string{"10.1.2.3", "10.1.0.0/16", "fe80::1%eth0"})
-	if want := "[10.1.2.3/32 10.1.0.0/16 fe80::1/128]"; err != nil || fmt.Sprint(got) != want {
-		t.Errorf("%v, %v; expected %s", got, err, want)
 	}
 }
 

@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"merge":     {"record", "store"},
 	"consume":   {"farlog", "record", "store"},
 	"replica":   {"record", "store"},
-	"target":    {"api", "farlog", "nvmet"},
+	"target":    {"api", "farlog", "identity", "nvmet"},
 	"control":   {"api", "identity"},
 	"hostagent": {"control"},
 }
