@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "runs.h"
 #include "world.h"
 
 #define CRASHES_DEFAULT 100000u
@@ -50,13 +51,6 @@ struct tally {
 };
 
 static struct world world;
-
-static uint64_t number_from(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
-
-	return text != NULL && *text != '\0' ? strtoull(text, NULL, 0) : otherwise;
-}
 
 /* live_and_die -- some steps, then the crash: armed in the middle of an operation, or between two steps. */
 static void live_and_die(struct tally *tally)
@@ -121,7 +115,7 @@ static void count(struct tally *tally)
 /* play -- rounds of one ring's life each, until enough crashes or the first failure. True: a failure, its text in world.oracle. */
 static bool play(uint64_t seed, uint64_t crash_count, int mutant, struct tally *tally, uint64_t *failed_round)
 {
-	uint64_t only = number_from("ROUND", UINT64_MAX);
+	uint64_t only = runs_number("ROUND", UINT64_MAX);
 
 	memset(tally, 0, sizeof(*tally));
 	for (uint64_t round = only != UINT64_MAX ? only : 0; tally->power_cuts + tally->kills < crash_count; round++) {
@@ -188,7 +182,7 @@ static int run_mutants(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = number_from("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
+	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	int result;
 
 	clock_start(); /* one sampler for all writers, so that opening one does not wait for its first sample */
@@ -200,7 +194,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		result = run_mutants(seed);
 	else
-		result = run_crashes(seed, number_from("CRASHES", CRASHES_DEFAULT), (int)number_from("MUTANT", 0));
+		result = run_crashes(seed, runs_number("CRASHES", CRASHES_DEFAULT), (int)runs_number("MUTANT", 0));
 	clock_stop();
 	return result;
 }

@@ -14,6 +14,7 @@
 #include "mutant.h"
 #include "region_fault.h"
 #include "region_members.h"
+#include "runs.h"
 #include "superblock.h"
 #include "writer.h"
 
@@ -500,83 +501,35 @@ static void play_run(uint64_t seed)
 	world.runs++;
 }
 
-static uint64_t number_from(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
+static const struct runs_mutant mutants[] = {
+	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 13},
+	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 9},
+	{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
+	{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 9},
+	{MUTANT_LONGEST_LOG, "the longest log without epoch order", 9},
+	{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 16},
+	{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 1},
+	{MUTANT_NO_FLOOR, "no floor in the superblock", 9},
+	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 36},
+};
 
-	return text != NULL && text[0] != '\0' ? strtoull(text, NULL, 10) : otherwise;
+static void play(uint64_t run, uint64_t seed)
+{
+	(void)run;
+	play_run(seed);
 }
 
-/* play -- runs, until one fails. True: one has. */
-static bool play(uint64_t seed, uint64_t run_count, int mutant, uint64_t *failed)
+static void report(void)
 {
-	uint64_t only = number_from("RUN", UINT64_MAX);
-
-	for (uint64_t run = only != UINT64_MAX ? only : 0; run < run_count || run == only; run++) {
-		world.failure[0] = '\0';
-		farlog_fault_set_mutant(mutant);
-		play_run(seed * 0x9E3779B97F4A7C15ull + run * 0x2545F4914F6CDD1Dull + 1);
-		farlog_fault_set_mutant(0);
-		*failed = run;
-		if (world.failure[0] != '\0')
-			return true;
-		if (only != UINT64_MAX)
-			break;
-	}
-	return false;
-}
-
-static int run_mutants(uint64_t seed)
-{
-	static const struct {
-		int mutant;
-		const char *name;
-		uint64_t seed; /* with it one of the first hundred runs catches it: the same one whenever, on whatever machine */
-	} mutants[] = {
-		{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 13},
-		{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 9},
-		{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
-		{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 9},
-		{MUTANT_LONGEST_LOG, "the longest log without epoch order", 9},
-		{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 16},
-		{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 1},
-		{MUTANT_NO_FLOOR, "no floor in the superblock", 9},
-		{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 36},
-	};
-	int count = (int)(sizeof(mutants) / sizeof(mutants[0]));
-	int caught = 0;
-
-	for (int i = 0; i < count; i++) {
-		uint64_t run;
-		uint64_t own = getenv("SEED") == NULL ? mutants[i].seed : seed;
-		bool is_caught = play(own, number_from("RUNS", RUNS_OF_A_MUTANT), mutants[i].mutant, &run);
-
-		caught += is_caught;
-		printf("members-mutants: %s: %s in run %lu%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", run, is_caught ? ": " : "", world.failure);
-		fflush(stdout);
-	}
-	printf("members-mutants: %d passed, %d failed\n", caught, count - caught);
-	return caught != count;
+	printf("members: %lu runs, %lu openings, %lu takeovers, %lu acknowledged, %lu unknown, %lu times a member had come back\n", world.runs, world.opens, world.takeovers,
+		world.acks, world.unknowns, world.joins);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = number_from("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
-	uint64_t run = 0;
-	bool has_failed;
+	struct runs runs = {"members", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0])};
 
-	printf("members: SEED=%lu\n", seed);
-	fflush(stdout);
 	world.is_traced = getenv("TRACE") != NULL;
 	members_are_tended = true;
-	clock_start();
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		return run_mutants(seed);
-	has_failed = play(seed, number_from("RUNS", RUNS_DEFAULT), (int)number_from("MUTANT", 0), &run);
-	printf("members: %lu runs, %lu openings, %lu takeovers, %lu acknowledged, %lu unknown, %lu times a member had come back\n", world.runs, world.opens, world.takeovers,
-		world.acks, world.unknowns, world.joins);
-	if (has_failed)
-		printf("members: FAILED: %s\nmembers: reproduce: SEED=%lu RUN=%lu\n", world.failure, seed, run);
-	printf("members: %d passed, %d failed\n", !has_failed, has_failed);
-	return has_failed;
+	return runs_main(&runs, argc, argv);
 }

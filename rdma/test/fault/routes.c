@@ -14,6 +14,7 @@
 #include "record.h"
 #include "region_fault.h"
 #include "route.h"
+#include "runs.h"
 
 #define RUNS_DEFAULT 400u
 #define RUNS_OF_A_MUTANT 2000u
@@ -460,84 +461,33 @@ static void play_gap(uint64_t seed)
 			stats.gap_count, told);
 }
 
-static uint64_t number_from(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
+static const struct runs_mutant mutants[] = {
+	{MUTANT_SPILL_UNFLUSHED, "a spilled record acknowledged before its flush", 0},
+	{MUTANT_SPILL_RELEASED_EARLY, "the spill's head moved before the leg's ring has it durable", 0},
+	{MUTANT_SPILL_SENT_AGAIN, "what the ring has is not skipped", 0},
+	{MUTANT_SPILL_HEAD_LATE, "the next epoch before the spill's head", 0},
+	{MUTANT_SPILL_PLACE_UNSAID, "the first spilled record's place not said", 0},
+	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 5},
+	{MUTANT_SPILL_NOT_BEGUN, "an empty spill's head not begun anew", 0},
+	{MUTANT_GAP_UNCOUNTED, "a dropped record in no gap", 0},
+};
 
-	return text != NULL && text[0] != '\0' ? strtoull(text, NULL, 10) : otherwise;
+static void play(uint64_t run, uint64_t seed)
+{
+	run % 64 == 63 ? play_gap(seed) : play_run(seed);
+	bury();
 }
 
-/* play -- runs, until one fails. True: one has. */
-static bool play(uint64_t seed, uint64_t run_count, int mutant, uint64_t *failed)
+static void report(void)
 {
-	uint64_t only = number_from("RUN", UINT64_MAX);
-
-	for (uint64_t run = only != UINT64_MAX ? only : 0; run < run_count || run == only; run++) {
-		uint64_t own = seed * 0x9E3779B97F4A7C15ull + run * 0x2545F4914F6CDD1Dull + 1;
-
-		world.failure[0] = '\0';
-		farlog_fault_set_mutant(mutant);
-		run % 64 == 63 ? play_gap(own) : play_run(own);
-		bury();
-		farlog_fault_set_mutant(0);
-		*failed = run;
-		if (world.failure[0] != '\0')
-			return true;
-		if (only != UINT64_MAX)
-			break;
-	}
-	return false;
-}
-
-static int run_mutants(uint64_t seed)
-{
-	static const struct {
-		int mutant;
-		const char *name;
-		uint64_t seed; /* of one that is caught in one of hundreds of runs, one that does not take so many; 0 = any */
-	} mutants[] = {
-		{MUTANT_SPILL_UNFLUSHED, "a spilled record acknowledged before its flush", 0},
-		{MUTANT_SPILL_RELEASED_EARLY, "the spill's head moved before the leg's ring has it durable", 0},
-		{MUTANT_SPILL_SENT_AGAIN, "what the ring has is not skipped", 0},
-		{MUTANT_SPILL_HEAD_LATE, "the next epoch before the spill's head", 0},
-		{MUTANT_SPILL_PLACE_UNSAID, "the first spilled record's place not said", 0},
-		{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 5},
-		{MUTANT_SPILL_NOT_BEGUN, "an empty spill's head not begun anew", 0},
-		{MUTANT_GAP_UNCOUNTED, "a dropped record in no gap", 0},
-	};
-	int count = (int)(sizeof(mutants) / sizeof(mutants[0]));
-	int caught = 0;
-
-	for (int i = 0; i < count; i++) {
-		uint64_t run;
-		uint64_t own = mutants[i].seed != 0 && getenv("SEED") == NULL ? mutants[i].seed : seed;
-		bool is_caught = play(own, number_from("RUNS", RUNS_OF_A_MUTANT), mutants[i].mutant, &run);
-
-		caught += is_caught;
-		printf("routes-mutants: %s: %s in run %lu%s%s\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", run, is_caught ? ": " : "", world.failure);
-		fflush(stdout);
-	}
-	printf("routes-mutants: %d passed, %d failed\n", caught, count - caught);
-	return caught != count;
+	printf("routes: %lu runs, %lu openings, %lu crashes, %lu acknowledged, %lu of them by the spill, %lu unknown\n", world.runs, world.openings, world.crashes, world.acks,
+		world.spilled, world.unknowns);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = number_from("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
-	uint64_t run = 0;
-	bool has_failed;
+	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0])};
 
-	printf("routes: SEED=%lu\n", seed);
-	fflush(stdout);
 	world.is_traced = getenv("TRACE") != NULL;
-	clock_start();
-	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
-		return run_mutants(seed);
-	has_failed = play(seed, number_from("RUNS", RUNS_DEFAULT), (int)number_from("MUTANT", 0), &run);
-	printf("routes: %lu runs, %lu openings, %lu crashes, %lu acknowledged, %lu of them by the spill, %lu unknown\n", world.runs, world.openings, world.crashes, world.acks,
-		world.spilled, world.unknowns);
-	if (has_failed)
-		printf("routes: FAILED: %s\nroutes: reproduce: SEED=%lu RUN=%lu\n", world.failure, seed, run);
-	printf("routes: %d passed, %d failed\n", !has_failed, has_failed);
-	return has_failed;
+	return runs_main(&runs, argc, argv);
 }

@@ -16,6 +16,7 @@
 #include "mutant.h"
 #include "record.h"
 #include "region_fault.h"
+#include "runs.h"
 
 #define NAME "takeover-blocks"
 #define URI "block-fault:" NAME
@@ -297,17 +298,10 @@ static void play_round(uint64_t seed)
 	}
 }
 
-static uint64_t number_from(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
-
-	return text != NULL && text[0] != '\0' ? strtoull(text, NULL, 10) : otherwise;
-}
-
 /* play -- rounds, until one fails. True: one has. */
 static bool play(uint64_t seed, uint64_t round_count, int mutant, uint64_t *failed_round)
 {
-	uint64_t only = number_from("ROUND", UINT64_MAX);
+	uint64_t only = runs_number("ROUND", UINT64_MAX);
 
 	for (uint64_t round = only != UINT64_MAX ? only : 0; round < round_count || only == round; round++) {
 		farlog_fault_set_mutant(mutant);
@@ -354,8 +348,8 @@ static int run_mutants(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = number_from("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
-	uint64_t round_count = number_from("ROUNDS", ROUNDS_DEFAULT);
+	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
+	uint64_t round_count = runs_number("ROUNDS", ROUNDS_DEFAULT);
 	uint64_t round = 0;
 	bool has_failed;
 
@@ -364,7 +358,7 @@ int main(int argc, char **argv)
 	clock_start();
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);
-	has_failed = play(seed, round_count, (int)number_from("MUTANT", 0), &round);
+	has_failed = play(seed, round_count, (int)runs_number("MUTANT", 0), &round);
 	printf("takeover: %lu rounds, %lu takeovers, %lu acknowledged, %lu fenced\n", round + 1, world.takeovers, world.acked, world.fenced);
 	if (has_failed)
 		printf("takeover: FAILED: %s\ntakeover: reproduce: SEED=%lu ROUND=%lu\n", world.failure, seed, round);
