@@ -32,7 +32,6 @@ var extraHeaders = []struct {
 	{"block_uring.c", []string{"linux/fs.h", "sys/ioctl.h", "unistd.h"}, "block devices"},
 	{"block_uring_open.c", []string{"fcntl.h", "unistd.h"}, "block devices"},
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
-	{"clock.h", []string{"x86intrin.h"}, "the processor's counter"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
 	{"directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
 	{"far_knock.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
