@@ -24,6 +24,30 @@ static void format_one(unsigned i)
 		fail_msg("%s", error.text);
 }
 
+static void begin(void)
+{
+	members_are_tended = true;
+	farlog_fault_set_clock(1000000000u); /* what an opening waits for is over at once */
+}
+
+static void end(void)
+{
+	farlog_fault_set_mutant(MUTANT_NONE);
+	farlog_fault_set_clock(0);
+	members_are_tended = false;
+	for (unsigned i = 0; i < COUNT; i++)
+		farlog_fault_drop(names[i]);
+}
+
+static void make_new(void)
+{
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		format_one(i);
+		farlog_fault_set_slowness(names[i], 0);
+	}
+}
+
 static int open_whole(farlog_writer **writer)
 {
 	struct farlog_error error = {0};
@@ -57,11 +81,7 @@ static bool cut_short(unsigned member, unsigned step, bool *is_known_alone)
 	farlog_writer *writer = NULL;
 	bool is_open;
 
-	for (unsigned i = 0; i < COUNT; i++) {
-		farlog_fault_drop(names[i]);
-		format_one(i);
-		farlog_fault_set_slowness(names[i], 0);
-	}
+	make_new();
 	assert_int_equal(open_whole(&writer), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 	format_one(0);
@@ -95,16 +115,11 @@ static bool is_ever_known_alone(void)
 static void epoch__new_ring_is_last(void **state)
 {
 	(void)state;
-	members_are_tended = true;
-	farlog_fault_set_clock(1000000000u); /* what an opening waits for is over at once */
+	begin();
 	assert_false(is_ever_known_alone());
 	farlog_fault_set_mutant(MUTANT_NEW_RING_FIRST);
 	assert_true(is_ever_known_alone());
-	farlog_fault_set_mutant(MUTANT_NONE);
-	farlog_fault_set_clock(0);
-	members_are_tended = false;
-	for (unsigned i = 0; i < COUNT; i++)
-		farlog_fault_drop(names[i]);
+	end();
 }
 
 /* drain -- open one, and where records are wanted read and release them. Result of the opening. */
@@ -134,11 +149,7 @@ static int drain_beside_new_ring(void)
 	struct farlog_position position;
 	int result;
 
-	for (unsigned i = 0; i < COUNT; i++) {
-		farlog_fault_drop(names[i]);
-		format_one(i);
-		farlog_fault_set_slowness(names[i], 0);
-	}
+	make_new();
 	assert_int_equal(open_whole(&writer), FARLOG_OK);
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
@@ -156,16 +167,11 @@ static int drain_beside_new_ring(void)
 static void drain__new_ring_is_no_witness(void **state)
 {
 	(void)state;
-	members_are_tended = true;
-	farlog_fault_set_clock(1000000000u);
+	begin();
 	assert_int_equal(drain_beside_new_ring(), FARLOG_IO);
 	farlog_fault_set_mutant(MUTANT_NEW_RING_KNOWS_HEAD);
 	assert_int_equal(drain_beside_new_ring(), FARLOG_OK);
-	farlog_fault_set_mutant(MUTANT_NONE);
-	farlog_fault_set_clock(0);
-	members_are_tended = false;
-	for (unsigned i = 0; i < COUNT; i++)
-		farlog_fault_drop(names[i]);
+	end();
 }
 
 /* open_new_without_last -- the first two rings are new, and the last one is away, which may know more. */
@@ -174,11 +180,7 @@ static int open_new_without_last(void)
 	farlog_writer *writer = NULL;
 	int result;
 
-	for (unsigned i = 0; i < COUNT; i++) {
-		farlog_fault_drop(names[i]);
-		format_one(i);
-		farlog_fault_set_slowness(names[i], 0);
-	}
+	make_new();
 	farlog_fault_set_away(names[2], 1);
 	result = open_whole(&writer);
 	if (result == FARLOG_OK)
@@ -191,16 +193,11 @@ static int open_new_without_last(void)
 static void open__new_rings_are_no_stream(void **state)
 {
 	(void)state;
-	members_are_tended = true;
-	farlog_fault_set_clock(1000000000u);
+	begin();
 	assert_int_equal(open_new_without_last(), FARLOG_IO);
 	farlog_fault_set_mutant(MUTANT_FIRST_ON_FEW);
 	assert_int_equal(open_new_without_last(), FARLOG_OK);
-	farlog_fault_set_mutant(MUTANT_NONE);
-	farlog_fault_set_clock(0);
-	members_are_tended = false;
-	for (unsigned i = 0; i < COUNT; i++)
-		farlog_fault_drop(names[i]);
+	end();
 }
 
 static const struct CMUnitTest tests[] = {
