@@ -82,14 +82,8 @@ func (s *nvmeRivals) meet(ctx context.Context, daemon *vm.Process) error {
 // expel: host writes and is stopped, second takes over, host goes on.
 func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, error) {
 	l, second := s.ledger, s.guests["second"]
-	if err := s.open(ctx, "host"); err != nil {
-		return "", err
-	}
-	former := s.writer
-	if err := former.Signal(syscall.SIGSTOP); err != nil {
-		return "", err
-	}
-	if _, err := former.Write(l.records.framed(l.next, l.next+nvmeTakeoverLate)); err != nil {
+	former, err := s.stopped(ctx)
+	if err != nil {
 		return "", err
 	}
 	if text, err := second.Run(ctx, "echo order | farlog append --ring "+nvmeRing+" 2>&1"); err == nil || !strings.Contains(text+err.Error(), "opened on another host, was not closed") {

@@ -103,17 +103,23 @@ func (s *nvmeRivals) open(ctx context.Context, name string) error {
 	return nil
 }
 
+// stopped is a writer on host that has written, was stopped, and has records to append when it goes on.
+func (s *nvmeRivals) stopped(ctx context.Context) (*vm.Process, error) {
+	if err := s.open(ctx, "host"); err != nil {
+		return nil, err
+	}
+	if err := s.writer.Signal(syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	_, err := s.writer.Write(s.ledger.records.framed(s.ledger.next, s.ledger.next+nvmeTakeoverLate))
+	return s.writer, err
+}
+
 // overStopped: host writes and is stopped, second takes over, host goes on.
 func (s *nvmeRivals) overStopped(ctx context.Context) (string, error) {
 	l := s.ledger
-	if err := s.open(ctx, "host"); err != nil {
-		return "", err
-	}
-	former := s.writer
-	if err := former.Signal(syscall.SIGSTOP); err != nil {
-		return "", err
-	}
-	if _, err := former.Write(l.records.framed(l.next, l.next+nvmeTakeoverLate)); err != nil {
+	former, err := s.stopped(ctx)
+	if err != nil {
 		return "", err
 	}
 	if err := s.open(ctx, "second"); err != nil {
