@@ -44,8 +44,10 @@ func hasMembers(uri string) bool {
 	return len(uris) > 1
 }
 
-// isAgentURI tells a stream of which the host agent says where its ring is.
-func isAgentURI(uri string) bool { return strings.HasPrefix(uri, "farlog://") }
+// agentScheme begins the URI of a stream of which the host agent says where its ring is.
+const agentScheme = "farlog://"
+
+func isAgentURI(uri string) bool { return strings.HasPrefix(uri, agentScheme) }
 
 // isOutOfSight tells a ring that cannot be looked at before it is opened.
 func isOutOfSight(uri string) bool { return isFarURI(uri) || isAgentURI(uri) || hasMembers(uri) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ type tailOptions struct {
 func newTailCommand(env *environment) *cobra.Command {
 	var options tailOptions
 	command := &cobra.Command{
-		Use:   "tail {NAME | --ring URI} [flags]",
+		Use:   "tail {NAME | farlog://NAME | --ring URI} [flags]",
 		Short: "Print the records of a stream: what lies in its ring, what is in a store before that, and what is appended",
 		Long: `Prints the records that lie in the ring: those that were appended and not yet drained. With --store it begins in the store, as
 --from says, and goes over to the ring without a gap and without a record twice. With -f it goes on with what is appended.
@@ -59,9 +60,10 @@ tail holds nothing up. When the drain releases records before they were printed,
 killed prints the records of its last second again.
 
 The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role replay; that of --ring by one in --token-file.
-Readers take no lock.`,
+farlog://NAME asks the host agent (farlogd host) for it, and needs no certificate. Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
+  farlog tail farlog://desk7/orders -f
   farlog tail --ring mem:/dev/shm/orders --store data/store --name desk-risk -f`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -76,6 +78,9 @@ Readers take no lock.`,
 				}
 				options.stream = args[0]
 			}
+			if isAgentURI(options.stream) {
+				options.ring, options.stream = options.stream, ""
+			}
 			if err := options.validate(env); err != nil {
 				return err
 			}
@@ -84,7 +89,7 @@ Readers take no lock.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream, the same as NAME; the control plane knows its ring")
-	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane")
+	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path; needs no control plane. Or farlog://NAME")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with a reader's grant of a ring on another host")
 	flags.StringVar(&options.store, "store", "", "`directory` of the store that the stream is drained into: what the ring has no longer comes from there")
 	flags.StringVar(&options.format, "format", formatLines, "lines, json or raw")
@@ -145,49 +150,49 @@ func (o *tailOptions) parseFrom() error {
 	return nil
 }
 
-// ringOfStream asks the control plane where the stream's ring is.
-func ringOfStream(ctx context.Context, env *environment, name string) (string, error) {
-	var uri string
-	err := withControl(ctx, env, 10*time.Second, func(ctx context.Context, client apiv1.ControlServiceClient) error {
+// ringsOfStream asks the control plane where the stream's rings are. One of several may not be there; "" then.
+func ringsOfStream(ctx context.Context, env *environment, name string) (uris []string, err error) {
+	err = withControl(ctx, env, 10*time.Second, func(ctx context.Context, client apiv1.ControlServiceClient) error {
 		response, err := client.GetStream(ctx, &apiv1.GetStreamRequest{Name: name})
 		if err != nil {
 			return err
 		}
+		isThere := false
 		for _, ring := range response.GetStream().GetRings() {
-			if uri = ring.GetUri(); uri != "" {
-				return nil
-			}
+			uris, isThere = append(uris, ring.GetUri()), isThere || ring.GetUri() != ""
 		}
-		return fmt.Errorf("stream %q has no ring yet: %s", name, response.GetStream().GetReason())
-	})
-	return uri, err
-}
-
-// locateReader finds the ring of a stream: here, or on its target's host by a grant.
-func locateReader(ctx context.Context, env *environment, options tailOptions, config *consume.Config) error {
-	uri, err := ringOfStream(ctx, env, options.stream)
-	if err != nil {
-		return err
-	}
-	config.RingURI = uri
-	if _, err := farlog.Inspect(uri); options.transport == "" && !errors.Is(err, farlog.ErrNotFound) {
-		return nil // it is here, or what is wrong with it is told when it is opened
-	}
-	return withControl(ctx, env, acquireTimeoutDefault, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
-			Stream: options.stream, Transport: options.transport, Holder: env.holder("farlog tail"),
-		})
-		if err != nil {
-			return err
-		}
-		for _, member := range answer.Grant.Members {
-			config.RingURI = member.Uri
-			if len(member.Token) == farlog.TokenLen {
-				config.Token = (*[farlog.TokenLen]byte)(member.Token)
-			}
+		if !isThere {
+			return fmt.Errorf("stream %q has no ring yet: %s", name, response.GetStream().GetReason())
 		}
 		return nil
 	})
+	return uris, err
+}
+
+// locateReader finds the rings of a stream: one that is here, or what a reader's grant says.
+func locateReader(ctx context.Context, env *environment, options tailOptions, config *consume.Config) error {
+	uris, err := ringsOfStream(ctx, env, options.stream)
+	if err != nil {
+		return err
+	}
+	if len(uris) == 1 && options.transport == "" {
+		config.RingURI = uris[0]
+		if _, err := farlog.Inspect(uris[0]); !errors.Is(err, farlog.ErrNotFound) {
+			return nil // it is here, or what is wrong with it is told when it is opened
+		}
+	}
+	var place writerPlace
+	err = withControl(ctx, env, acquireTimeoutDefault, func(ctx context.Context, client apiv1.ControlServiceClient) error {
+		answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
+			Stream: options.stream, Transport: options.transport, Holder: env.holder("farlog tail"),
+		})
+		if err == nil {
+			place, err = placeOf(answer.Grant)
+		}
+		return err
+	})
+	config.RingURI, config.Token, config.Members = place.uri, place.options.Token, place.options.Members
+	return err
 }
 
 // explainMissing tells that the ring of a stream is on the target's host.
@@ -249,14 +254,17 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 	}
 	var place writerPlace
 	switch {
-	case !isFarURI(config.RingURI), config.Token != nil:
+	case !isFarURI(config.RingURI), config.Token != nil, config.Members != nil:
 	case options.tokenFile == "":
 		return config, usageErrorf("--ring %q is on another host: expected --token-file with a reader's grant, or farlog tail on the target's host; what was drained is in the store (farlog dump, farlog replay)", config.RingURI)
 	default:
 		if err := place.takeToken(options.tokenFile); err != nil {
 			return config, err
 		}
-		config.Token = place.options.Token
+		config.Token, config.Members = place.options.Token, place.options.Members
+	}
+	if isAgentURI(config.RingURI) {
+		config.Stream, _, _ = strings.Cut(strings.TrimPrefix(config.RingURI, agentScheme), "?")
 	}
 	if config.Stream == "" {
 		status, err := farlog.Inspect(config.RingURI)

@@ -56,6 +56,10 @@ func (d *daemon) openHost(context.Context) error {
 	if err != nil {
 		return &usageError{fmt.Sprintf("--host-allow %s", err)}
 	}
+	readers, err := hostagent.ParseRules(d.settings.hostRead)
+	if err != nil {
+		return &usageError{fmt.Sprintf("--host-read %s", err)}
+	}
 	devices, err := hostagent.ParseDevices(d.settings.hostDevices, findNamespace)
 	if err != nil {
 		return &usageError{fmt.Sprintf("--host-device %s", err)}
@@ -73,7 +77,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	role.client = api.NewControlServiceClient(conn)
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Devices: devices, Acquire: role.acquire, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Logger: role.logger})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -104,27 +108,23 @@ func findNamespace(name string) (string, error) {
 
 // acquire asks the control plane, in the name of this host. Which user asks has been looked at.
 func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (hostagent.Grant, error) {
-	response, err := r.client.AcquireWriter(ctx, &api.AcquireWriterRequest{
-		Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport,
-		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name, Addresses: identity.Addresses(r.settings.hostAddresses)},
-	})
+	holder := &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name, Addresses: identity.Addresses(r.settings.hostAddresses)}
+	if request.IsReader {
+		response, err := r.client.AcquireReader(ctx, &api.AcquireReaderRequest{Stream: request.Stream, Transport: request.Transport, Holder: holder})
+		if err != nil {
+			return hostagent.Grant{}, refusalOf(err)
+		}
+		return grantOf(response.Grant)
+	}
+	response, err := r.client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder})
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)
 	}
 	granted := response.Grant
-	if len(granted.GetMembers()) == 0 {
-		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", request.Stream)
+	grant, err := grantOf(granted)
+	if err != nil {
+		return grant, err
 	}
-	var uris []string
-	grant := hostagent.Grant{Epoch: granted.Epoch, Level: uint32(granted.Level), Deadline: granted.Deadline.AsDuration()}
-	for _, member := range granted.Members {
-		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
-			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of %d, expected 16 and %d", request.Stream,
-				len(member.RingUuid), n, farlog.TokenLen)
-		}
-		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri), append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)
-	}
-	grant.URI = farlog.MembersURI(int(granted.K), uris...)
 	member := granted.Members[0] // whose counters the writer keeps
 	policy := farlog.PolicyBlock
 	if granted.Policy == api.Policy_POLICY_REJECT {
@@ -134,6 +134,24 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target, Level: farlog.Level(granted.Level).String(),
 	})
 	grant.Policy = uint32(policy)
+	return grant, nil
+}
+
+// grantOf is a grant in the agent's words, but for its policy.
+func grantOf(granted *api.Grant) (hostagent.Grant, error) {
+	if len(granted.GetMembers()) == 0 {
+		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", granted.GetStream())
+	}
+	var uris []string
+	grant := hostagent.Grant{Epoch: granted.Epoch, Level: uint32(granted.Level), Deadline: granted.Deadline.AsDuration()}
+	for _, member := range granted.Members {
+		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
+			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of %d, expected 16 and %d", granted.Stream,
+				len(member.RingUuid), n, farlog.TokenLen)
+		}
+		uris, grant.RingUUIDs, grant.Tokens = append(uris, member.Uri), append(grant.RingUUIDs, [16]byte(member.RingUuid)), append(grant.Tokens, member.Token)
+	}
+	grant.URI = farlog.MembersURI(int(granted.K), uris...)
 	return grant, nil
 }
 

@@ -89,6 +89,7 @@ type settings struct {
 	hostAddresses []string
 	hostSocket    string
 	hostAllow     []string
+	hostRead      []string
 	hostDevices   []string
 }
 
@@ -134,6 +135,7 @@ func declareSettings(flags *pflag.FlagSet, role, metricsDefault string) (*settin
 	if has(roleHost) {
 		set.String(&s.hostSocket, "host.socket", "", "`path` of the Unix socket at which programs of this host ask for grants (default: "+hostSocketDefault+"; of dev: host.sock in --data-dir)")
 		set.Strings(&s.hostAllow, "host.allow", nil, "who may write what: `USER=STREAMS` or @GROUP=STREAMS, such as trading=desk7/*; may be repeated (default: root and the agent's own user)")
+		set.Strings(&s.hostRead, "host.read", nil, "who may read what: `USER=STREAMS` or @GROUP=STREAMS, such as risk=desk7/*; may be repeated (default: root and the agent's own user)")
 		set.Strings(&s.hostDevices, "host.device", nil, "which block device is opened for whom: `DEVICE=USER` or DEVICE=@GROUP, such as /dev/nvme1n1=trading or NQN/1=@desk7; may be repeated")
 	}
 	if role == roleTarget {

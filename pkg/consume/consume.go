@@ -32,8 +32,9 @@ const bufferBytesDefault = 1 << 20
 
 // Config of a consumer. Stream is needed with Store.
 type Config struct {
-	RingURI  string                 // "" = only what is in the store, as it comes
+	RingURI  string                 // "" = only what is in the store, as it comes; "farlog://NAME" leaves it to the host agent where the ring is
 	Token    *[farlog.TokenLen]byte // of a reader's grant, for a ring on another host
+	Members  []farlog.Member        // of a stream with several rings: what its grant says of each, in the order of RingURI; nil = nothing
 	Stream   string
 	Store    *store.Store // nil = only what is in the ring: what was overtaken is lost for this consumer, and it says so
 	Start    Start

@@ -64,7 +64,7 @@ func (c *Consumer) findGeneration(isEnd bool) error {
 
 // openRing opens the ring at its head, or at its end. What has been read of it is passed over by fromRing.
 func (c *Consumer) openRing(isEnd bool) error {
-	options := farlog.ReaderOptions{Start: farlog.StartHead, Token: c.config.Token}
+	options := farlog.ReaderOptions{Start: farlog.StartHead, Token: c.config.Token, Members: c.config.Members}
 	if isEnd {
 		options.Start = farlog.StartTail
 	}

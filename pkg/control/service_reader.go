@@ -1,9 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,39 +32,82 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	if err != nil {
 		return nil, err
 	}
-	ring, stream := rings[0], now.streams[request.Stream]
-	if len(rings) > 1 {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q has %d rings: readers of several are not let in by a grant: read it on the host of one of them, or from its store", request.Stream, len(rings))
-	}
-	isFar, err := now.isFar(ring, asked)
+	stream := now.streams[request.Stream]
+	coming, err := now.coming(rings, asked)
 	if err != nil {
 		return nil, err
 	}
-	member := &api.Member{Uri: ring.Uri, RingUuid: ring.RingUuid, Target: ring.Target}
-	if isFar {
-		if member.Token, err = s.admitReader(ctx, request.Stream, now.origins(asked.Holder.Addresses, asked.Holder.Host, ring)); err != nil {
-			return nil, err
-		}
-		member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
+	if err := s.letIn(ctx, now, request.Stream, coming); err != nil {
+		return nil, err
 	}
-	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid", asked.Holder.GetPid(), "is_far", isFar, "by", callerOf(ctx).ID)
+	var members []*api.Member
+	for i, ring := range rings {
+		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(now.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target, Token: coming.tokens[i]}
+		if member.Token != nil {
+			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
+		}
+		members = append(members, member)
+	}
+	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid", asked.Holder.GetPid(), "is_far", coming.isFar(), "by", callerOf(ctx).ID)
 	return &api.AcquireReaderResponse{Grant: &api.Grant{
-		Stream: request.Stream, StreamId: stream.StreamId, Members: []*api.Member{member}, K: stream.K, RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, Granted: timestamppb.Now(),
+		Stream: request.Stream, StreamId: stream.StreamId, Members: members, K: stream.K, RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, Granted: timestamppb.Now(),
 	}}, nil
 }
 
-// admitReader draws a token and answers when the ring's target lets in who has it.
-func (s *Server) admitReader(ctx context.Context, stream string, from []string) ([]byte, error) {
-	token, err := newToken()
-	if err != nil {
-		return nil, err
+// comingReader is somebody who is to be let in at the doors of a stream's rings.
+type comingReader struct {
+	tokens      [][]byte   // one a ring; nil: the ring is on the reader's host
+	from        [][]string // the addresses from which each may be brought
+	generations []uint64   // the target lets him in when it says this one
+}
+
+func (v *view) coming(rings []*api.RingState, asked *api.AcquireWriterRequest) (*comingReader, error) {
+	c := &comingReader{generations: make([]uint64, len(rings))}
+	for _, ring := range rings {
+		isFar, err := v.isFar(ring, asked)
+		if err != nil {
+			return nil, err
+		}
+		var token []byte
+		if isFar {
+			if token, err = newToken(); err != nil {
+				return nil, err
+			}
+		}
+		c.tokens, c.from = append(c.tokens, token), append(c.from, v.origins(asked.Holder.Addresses, asked.Holder.Host, ring))
 	}
-	generation, revision, err := s.specs.addReader(ctx, stream, token, from, time.Now())
+	return c, nil
+}
+
+func (c *comingReader) isFar() bool {
+	return slices.ContainsFunc(c.tokens, func(token []byte) bool { return token != nil })
+}
+
+// letInBy counts the rings that he may open, and tells whether all may be whose targets live.
+func (c *comingReader) letInBy(v *view, stream string) (count int, isAll bool) {
+	isAll = true
+	for i, token := range c.tokens {
+		spec := v.rings[reconcile.MemberKey(stream, i)]
+		if token == nil || reconcile.SeenRing(v.targets, spec).GetReaderGeneration() >= c.generations[i] {
+			count++
+		} else if v.liveTargets[spec.GetTarget()] != nil {
+			isAll = false
+		}
+	}
+	return count, isAll
+}
+
+// letIn answers when so many of the rings' targets let him in that he can know the log, and has waited a moment for the others: those he tries until they do.
+func (s *Server) letIn(ctx context.Context, now *view, stream string, coming *comingReader) error {
+	if !coming.isFar() {
+		return nil
+	}
+	revision, err := s.specs.addReader(ctx, now, stream, coming, time.Now())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.mirror.waitRevision(ctx, revision); err != nil {
-		return nil, err
+		return err
 	}
 	limit := confirmWaitMax
 	if deadline, ok := ctx.Deadline(); ok {
@@ -70,43 +115,73 @@ func (s *Server) admitReader(ctx context.Context, stream string, from []string) 
 	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	now, err := s.mirror.wait(waiting, func(v *view) bool {
-		return reconcile.SeenRing(v.targets, v.rings[stream]).GetReaderGeneration() >= generation
+	required := reconcile.Quorum(now.streams[stream])
+	now, err = s.mirror.wait(waiting, func(v *view) bool {
+		count, _ := coming.letInBy(v, stream)
+		return count >= required
 	})
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "stream %q: target %s has not let a reader in within %s: farlog status %s says how it is",
-			stream, now.rings[stream].GetTarget(), limit.Round(time.Millisecond), stream)
+		return coming.refusal(now, stream, limit)
 	}
-	return token, nil
+	rest, stop := context.WithTimeout(waiting, confirmGrace)
+	defer stop()
+	_, _ = s.mirror.wait(rest, func(v *view) bool { // those that have not by then are tried later
+		_, isAll := coming.letInBy(v, stream)
+		return isAll
+	})
+	return ctx.Err()
 }
 
-// addReader lets a reader in at the ring of a stream that is there and is to stay.
-func (s specStore) addReader(ctx context.Context, stream string, token []byte, from []string, now time.Time) (generation uint64, revision int64, err error) {
+// refusal names the targets that have not let him in.
+func (c *comingReader) refusal(now *view, stream string, limit time.Duration) error {
+	var missing []string
+	for i, token := range c.tokens {
+		spec := now.rings[reconcile.MemberKey(stream, i)]
+		if token != nil && reconcile.SeenRing(now.targets, spec).GetReaderGeneration() < c.generations[i] {
+			missing = append(missing, spec.GetTarget())
+		}
+	}
+	return status.Errorf(codes.Unavailable, "stream %q: target %s has not let a reader in within %s: farlog status %s says how it is",
+		stream, strings.Join(missing, ", "), limit.Round(time.Millisecond), stream)
+}
+
+// addReader lets a reader in at the rings of a stream that is there and is to stay. errRingsChanged: they are no longer those of the view.
+func (s specStore) addReader(ctx context.Context, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
 	for {
 		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
-			return 0, 0, fmt.Errorf("read stream %q: %w", stream, err)
+			return 0, fmt.Errorf("read stream %q: %w", stream, err)
 		}
 		isStaying, err := stays(stream, got.Responses[0].GetResponseRange(), got.Responses[1].GetResponseRange())
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-		unchanged, write, err := s.admission(ctx, stream, func(admission *api.Admission) (err error) {
-			generation, err = admitReader(admission, token, from, now)
-			return err
-		})
-		if err != nil {
-			return 0, 0, err
+		guards, writes := append(ringsUnchanged(v, stream), isStaying), []clientv3.Op(nil)
+		for i, token := range coming.tokens {
+			if token == nil {
+				continue
+			}
+			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
+				coming.generations[i], err = admitReader(admission, token, coming.from[i], now)
+				return err
+			})
+			if err != nil {
+				return 0, err
+			}
+			guards, writes = append(guards, unchanged), append(writes, *write)
 		}
-		put, err := s.client.Txn(ctx).If(unchanged, isStaying).Then(*write).Commit()
+		put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
 		if err != nil {
-			return 0, 0, fmt.Errorf("let a reader of stream %q in: %w", stream, err)
+			return 0, fmt.Errorf("let a reader of stream %q in: %w", stream, err)
 		}
 		if put.Succeeded {
-			return generation, put.Header.Revision, nil
+			return put.Header.Revision, nil
+		}
+		if isChanged, err := s.areRingsChanged(ctx, v, stream); err != nil || isChanged {
+			return 0, cmp.Or(err, errRingsChanged)
 		}
 	}
 }

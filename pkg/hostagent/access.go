@@ -11,7 +11,7 @@ import (
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
-// Rule lets a user, or the members of a group, write streams.
+// Rule lets a user, or the members of a group, write streams, or read them.
 type Rule struct {
 	IsGroup bool
 	ID      uint32
@@ -99,11 +99,19 @@ func (p peer) String() string {
 	return "user " + id
 }
 
-// may decides whether somebody may write a stream. Root and the agent's own user may.
-func may(rules []Rule, p peer, stream string) error {
-	if p.uid == 0 || p.uid == uint32(os.Geteuid()) {
+// may decides whether somebody may write a stream, or read it: neither right includes the other. Root and the agent's own user may.
+func (s *Server) may(p peer, stream string, isReader bool) error {
+	rules, verb, flag := s.config.Rules, "write", "--host-allow"
+	if isReader {
+		rules, verb, flag = s.config.Readers, "read", "--host-read"
+	}
+	if p.uid == 0 || p.uid == uint32(os.Geteuid()) || covers(rules, p, stream) {
 		return nil
 	}
+	return refuse("INVALID", "%s may not %s stream %q by this agent: expected a %s of farlogd host, such as %d=%s", p, verb, stream, flag, p.uid, stream)
+}
+
+func covers(rules []Rule, p peer, stream string) bool {
 	var groups []uint32
 	for _, rule := range rules {
 		if !pattern.Covers([]string{rule.Pattern}, stream) {
@@ -113,8 +121,8 @@ func may(rules []Rule, p peer, stream string) error {
 			groups = p.groups()
 		}
 		if !rule.IsGroup && rule.ID == p.uid || rule.IsGroup && slices.Contains(groups, rule.ID) {
-			return nil
+			return true
 		}
 	}
-	return refuse("INVALID", "%s may not write stream %q by this agent: expected a --host-allow of farlogd host, such as %d=%s", p, stream, p.uid, stream)
+	return false
 }

@@ -81,6 +81,8 @@ func TestServer_Answers(t *testing.T) {
 	for _, test := range []struct{ packet, want string }{
 		{head + "stream desk7/orders\nepoch-seen 7\nname a b\n",
 			"ok\nuri mem:/x\nepoch 8\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\nlevel 3\npolicy 0\ndeadline-ns 1000000000\n"},
+		{"farlog-agent 1 reader\nstream desk7/orders\n", "ok\nuri mem:/x\nuuid ab000000000000000000000000000000\ntoken 01020000000000000000000000000000\n"},
+		{"farlog-agent 1 reader\nstream a\nepoch-seen 7\n", "error INVALID\ntext line \"epoch-seen 7\" of a request for a reader"},
 		{head + "stream none\n", "error NOT_FOUND\ntext there is no stream none\n"},
 		{head + "stream broken\n", "error IO\ntext two; lines long "},
 		{head, "error INVALID\ntext line \"\" of a request"},
@@ -99,7 +101,7 @@ func TestServer_Answers(t *testing.T) {
 			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
 		}
 	}
-	if counts := server.Counts(); counts.Granted != 1 || counts.Failed != 1 || counts.Refused != 11 {
+	if counts := server.Counts(); counts.Granted != 2 || counts.Failed != 1 || counts.Refused != 12 {
 		t.Errorf("counted %+v", counts)
 	}
 }
@@ -183,16 +185,26 @@ func TestMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readers, err := ParseRules([]string{"4444=desk7/*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &Server{config: Config{Rules: rules, Readers: readers}}
 	for _, test := range []struct {
 		uid, gid uint32
 		stream   string
 		want     bool
 	}{
-		{4242, 1, "desk7/orders", true}, {4242, 1, "desk8/orders", false}, {4242, 4343, "desk8/a/b", true}, {4343, 1, "desk8/a", false}, {9999, 4242, "desk7/orders", false},
+		{4242, 1, "desk7/orders", true}, {4444, 1, "desk7/orders", false}, {4242, 1, "desk8/orders", false}, {4242, 4343, "desk8/a/b", true}, {4343, 1, "desk8/a", false}, {9999, 4242, "desk7/orders", false},
 		{0, 0, "anything", true},
 	} {
-		if err := may(rules, peer{uid: test.uid, gid: test.gid}, test.stream); (err == nil) != test.want {
+		if err := server.may(peer{uid: test.uid, gid: test.gid}, test.stream, false); (err == nil) != test.want {
 			t.Errorf("%d:%d on %s: %v", test.uid, test.gid, test.stream, err)
+		}
+	}
+	for uid, isAllowed := range map[uint32]bool{0: true, 4242: false, 4444: true} {
+		if err := server.may(peer{uid: uid, gid: 1}, "desk7/orders", true); (err == nil) != isAllowed || err != nil && !strings.Contains(err.Error(), "may not read stream \"desk7/orders\" by this agent: expected a --host-read") {
+			t.Errorf("%d reads: %v", uid, err)
 		}
 	}
 	for _, bad := range []string{"", "desk7/*", "=desk7", "@=desk7", "4242=", "nobody-of-this-name=a", "@nobody-of-this-name=a", "4242=[", fmt.Sprint(1<<33, "=a")} {

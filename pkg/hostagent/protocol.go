@@ -11,6 +11,7 @@ import (
 // Verbs of the protocol.
 const (
 	verbWriter = "writer"
+	verbReader = "reader"
 	verbDevice = "device"
 )
 
@@ -42,6 +43,7 @@ type request struct {
 // words are the lines that a verb knows; true: it has to be there.
 var words = map[string]map[string]bool{
 	verbWriter: {"stream": true, "name": false, "epoch-seen": false, "transport": false},
+	verbReader: {"stream": true, "name": false, "transport": false},
 	verbDevice: {"path": true, "access": true},
 }
 
@@ -57,7 +59,7 @@ func parseRequest(packet string) (request, error) {
 	}
 	known := words[head[2]]
 	if known == nil {
-		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s or %s", head[2], verbWriter, verbDevice)
+		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s or %s", head[2], verbWriter, verbReader, verbDevice)
 	}
 	asked := request{verb: head[2], values: make(map[string]string)}
 	for _, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {

@@ -25,14 +25,15 @@ const (
 	lingerMost   = time.Second      // for the packet of one who was told so before it was read
 )
 
-// Request is what a program asks for.
+// Request is what a program asks for. A reader has no epoch.
 type Request struct {
+	IsReader                bool
 	Stream, Name, Transport string
 	EpochSeen               uint32
 	PID                     int32
 }
 
-// Grant is what it gets.
+// Grant is what it gets. A reader's has the rings alone.
 type Grant struct {
 	URI           string // of a stream with several rings: all of them
 	Epoch         uint32
@@ -58,7 +59,8 @@ func (r *Refused) Unwrap() error { return r.Err }
 // Config is what an agent needs.
 type Config struct {
 	Socket  string
-	Rules   []Rule
+	Rules   []Rule // who may write
+	Readers []Rule // who may read
 	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
 	Logger  *slog.Logger
@@ -238,8 +240,8 @@ func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, err
 }
 
 func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, error) {
-	stream := asked.values["stream"]
-	if err := may(s.config.Rules, p, stream); err != nil {
+	stream, isReader := asked.values["stream"], asked.verb == verbReader
+	if err := s.may(p, stream, isReader); err != nil {
 		return nil, err
 	}
 	seen, err := asked.number("epoch-seen")
@@ -247,7 +249,7 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 		return nil, err
 	}
 	grant, err := s.config.Acquire(ctx, Request{
-		Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
+		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
 	})
 	var refused *Refused
 	if errors.As(err, &refused) {
@@ -256,8 +258,8 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Info("granted", "stream", stream, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", grant.isFar())
-	return replyOf(grant), nil
+	s.config.Logger.Info("granted", "stream", stream, "is_reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", grant.isFar())
+	return replyOf(grant, isReader), nil
 }
 
 // isFar tells whether one of the rings is on another host.
@@ -265,10 +267,12 @@ func (g Grant) isFar() bool {
 	return slices.ContainsFunc(g.Tokens, func(token []byte) bool { return len(token) > 0 })
 }
 
-func replyOf(grant Grant) *reply {
+func replyOf(grant Grant, isReader bool) *reply {
 	made := newReply()
 	made.add("uri", grant.URI)
-	made.add("epoch", grant.Epoch)
+	if !isReader {
+		made.add("epoch", grant.Epoch)
+	}
 	uuids, tokens := "", ""
 	for i, uuid := range grant.RingUUIDs {
 		token := [16]byte{} // none
@@ -278,6 +282,9 @@ func replyOf(grant Grant) *reply {
 	made.add("uuid", uuids)
 	if grant.isFar() {
 		made.add("token", tokens)
+	}
+	if isReader {
+		return made
 	}
 	made.add("level", grant.Level)
 	made.add("policy", grant.Policy)

@@ -35,6 +35,9 @@ struct writer_watch;
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error);
 
+/* agent_reader_open -- farlog_reader_open for such a URI, by a reader's grant; not as a drain. */
+int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);
+
 /* agent_device_open -- a block device that the kernel does not let this process open, opened with O_DIRECT for writing or reading by the agent, which
  * looks who asks. *fd is the caller's; nobody else has it. */
 int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_error *error);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent.h"
 #include "err.h"
 #include "member_uri.h"
 #include "mutant.h"
@@ -125,6 +126,8 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 	static const struct farlog_reader_config defaults;
 	const struct farlog_reader_config *config = asked != NULL ? asked : &defaults;
 
+	if (agent_is_stream(uri))
+		return agent_reader_open(uri, config, opened, error);
 	return member_uri_is(uri) ? reader_members_open(uri, config, opened, error) : reader_open_ring(uri, config, opened, error);
 }
 

@@ -80,8 +80,9 @@ type ControlServiceClient interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
-	// AcquireReader lets somebody read a stream's ring beside its drain. A holder on the target's own host is told where the ring is, and needs no grant; another one gets a token
-	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way, or too many readers were let in.
+	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
+	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
+	// UNAVAILABLE: too few of the rings' targets have let the reader in.
 	AcquireReader(ctx context.Context, in *AcquireReaderRequest, opts ...grpc.CallOption) (*AcquireReaderResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
@@ -415,8 +416,9 @@ type ControlServiceServer interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
-	// AcquireReader lets somebody read a stream's ring beside its drain. A holder on the target's own host is told where the ring is, and needs no grant; another one gets a token
-	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way, or too many readers were let in.
+	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
+	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
+	// UNAVAILABLE: too few of the rings' targets have let the reader in.
 	AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error)
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.

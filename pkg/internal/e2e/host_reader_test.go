@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/internal/testenv"
+	"github.com/farlog/farlog/pkg/record"
+)
+
+// readPayloads reads what is in a ring, or in the rings of a stream, until there is nothing more.
+func readPayloads(t *testing.T, uri string) (payloads []string) {
+	t.Helper()
+	reader, err := farlog.OpenReader(uri, farlog.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	status, err := reader.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 1<<20); ; {
+		batch, err := reader.Read(buf)
+		if errors.Is(err, farlog.ErrNotYet) {
+			return payloads
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for raw := batch.Bytes; len(raw) > 0; {
+			header, err := record.ParseHeader(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !header.Flags.IsControl() {
+				payloads = append(payloads, string(raw[record.HeaderLen:][:int(header.KeyLen)+int(header.PayloadLen)]))
+			}
+			raw = raw[header.StoredLen(status.Align):]
+		}
+	}
+}
+
+// Who knows a stream's name reads it: one ring on another host, and one that has three members of which one is gone. No writer is fenced by it.
+func TestHost_ReaderByItsName(t *testing.T) {
+	b := newHostBench(t)
+	second := testenv.NewTarget(t, b.cluster, "storage2", farHost)
+	testenv.NewTarget(t, b.cluster, "storage3", farHost)
+	b.cluster.CreateStream("desk7/copied", "--size", "4MiB", "--level", "visible", "--members", "3", "--needed", "2", "--wait", "20s")
+	b.cluster.Drain.Kill() // so that the records stay
+	for _, stream := range []string{streamName, "desk7/copied"} {
+		writer, err := farlog.OpenWriter(b.uri(stream), farlog.WriterOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", stream, err)
+		}
+		b.append(writer, 3, "record")
+		if got := strings.Join(readPayloads(t, b.uri(stream)), " "); got != "record-0 record-1 record-2" {
+			t.Errorf("%s: read %q", stream, got)
+		}
+		if stream != streamName {
+			second.Kill()
+			b.append(writer, 2, "more")
+		}
+		printed := testenv.MustRun(t, "farlog", "tail", b.uri(stream), "--format", "raw")
+		if strings.Count(printed, "record-") != 3 || stream != streamName && !strings.Contains(printed, "more-1\n") {
+			t.Errorf("%s: printed %q", stream, printed)
+		}
+		b.append(writer, 1, "still") // its epoch is the ring's
+		writer.Close()
+		if status := b.cluster.Stream(stream); status.EpochGranted != 1 {
+			t.Errorf("%s: epoch %d granted, expected 1", stream, status.EpochGranted)
+		}
+	}
+	printed := testenv.MustRun(t, "farlog", "tail", "desk7/copied", "--transport", "ofi", "--control", b.cluster.ControlAddress, "--format", "raw")
+	if !strings.Contains(printed, "record-0\n") || !strings.Contains(printed, "still-0\n") {
+		t.Errorf("by a grant of its own: %q", printed)
+	}
+	b.checkReaderRefusals()
+}
+
+func (b *hostBench) checkReaderRefusals() {
+	b.Helper()
+	for _, bad := range []struct {
+		uri     string
+		options farlog.ReaderOptions
+		want    error
+		text    string
+	}{
+		{b.uri("no/such"), farlog.ReaderOptions{}, farlog.ErrNotFound, "no/such"},
+		{b.uri(streamName), farlog.ReaderOptions{Drain: true}, farlog.ErrInvalid, "farlogd drain"},
+		{b.uri(streamName), farlog.ReaderOptions{Token: &[farlog.TokenLen]byte{1}}, farlog.ErrInvalid, "agent's to give"},
+		{b.uri(streamName) + "&transport=verbs", farlog.ReaderOptions{}, farlog.ErrInvalid, "does not listen by verbs"},
+		{"farlog://" + streamName + "?agent=/nowhere", farlog.ReaderOptions{}, farlog.ErrNotFound, "no host agent at \"/nowhere\""},
+	} {
+		reader, err := farlog.OpenReader(bad.uri, bad.options)
+		if err == nil {
+			reader.Close()
+		}
+		if !errors.Is(err, bad.want) || !strings.Contains(err.Error(), bad.text) {
+			b.Errorf("%s: got %v, expected %v with %q", bad.uri, err, bad.want, bad.text)
+		}
+	}
+}
+
+// To write is not to read: each has rules of its own.
+func TestHost_UserDecidesForReaders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a program as another user")
+	}
+	b := newHostBench(t, "--host-allow", "65534=desk7/*", "--host-read", "65534=desk8/*")
+	b.cluster.CreateStream("desk8/orders", "--size", "4MiB", "--level", "visible")
+	program := b.copyProgram("farlog")
+	for stream, isAllowed := range map[string]bool{streamName: false, "desk8/orders": true} {
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Timeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, "tail", "farlog://"+stream)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Env, cmd.Dir = []string{"FARLOG_AGENT=" + b.socket}, b.dir
+		said, err := cmd.CombinedOutput()
+		if (err == nil) != isAllowed || !isAllowed && !strings.Contains(string(said), "(65534) may not read stream") {
+			t.Errorf("%s: %v: %s", stream, err, said)
+		}
+	}
+}
