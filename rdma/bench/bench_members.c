@@ -218,6 +218,7 @@ void bench_members(void)
 {
 	bench_pin(0);
 	acknowledgements();
+	bench_members_sockets();
 	bench_members_loss();
 	bench_members_takeover();
 }

@@ -1,4 +1,4 @@
-/* bench_members.h -- what the two files of the members' cases share: targets in processes of their own. */
+/* bench_members.h -- what the files of the members' cases share: targets in processes of their own. */
 #ifndef FARLOG_BENCH_MEMBERS_H
 #define FARLOG_BENCH_MEMBERS_H
 
@@ -26,5 +26,8 @@ struct farlog_writer_config members_config(uint32_t epoch, unsigned first, unsig
 /* Cases of bench_members_fault.c. */
 void bench_members_loss(void);
 void bench_members_takeover(void);
+
+/* bench_members_sockets -- what bare sockets cost of it. */
+void bench_members_sockets(void);
 
 #endif
