@@ -73,7 +73,13 @@ func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 	}
 	for i := range 200 {
 		call, cancel := context.WithTimeout(ctx, stepTimeout)
-		if _, err := admin.CreateStream(call, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("t%d", i)}}); err != nil {
+		var err error
+		if i%5 == 0 { // a write waits for the disk, flood or not
+			_, err = admin.CreateStream(call, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: fmt.Sprintf("t%d", i)}})
+		} else {
+			_, err = admin.GetStream(call, &api.GetStreamRequest{Name: fmt.Sprintf("s%d", i%50)})
+		}
+		if err != nil {
 			t.Errorf("call %d of a modest client: %v", i, err)
 		}
 		cancel()
