@@ -134,7 +134,7 @@ func (f *feed) commit(ctx context.Context) error {
 		switch {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
 		case len(entries) == 0: // all of them are in the ring: the next record meets what ends the writer
-		case errors.Is(err, farlog.ErrFull) && f.policy == farlog.PolicyReject:
+		case errors.Is(err, farlog.ErrFull) && f.writer.Policy() == farlog.PolicyReject: // of a farlog:// stream only the writer knows it
 			f.count.refused++
 			entries = entries[1:]
 			f.talk.refused(f.count.refused)

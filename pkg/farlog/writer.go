@@ -3,6 +3,7 @@ package farlog
 /*
 #include <stdlib.h>
 #include "farlog/farlog.h"
+#include "farlog/host.h"
 */
 import "C"
 
@@ -268,6 +269,16 @@ func (w *Writer) Contract() Contract {
 		return Contract{}
 	}
 	return contractOf(C.farlog_writer_contract(w.handle))
+}
+
+// Policy is what it does while its ring is full: the stream's, where WriterOptions left that open to the host agent.
+//
+// Implements: uint32_t farlog_writer_policy(const farlog_writer *)
+func (w *Writer) Policy() Policy {
+	if w.handle == nil {
+		return PolicyBlock
+	}
+	return Policy(C.farlog_writer_policy(w.handle))
 }
 
 // Close flushes what is staged and gives the lock back. A second Close returns ErrClosed.

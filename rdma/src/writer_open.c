@@ -447,6 +447,11 @@ const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer
 	return &writer->region->contract;
 }
 
+uint32_t farlog_writer_policy(const farlog_writer *writer)
+{
+	return writer->policy;
+}
+
 void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)
 {
 	memset(status, 0, sizeof(*status));

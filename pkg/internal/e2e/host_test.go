@@ -143,6 +143,18 @@ func TestHost_Refusals(t *testing.T) {
 	writer.Close()
 }
 
+// The policy of a stream that is opened by its name is the stream's: what it refuses is not tried again and again.
+func TestHost_AppendByNameRejects(t *testing.T) {
+	b := newHostBench(t)
+	b.cluster.CreateStream("desk7/small", "--size", "1MiB", "--record-len-max", "64KiB", "--level", "visible", "--policy", "reject")
+	b.cluster.Drain.Kill()
+	line := strings.Repeat("x", 60<<10) + "\n"
+	process := testenv.Start(t, strings.NewReader(strings.Repeat(line, 40)), nil, "farlog", "append", "--ring", b.uri("desk7/small"))
+	if err := process.Wait(); err == nil || !strings.Contains(process.Log(), "records were refused because the ring was full (policy reject)") {
+		t.Errorf("%v: %s", err, process.Log())
+	}
+}
+
 // The kernel tells who asks; a user whom no rule names gets no grant, and one who is named gets one.
 func TestHost_UserDecides(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -23,6 +23,9 @@ extern "C" {
 FARLOG_API void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status);
 FARLOG_API void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *status);
 
+/* farlog_writer_policy -- what it does while its ring is full, enum farlog_policy: the stream's where the configuration left that open. Any thread; never fails. */
+FARLOG_API uint32_t farlog_writer_policy(const farlog_writer *writer);
+
 #ifdef __cplusplus
 }
 #endif
