@@ -82,6 +82,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newExportCommand(env),
 		newHostCommand(env),
 		newMergeCommand(env),
+		newAuditCommand(env),
 		newOrderCommand(env),
 		newPlanCommand(env),
 		reference.NewCommand(env.stdout),
