@@ -45,6 +45,9 @@ func (c *controlClient) Close() error { return c.conn.Close() }
 // holder is who asks for a grant: this program, on this host.
 func (e *environment) holder(name string) *api.Holder {
 	host, _ := os.Hostname() // empty is allowed: it is shown to people only
+	if why := identity.WhyAny(e.addresses); why != "" {
+		fmt.Fprintf(e.stderr, "%s\n", why)
+	}
 	return &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: name, Addresses: identity.Addresses(e.addresses)}
 }
 

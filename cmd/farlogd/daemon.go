@@ -308,6 +308,13 @@ func (d *daemon) agent(dir string) *api.Agent {
 	return &api.Agent{Id: d.settings.agentID(dir), Host: d.settings.hostName, Pid: uint32(os.Getpid()), MetricsAddress: d.metricsAddress}
 }
 
+// warnOfAddresses says so when grants for this host cannot be bound to it.
+func (d *daemon) warnOfAddresses() {
+	if why := identity.WhyAny(d.settings.hostAddresses); why != "" {
+		d.logger.Warn(why)
+	}
+}
+
 func (d *daemon) dir(name string) string { return filepath.Join(d.settings.dataDir, name) }
 
 func ignoreClosed(err error) error {

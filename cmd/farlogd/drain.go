@@ -81,6 +81,7 @@ func (d *daemon) openDrain(context.Context) error {
 		return err
 	}
 	agent, uuid := d.agent(d.settings.dataDir), opened.UUID()
+	d.warnOfAddresses()
 	agent.StoreUuid, agent.StoreDir, agent.Transport = uuid[:], opened.Dir(), d.settings.drainTransport
 	role := &drainRole{
 		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened, tails: drain.NewTails(),

@@ -75,6 +75,7 @@ func (d *daemon) openHost(context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Logger: role.logger})

@@ -44,24 +44,38 @@ func Network(text string) (netip.Prefix, error) {
 }
 
 // Addresses are those given; without them, of all interfaces that this process sees, loopback too. None, which is any, where there are more of them than a grant
-// takes, or where the system does not tell.
+// takes, or where the system does not tell: WhyAny says so.
 func Addresses(given []string) []string {
+	list, _ := addresses(given, net.InterfaceAddrs)
+	return list
+}
+
+// WhyAny tells why grants of this host are good from anywhere although nobody asked for that; "" where they are not.
+func WhyAny(given []string) string {
+	_, why := addresses(given, net.InterfaceAddrs)
+	return why
+}
+
+func addresses(given []string, ask func() ([]net.Addr, error)) (list []string, whyAny string) {
 	if len(given) > 0 {
 		if given[0] == AddressesAny {
-			return nil
+			return nil, ""
 		}
-		return given
+		return given, ""
 	}
-	found, err := net.InterfaceAddrs()
-	if err != nil || len(found) > AddressesMax {
-		return nil
+	const cure = "its grants are good from any host: give --host-addresses, networks such as 10.1.2.0/24 or any"
+	found, err := ask()
+	if err != nil {
+		return nil, fmt.Sprintf("this host's addresses are not known (%v): %s", err, cure)
 	}
-	var list []string
 	for _, address := range found {
 		text, _, _ := strings.Cut(address.String(), "/")
 		if _, err := netip.ParseAddr(text); err == nil && !slices.Contains(list, text) {
 			list = append(list, text)
 		}
 	}
-	return list
+	if len(list) > AddressesMax {
+		return nil, fmt.Sprintf("this host has %d addresses, a grant takes %d: %s", len(list), AddressesMax, cure)
+	}
+	return list, ""
 }

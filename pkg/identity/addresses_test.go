@@ -1,8 +1,11 @@
 package identity
 
 import (
+	"errors"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -32,6 +35,21 @@ func TestAddresses(t *testing.T) {
 	}
 	if got := Addresses([]string{"any"}); got != nil {
 		t.Errorf("any is %q, expected none", got)
+	}
+	for count, want := range map[int]string{AddressesMax: "", AddressesMax + 1: "this host has 257 addresses, a grant takes 256: its grants are good from any host: give --host-addresses"} {
+		ask := func() (all []net.Addr, err error) {
+			for i := range count {
+				one := &net.IPNet{IP: net.IPv4(10, 0, byte(i>>8), byte(i)), Mask: net.CIDRMask(8, 32)}
+				all = append(all, one, one)
+			}
+			return all, nil
+		}
+		if list, why := addresses(nil, ask); (why == "") != (len(list) == count) || !strings.HasPrefix(why, want) || (why == "") != (want == "") {
+			t.Errorf("%d addresses: %d of them, %q", count, len(list), why)
+		}
+	}
+	if _, why := addresses(nil, func() ([]net.Addr, error) { return nil, errors.New("not told") }); !strings.Contains(why, "are not known (not told)") {
+		t.Errorf("a system that does not tell: %q", why)
 	}
 	found := Addresses(nil)
 	if !slices.Contains(found, "127.0.0.1") {
