@@ -19,6 +19,7 @@
 #define PIECE_COUNT_MAX (BLOCK_DEPTH / 2)
 #define OPEN_PATIENCE_NS 100000000u  /* of an open writer that asks for the header: resolve has a deadline */
 #define LOOK_INTERVAL_NS 2000000u
+#define ASIDE_INTERVAL_NS 5000000u
 #define CLOSE_PATIENCE_NS 1000000000u
 #define LOCK_PATIENCE_NS 1000000000u
 
@@ -109,19 +110,21 @@ static void put_look(struct region_nvme *nvme)
 	nvme->device->ops->put(nvme->device, BLOCK_COMMITS, &command);
 }
 
-/* put_aside -- what goes along with a commit of the writer, and is not waited for. */
+/* put_aside -- what goes along with a commit of the writer, and is not waited for. The device has to do it all the same, and the commit beside it takes
+ * longer: hints and look go with one commit, and there are few of those. Who runs out of room looks by himself. */
 static void put_aside(struct region_nvme *nvme)
 {
 	uint64_t now_ns;
 
 	if (nvme->role != REGION_ROLE_WRITER)
 		return;
+	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
+	if (nvme->is_look_flying || now_ns - nvme->aside_ns < ASIDE_INTERVAL_NS)
+		return;
+	nvme->aside_ns = nvme->device->is_clockless ? 0 : now_ns;
+	nvme->looked_ns = nvme->aside_ns;
 	if (nvme->are_hints_due && !nvme->is_hints_flying)
 		put_hints(nvme);
-	now_ns = nvme->device->is_clockless ? UINT64_MAX : clock_monotonic_ns();
-	if (nvme->is_look_flying || now_ns - nvme->looked_ns < LOOK_INTERVAL_NS)
-		return;
-	nvme->looked_ns = nvme->device->is_clockless ? 0 : now_ns;
 	put_look(nvme);
 }
 

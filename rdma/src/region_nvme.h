@@ -93,6 +93,7 @@ struct region_nvme {
 	bool is_fence_due;     /* stored, not yet on the device */
 	bool is_credit_due;
 	uint64_t looked_ns;    /* when the last look began */
+	uint64_t aside_ns;     /* when the last one did that went along with a commit */
 	uint64_t call_id;
 	bool is_call_flying;   /* perhaps one that nobody waits for any more: its buffers are not ours */
 	bool is_call_a_look;   /* what it brings is fence and credit */

@@ -194,6 +194,40 @@ static void writer__sees_the_fence(void **state)
 	assert_int_equal(status.is_writer_held, 0);
 }
 
+/* Hints and a look go along with one commit, and that not often; also where each append has just looked for room by itself. */
+static void writer__hints_go_beside_few_commits(void **state)
+{
+	const char *uri = file_uri("hints");
+	struct farlog_position position = {0};
+	struct farlog_ring_status status = {0};
+	uint64_t until_ns = clock_after_ns(20000000000u);
+	farlog_reader *reader;
+	farlog_writer *writer;
+	struct region_nvme *nvme;
+	uint64_t before_ns;
+
+	(void)state;
+	unit_format(uri, LAYOUT_DATA_OFF + (8u << 20), 8192);
+	writer = unit_open(uri);
+	nvme = nvme_of(writer->region);
+	assert_int_equal(append_within(writer, 10000000000u, &position), FARLOG_OK);
+	before_ns = nvme->aside_ns;
+	for (unsigned count = 0; count < 3 && clock_monotonic_ns() < until_ns; count += nvme->aside_ns != before_ns) {
+		before_ns = nvme->aside_ns;
+		writer->hint_ticks = 0; /* due each time */
+		nvme_nap(UINT64_MAX);   /* so that the ring is not full before, on whatever is fast */
+		nvme->looked_ns = clock_monotonic_ns();
+		assert_int_equal(append_within(writer, 10000000000u, &position), FARLOG_OK);
+		assert_true(nvme->aside_ns == before_ns || nvme->aside_ns - before_ns >= 5000000u);
+	}
+	reader = unit_read(uri, FARLOG_START_HEAD, false);
+	while (status.durable_lsn == 0 && clock_monotonic_ns() < until_ns)
+		assert_int_equal(farlog_reader_status(reader, &status), FARLOG_OK);
+	assert_true(status.durable_lsn > 0);
+	farlog_reader_close(reader);
+	farlog_writer_close(writer);
+}
+
 #define THREAD_COUNT 6
 #define THREAD_RECORD_COUNT 60
 
@@ -502,7 +536,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ring__stuck_slot_is_not_used_again),
 	cmocka_unit_test(append__credit_comes_late),
 	cmocka_unit_test(append__device_gone),
-	cmocka_unit_test(writer__sees_the_fence),
+	cmocka_unit_test(writer__sees_the_fence), cmocka_unit_test(writer__hints_go_beside_few_commits),
 	cmocka_unit_test(shared_append__all_are_there),
 	cmocka_unit_test(open__namespace_has_shrunk),
 	cmocka_unit_test(open__by_the_other_scheme),
