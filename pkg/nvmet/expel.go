@@ -56,8 +56,8 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 	if there.Subsystems[at].Attr["allow_any_host"] == "1" {
 		return done, fmt.Errorf("subsystem %s: attr_allow_any_host is 1: nobody can be kept out of it; expected 0", subsystem)
 	}
-	if !slices.Contains(there.Subsystems[at].AllowedHosts, host) && !slices.Contains(state.Expelled[subsystem], host) {
-		return done, fmt.Errorf("host %s: subsystem %s does not allow it: expected one of %s", host, subsystem, strings.Join(there.Subsystems[at].AllowedHosts, ", "))
+	if err := there.Subsystems[at].checkReached(state, host, rings); err != nil {
+		return done, err
 	}
 	if err := there.checkOneWay(at); err != nil {
 		return done, err
@@ -67,6 +67,24 @@ func Expel(kernel *Kernel, state *State, subsystem, host string, rings Rings) (E
 		return done, err
 	}
 	return done, errors.Join(done.takeAway(kernel, there, subsystem), done.tellRings(there.Subsystems[at], host, rings), done.makeAgain(kernel, there, subsystem, host))
+}
+
+// checkReached refuses a host that cannot have reached the subsystem. One that is allowed no more may have: the kernel leaves its controllers alone when somebody else takes it from the list, and a ring still
+// waits for it.
+func (s *Subsystem) checkReached(state *State, host string, rings Rings) error {
+	if slices.Contains(s.AllowedHosts, host) || slices.Contains(state.Expelled[s.NQN], host) {
+		return nil
+	}
+	number := rings.Number(host)
+	var unread error
+	for _, namespace := range s.Namespaces {
+		formers, err := rings.Formers(namespace.Device["path"])
+		unread = errors.Join(unread, err)
+		if slices.ContainsFunc(formers, func(former Former) bool { return former.Host == number && !former.IsOut }) {
+			return nil
+		}
+	}
+	return errors.Join(fmt.Errorf("host %s: subsystem %s does not allow it, and no ring there has it as its last writer: expected one of %s", host, s.NQN, orNobody(s.AllowedHosts)), unread)
 }
 
 // checkOneWay refuses where a device of a subsystem can be reached by another one too: a host that goes from the first may still write by the second, and what it is told is acknowledged there would be

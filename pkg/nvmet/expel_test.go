@@ -86,6 +86,63 @@ func TestKernel_ExpelledStaysOut(t *testing.T) {
 	}
 }
 
+// On the kernel: somebody else has taken the host from the list, and its controllers stay. It is taken out all the same while a ring has it as its last writer.
+func TestKernel_ExpelsWhoIsAllowedNoMore(t *testing.T) {
+	kernel, devices := onKernel(t)
+	state, err := OpenState(filepath.Join(t.TempDir(), "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	if _, err := Apply(kernel, state, mustDeclare(t, expelDeclaration(devices[0], expelHostA, expelHostB, "none")), false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(kernel.root, "subsystems", expelSubsystem, "allowed_hosts", expelHostA)); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	rings := fakeRings{formers: map[string][]Former{devices[0]: {{Ring: "a", Host: uint64(len(expelHostA)), Epoch: 7}}}}
+	rings.out = func(former Former) error {
+		told = append(told, former.Ring)
+		if now := read(t, kernel); len(now.Subsystems) != 0 {
+			t.Errorf("while ring %s is told there is subsystem %s", former.Ring, now.Subsystems[0].NQN)
+		}
+		return nil
+	}
+	if _, err := Expel(kernel, state, expelSubsystem, expelHostA, rings); err != nil || !slices.Equal(told, []string{"a"}) {
+		t.Fatalf("expelled with error %v, rings told: %q, want a", err, told)
+	}
+	if now := read(t, kernel); !slices.Equal(now.Subsystems[0].AllowedHosts, []string{expelHostB}) || !slices.Equal(state.Expelled[expelSubsystem], []string{expelHostA}) {
+		t.Errorf("allowed are %q, expelled %q; want b alone, and a", now.Subsystems[0].AllowedHosts, state.Expelled[expelSubsystem])
+	}
+}
+
+// Who is not allowed and was the last writer of no ring that still waits for it is refused: a name that was mistyped ends the connections of all others otherwise.
+func TestExpel_WhoMayHaveReachedIt(t *testing.T) {
+	state := &State{Expelled: map[string][]string{expelSubsystem: {"nqn.2026-01.com.example:expelled"}}}
+	subsystem := Subsystem{NQN: expelSubsystem, AllowedHosts: []string{expelHostB}, Namespaces: []Namespace{{NSID: 1, Device: Attrs{"path": "/dev/x"}}, {NSID: 2, Device: Attrs{"path": "/dev/y"}}}}
+	a := uint64(len(expelHostA))
+	for _, one := range []struct {
+		host      string
+		formers   map[string][]Former
+		isReached bool
+	}{
+		{expelHostB, nil, true},
+		{"nqn.2026-01.com.example:expelled", nil, true},
+		{expelHostA, nil, false},
+		{expelHostA, map[string][]Former{"/dev/y": {{Ring: "b", Host: a + 100}, {Ring: "a", Host: a}}}, true},
+		{expelHostA, map[string][]Former{"/dev/y": {{Ring: "a", Host: a, IsOut: true}}}, false},
+	} {
+		err := subsystem.checkReached(state, one.host, fakeRings{formers: one.formers})
+		if (err == nil) != one.isReached {
+			t.Errorf("host %s, last writers %v: error %v", one.host, one.formers, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "expected one of "+expelHostB) {
+			t.Errorf("error %v, want who is allowed", err)
+		}
+	}
+}
+
 // Who was expelled is out after a boot, too.
 func TestState_ExpelledIsNotWanted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
