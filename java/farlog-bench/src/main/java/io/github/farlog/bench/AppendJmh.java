@@ -50,7 +50,7 @@ public class AppendJmh {
     @Setup(Level.Iteration)
     public void rest() {
         for (int i = 0; i < BATCH_COUNT; i += target.blockCount()) {
-            target.rest();
+            target.rest(target.blockCount());
         }
     }
 

@@ -66,6 +66,7 @@ public final class Bench {
         groups.add("log4j2");
         for (final String collector : COLLECTORS) {
             groups.add("log4j2.open." + collector);
+            groups.add("log4j2.open.bare." + collector);
         }
         groups.addAll(Fork.neighbours());
         return groups;
@@ -110,11 +111,11 @@ public final class Bench {
         final Path files = folder.resolve("files");
         remove(files);
         final String collector = group.endsWith(".zgc") ? "zgc" : "g1";
-        final String bare = group.replace(".open.g1", ".open").replace(".open.zgc", ".open");
+        final String plain = group.replace("." + collector, "");
         final List<String> command = new ArrayList<>(javaCommand());
         command.addAll(collector.equals("zgc") ? List.of("-XX:+UseZGC", "-Xms512m", "-Xmx512m")
             : List.of("-XX:+UseG1GC", "-Xms512m", "-Xmx512m", "-Xmn64m"));
-        command.addAll(List.of(Fork.class.getName(), bare, files.toString(), Double.toString(seconds)));
+        command.addAll(List.of(Fork.class.getName(), plain, files.toString(), Double.toString(seconds)));
         final Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.appendTo(log.toFile())).start();
         final Thread undo = new Thread(() -> {
             process.destroyForcibly().onExit().join();

@@ -114,8 +114,8 @@ final class FarlogTarget implements Target {
     }
 
     @Override
-    public void rest() {
-        sinceDrain += blockCount;
+    public void rest(final int count) {
+        sinceDrain += count;
         if (sinceDrain >= DRAIN_EVERY) {
             drain.run();
             sinceDrain = 0;

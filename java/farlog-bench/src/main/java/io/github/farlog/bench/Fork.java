@@ -50,10 +50,11 @@ public final class Fork {
     private void run(final String group) throws Throwable {
         switch (group) {
             case "append" -> closedLoop(appends());
-            case "append.open" -> openLoop(List.of(new NativeTarget("c", PAYLOAD_LEN), segment()), PACED_RATE);
+            case "append.open" -> openLoop(List.of(new NativeTarget("c", PAYLOAD_LEN), segment()), PACED_RATE, GARBAGE_BYTES);
             case "alloc" -> allocations();
-            case "log4j2" -> log(false);
-            case "log4j2.open" -> log(true);
+            case "log4j2" -> log(this::closedLoop);
+            case "log4j2.open" -> log(targets -> openLoop(targets.subList(0, 2), LOG_RATE, GARBAGE_BYTES));
+            case "log4j2.open.bare" -> log(targets -> openLoop(targets.subList(0, 2), LOG_RATE, 0));
             default -> closedLoop(List.of(neighbour(group, folder)));
         }
     }
@@ -95,37 +96,66 @@ public final class Fork {
         return targets;
     }
 
-    private void log(final boolean isPaced) throws Exception {
+    /** How targets are measured. */
+    private interface Loop {
+        void run(List<? extends Target> targets) throws Exception;
+    }
+
+    private void log(final Loop loop) throws Exception {
         try (LogTarget.Context context = new LogTarget.Context(folder)) {
-            if (isPaced) {
-                openLoop(List.of(context.farlog(), context.file()), LOG_RATE);
-            } else {
-                closedLoop(List.of(context.farlog(), context.file(), context.forced()));
-            }
+            loop.run(List.of(context.farlog(), context.file(), context.forced()));
         }
     }
 
     private void closedLoop(final List<? extends Target> targets) throws Exception {
-        measure(targets, (target, samples) -> target.block(samples, target.blockCount()));
+        measure(targets, new Turn() {
+            @Override
+            public int count(final Target target) {
+                return target.blockCount();
+            }
+
+            @Override
+            public void run(final Target target, final long[] samples, final int count) throws Exception {
+                target.block(samples, count);
+            }
+        });
     }
 
-    private void openLoop(final List<? extends Target> targets, final int rate) throws Exception {
-        final Garbage garbage = new Garbage(GARBAGE_BYTES);
-        measure(targets, (target, samples) -> target.paced(samples, target.blockCount(), 1_000_000_000L / rate, garbage));
+    /**
+     * Turns of a second, each behind a collection of its own: every turn has the same room to fill, and so as many collections as any other.
+     * With short turns, in which the few collections of a fork come to one rival or the other by chance, the tail says who had more of them.
+     */
+    private void openLoop(final List<? extends Target> targets, final int rate, final int garbageBytes) throws Exception {
+        final Garbage garbage = new Garbage(garbageBytes);
+        final int turnCount = (int) (rate * Math.min(1.0, seconds));
+        measure(targets, new Turn() {
+            @Override
+            public int count(final Target target) {
+                return turnCount;
+            }
+
+            @Override
+            public void run(final Target target, final long[] samples, final int count) throws Exception {
+                System.gc();
+                target.paced(samples, count, 1_000_000_000L / rate, garbage);
+            }
+        });
     }
 
-    /** How a block is run. */
-    private interface Block {
-        void run(Target target, long[] samples) throws Exception;
+    /** What a target does when it is its turn. */
+    private interface Turn {
+        int count(Target target);
+
+        void run(Target target, long[] samples, int count) throws Exception;
     }
 
-    private void measure(final List<? extends Target> targets, final Block block) throws Exception {
+    private void measure(final List<? extends Target> targets, final Turn turn) throws Exception {
         final List<Histogram> histograms = new ArrayList<>();
         targets.forEach(target -> histograms.add(new Histogram(HIGHEST_NANOS, 3)));
-        alternate(targets, histograms, block, warmSeconds);
+        alternate(targets, histograms, turn, warmSeconds);
         histograms.forEach(Histogram::reset);
         final long collected = collections();
-        alternate(targets, histograms, block, seconds);
+        alternate(targets, histograms, turn, seconds);
         final long collectionCount = collections() - collected;
         for (int i = 0; i < targets.size(); i++) {
             print(targets.get(i).name(), histograms.get(i), collectionCount);
@@ -135,19 +165,20 @@ public final class Fork {
         }
     }
 
-    /** Blocks in turn; the first twentieth of a block pays for what ran before it. */
-    private static void alternate(final List<? extends Target> targets, final List<Histogram> histograms, final Block block,
+    /** One after the other; the first twentieth of a turn pays for what ran before it. */
+    private static void alternate(final List<? extends Target> targets, final List<Histogram> histograms, final Turn turn,
         final double secondsEach) throws Exception {
-        final long[] samples = new long[2000];
+        final long[] samples = new long[targets.stream().mapToInt(turn::count).max().orElse(0)];
         final long end = System.nanoTime() + (long) (secondsEach * targets.size() * 1e9);
         while (System.nanoTime() < end) {
             for (int i = 0; i < targets.size(); i++) {
                 final Target target = targets.get(i);
-                block.run(target, samples);
-                for (int j = target.blockCount() / 20; j < target.blockCount(); j++) {
+                final int count = turn.count(target);
+                turn.run(target, samples, count);
+                for (int j = count / 20; j < count; j++) {
                     histograms.get(i).recordValue(Math.clamp(samples[j], 0, HIGHEST_NANOS));
                 }
-                target.rest();
+                target.rest(count);
             }
         }
     }
@@ -187,7 +218,7 @@ public final class Fork {
         }
         final long bytes = threads.getCurrentThreadAllocatedBytes() - before;
         for (int i = 0; i < ALLOC_COUNT; i += target.blockCount()) {
-            target.rest();
+            target.rest(target.blockCount());
         }
         return bytes;
     }

@@ -97,8 +97,8 @@ final class LogTarget implements Target {
     }
 
     @Override
-    public void rest() {
-        sinceDrain += blockCount;
+    public void rest(final int count) {
+        sinceDrain += count;
         if (drain != null && sinceDrain >= DRAIN_EVERY) {
             drain.run();
             sinceDrain = 0;

@@ -20,8 +20,8 @@ import java.nio.file.Path;
 final class NativeTarget implements Target {
     /** Property that names the library that scripts/bench-java.sh compiles. */
     static final String PROPERTY = "farlog.bench.side";
-    private static final int COUNT_MAX = 2000;
-    private static final int DRAIN_EVERY = 24;
+    private static final int COUNT_MAX = Math.max(2000, Fork.PACED_RATE);
+    private static final int DRAIN_EVERY = 48_000;
 
     private final String name;
     private final Path file;
@@ -31,7 +31,7 @@ final class NativeTarget implements Target {
     private final MethodHandle close;
     private final MemorySegment side;
     private final MemorySegment samplesNanos = Arena.global().allocate(JAVA_LONG, COUNT_MAX);
-    private int blocks;
+    private int sinceDrain;
 
     NativeTarget(final String name, final int len) throws Throwable {
         this.name = name;
@@ -90,10 +90,12 @@ final class NativeTarget implements Target {
     }
 
     @Override
-    public void rest() throws Exception {
-        if (++blocks % DRAIN_EVERY != 0) {
+    public void rest(final int count) throws Exception {
+        sinceDrain += count;
+        if (sinceDrain < DRAIN_EVERY) {
             return;
         }
+        sinceDrain = 0;
         try {
             take((int) drain.invokeExact(side), new long[0], 0);
         } catch (final Throwable thrown) {

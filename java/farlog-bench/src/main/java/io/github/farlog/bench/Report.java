@@ -70,12 +70,15 @@ final class Report {
                 "floor: a file forced after each event");
         }
         for (final String collector : List.of("g1", "zgc")) {
-            for (final String quantile : List.of("p50", "p999", "p9999")) {
-                final String group = "log4j2.open." + collector;
-                pair(group + "." + quantile, group + "/log4j2.farlog", group + "/log4j2.file", quantile,
-                    "20,000/s from the due time, 4 KiB of garbage each; " + collector + ", collections "
-                        + collections(group + "/log4j2.farlog"));
-            }
+            open("log4j2.open.bare." + collector, "no garbage but their own; " + collector);
+            open("log4j2.open." + collector, "4 KiB of garbage each; " + collector);
+        }
+    }
+
+    private void open(final String group, final String note) {
+        for (final String quantile : QUANTILES) {
+            pair(group + "." + quantile, group + "/log4j2.farlog", group + "/log4j2.file", quantile,
+                "20,000/s from the due time, " + note + ", collections " + collections(group + "/log4j2.farlog"));
         }
     }
 

@@ -22,8 +22,8 @@ interface Target extends AutoCloseable {
     /** Returns when the record is acknowledged. */
     void append(int i) throws Exception;
 
-    /** Outside the clock, after each block. */
-    default void rest() throws Exception {
+    /** Outside the clock, after each block of so many records. */
+    default void rest(final int count) throws Exception {
     }
 
     /** As many records, back to back. */

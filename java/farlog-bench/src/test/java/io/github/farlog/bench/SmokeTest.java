@@ -61,7 +61,7 @@ class SmokeTest {
     private static void run(final Target target) throws Exception {
         final long[] samples = new long[10];
         target.block(samples, samples.length);
-        target.rest();
+        target.rest(samples.length);
         target.close();
         for (final long sample : samples) {
             assertEquals(sample, Math.clamp(sample, 1, Long.MAX_VALUE), target.name());
