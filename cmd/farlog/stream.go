@@ -36,6 +36,7 @@ type createOptions struct {
 	deadline, wait     time.Duration
 	members, needed    uint32
 	failureDomain      string
+	target, drain      string
 }
 
 func newStreamCreateCommand(env *environment) *cobra.Command {
@@ -58,6 +59,8 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	flags.Uint32Var(&options.members, "members", 0, "`rings` of the stream, each on a target in another failure domain (default 1)")
 	flags.Uint32Var(&options.needed, "needed", 0, "`members` that an acknowledgement waits for (default: more than half of them)")
 	flags.StringVar(&options.failureDomain, "failure-domain", "", "what no two members share: host, rack or site (default host)")
+	flags.StringVar(&options.target, "target", "", "`host` whose target shall have the ring, of a stream with one (default: any)")
+	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
 	return cmd
 }
@@ -66,7 +69,8 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 	if o.size != 0 && (o.size%4096 != 0 || o.size < ringSizeLeast) {
 		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
 	}
-	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain}
+	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain,
+		TargetHost: o.target, DrainHost: o.drain}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
 	}

@@ -190,7 +190,7 @@ func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
 	uri := cluster.CreateStream(streamName, "--size", "2MiB", "--record-len-max", "64KiB", "--level", "visible")
 	other := testenv.NewTarget(t, cluster, "storage2", farHost)
-	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible")
+	cluster.CreateStream("desk8/orders", "--size", "2MiB", "--level", "visible", "--target", "storage2")
 	testenv.Until(t, "the other target's ring is drained", func() (bool, error) {
 		return cluster.Stream("desk8/orders").GetRings()[0].GetIsDrainHeld(), nil
 	})
@@ -198,7 +198,7 @@ func TestFar_StuckTargetHoldsUpNoOtherDrain(t *testing.T) {
 	l := newLedger(t, "S")
 	w := startWriter(t, l, seedOf(t), "--stream", streamName, "--control", cluster.ControlAddress)
 	testenv.Until(t, "records are acknowledged", func() (bool, error) { return l.count() > 1000, nil })
-	third := cluster.CreateStream("desk9/orders", "--size", "2MiB", "--level", "visible")
+	third := cluster.CreateStream("desk9/orders", "--size", "2MiB", "--level", "visible", "--target", "storage")
 	testenv.Until(t, "a stream that came later is drained", func() (bool, error) {
 		status, err := farlog.Inspect(third)
 		return status.DrainHeld, err
