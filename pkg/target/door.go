@@ -274,10 +274,13 @@ func (d *doors) describe(state *api.RingState) {
 	if one.failure != "" && state.Error == "" {
 		state.Error = one.failure
 	}
-	if bytes.Equal(one.served, state.RingUuid) && len(state.RingUuid) > 0 {
-		for _, uri := range d.uris {
-			state.FarUris = append(state.FarUris, uri+"/"+state.Stream)
-		}
+}
+
+// reach tells how other hosts reach a ring, whether the listeners serve it yet or not: a target that has just been started would else say for a moment that
+// it has none, and a client that comes just then would be refused for good. Until they serve it nobody is told that he is let in.
+func (d *doors) reach(state *api.RingState) {
+	for _, uri := range d.uris {
+		state.FarUris = append(state.FarUris, uri+"/"+state.Stream)
 	}
 }
 

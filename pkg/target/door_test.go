@@ -225,6 +225,21 @@ func TestDoors_RestartedTargetLearnsItsGrantsAgain(t *testing.T) {
 	}
 }
 
+// A ring is never reported without the ways to it, from the first look of a target that is started again: who asked then would be told that it does not listen.
+func TestDoors_RestartedTargetListensFromItsFirstReport(t *testing.T) {
+	dir := t.TempDir()
+	one := newListening(t, dir)
+	see(one, admitting(1))
+	one.lock.Close()
+	one = newListening(t, dir)
+	for name, specs := range map[string][]*api.RingSpec{"not told of it yet": nil, "wanted": {admitting(1)}} {
+		rings := see(one, specs...)
+		if len(rings) != 1 || len(rings[0].State.RingUuid) == 0 || len(rings[0].State.FarUris) != 1 {
+			t.Errorf("%s: seen %v, expected a ring and one way to it", name, rings)
+		}
+	}
+}
+
 // A target that is started again while there is no control plane lets those in whom it knew.
 func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	dir := t.TempDir()
