@@ -95,7 +95,8 @@ void bench_clean(void);
 void bench_far(void);
 void bench_members(void);
 void bench_blocks(void);
-void bench_blocks_fio(const char *ring_uri, const char *path);
+void bench_blocks_append(void);
+void bench_blocks_fio(const char *ring_uri, const char *path, bool is_drained);
 
 /* bench_members_writer -- what a child of the members' case does when this program is started with BENCH_MEMBERS_WRITER first. Its exit code. */
 #define BENCH_MEMBERS_WRITER "members-writer"
