@@ -251,6 +251,16 @@ func (w *Writer) Cursors() Cursors {
 	return cursorsOf(&cursors)
 }
 
+// Trouble says what the ring's device or link answered last when a command failed, with the status of an NVMe device: why an append ended with ErrFenced or ErrUnknown. Empty: nothing did.
+//
+// Implements: const char *farlog_writer_trouble(const farlog_writer *)
+func (w *Writer) Trouble() string {
+	if w.handle == nil {
+		return ""
+	}
+	return C.GoString(C.farlog_writer_trouble(w.handle))
+}
+
 // Recovery says what opening found.
 //
 // Implements: const struct farlog_recovery *farlog_writer_recovery(const farlog_writer *)
