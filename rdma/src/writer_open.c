@@ -452,6 +452,11 @@ uint32_t farlog_writer_policy(const farlog_writer *writer)
 	return writer->policy;
 }
 
+const char *farlog_writer_trouble(const farlog_writer *writer)
+{
+	return writer->region->trouble != NULL ? writer->region->trouble : "";
+}
+
 void farlog_writer_ring(const farlog_writer *writer, struct farlog_ring_status *status)
 {
 	memset(status, 0, sizeof(*status));

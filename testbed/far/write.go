@@ -89,6 +89,7 @@ func appendOne(writer *farlog.Writer, stood *stalls, entries []farlog.Entry, pos
 			fmt.Fprintf(out, "%d %d %d %s %s %d\n", p.Epoch, p.Seq, p.LSN, p.Level, took, p.Copies)
 		}
 		if errors.Is(err, farlog.ErrFenced) {
+			fmt.Fprintf(os.Stderr, "trouble: %s\n", writer.Trouble())
 			fmt.Fprintf(out, "fenced %d %s\n", writer.Cursors().Epoch, took)
 			return err
 		}

@@ -26,6 +26,11 @@ FARLOG_API void farlog_shared_ring(const farlog_shared *shared, struct farlog_ri
 /* farlog_writer_policy -- what it does while its ring is full, enum farlog_policy: the stream's where the configuration left that open. Any thread; never fails. */
 FARLOG_API uint32_t farlog_writer_policy(const farlog_writer *writer);
 
+/* farlog_writer_trouble -- what the device or the link of its ring answered last when a command failed, in words, with the status that an NVMe device gave: why an
+ * append ended with FENCED or UNKNOWN, or the writer failed. "" = nothing failed, or a ring in this host's memory. Good until the writer's next call; the
+ * writer's thread; never fails. */
+FARLOG_API const char *farlog_writer_trouble(const farlog_writer *writer);
+
 #ifdef __cplusplus
 }
 #endif

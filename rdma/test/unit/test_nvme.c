@@ -9,6 +9,7 @@
 #include "block_fault.h"
 #include "block_name.h"
 #include "clock.h"
+#include "farlog/host.h"
 #include "region_nvme.h"
 #include "superblock.h"
 #include "unit.h"
@@ -157,7 +158,7 @@ static void append__device_gone(void **state)
 	assert_int_equal(append_within(writer, 0, &position), FARLOG_CLOSED);
 	farlog_writer_cursors(writer, &cursors);
 	assert_int_equal(cursors.durable_lsn, commit_end(&acknowledged, 4096));
-	assert_non_null(strstr(nvme_of(writer->region)->trouble, strerror(ENODEV)));
+	assert_non_null(strstr(farlog_writer_trouble(writer), strerror(ENODEV)));
 	assert_int_not_equal(farlog_writer_close(writer), FARLOG_OK);
 	assert_int_equal(farlog_writer_open(URI, CONFIG(.level = FARLOG_LEVEL_PERSISTENT), &writer, NULL), FARLOG_IO);
 	farlog_block_trouble(NAME, 0, 0);
