@@ -29,4 +29,5 @@ var namedScenarios = []scenario{
 	{"verbs-tmpfs", "verbs: on rings in /dev/shm, its own test and the suite on a ring alone in its region; the other verbs scenarios have them on devdax and packed", 1, verbsTmpfs},
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 1, verbsBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
+	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 }
