@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # programs.sh ROOT WORK -- build what runs in the guests from the present source, in ROOT (a tree that testbed/root.sh made), so that
 # it is linked with what the guests have. WORK keeps compiled parts between runs. Makes WORK/programs (a tree) and WORK/programs.img.
-# Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
+# FARLOG_TESTBED_BENCH=blocks: with what blocks-bench measures by. Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,8 @@ build_inside() {
 		bench="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/verbs/*.c"
 		$bench /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
 		$bench -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts
+		[ "$FARLOG_TESTBED_BENCH" != blocks ] || gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/*.c \
+			/work/rdma/libfarlog.a -lpthread -o /work/programs/bin/bench
 		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/rdma/include -I/src/rdma/src /src/testbed/bare/bare.c -libverbs -lrdmacm -o /work/programs/bin/bare
 		cd /src
 		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
@@ -52,6 +54,7 @@ if [ "${FARLOG_TESTBED_INSIDE:-}" != yes ]; then
 fi
 mounts
 mkdir -p "$work/programs/bin"
+export FARLOG_TESTBED_BENCH=${FARLOG_TESTBED_BENCH:-}
 build_inside | chroot "$root" /bin/sh
 cp testbed/guest/init "$work/programs/init"
 cp testbed/guest/bin/* "$work/programs/bin/"

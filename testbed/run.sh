@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 as_root() {
-	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,FARLOG_TESTBED_MIRROR "$@"; fi
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,FARLOG_TESTBED_MIRROR,FARLOG_TESTBED_BENCH "$@"; fi
 }
 
 dir=${FARLOG_TESTBED_DIR:-$PWD/build/testbed}
@@ -18,6 +18,7 @@ qemu-system-x86_64 -machine none -netdev help 2>/dev/null | grep -qx stream || {
 mkdir -p "$dir"
 go build -o "$dir/testbed" ./testbed
 case " $* " in *" -list "*) exec "$dir/testbed" -list ;; esac
+case " $* " in *" blocks-bench "*) export FARLOG_TESTBED_BENCH=blocks ;; esac
 root=$(as_root testbed/root.sh "$dir")
 echo "testbed: building what runs in the guests"
 as_root testbed/programs.sh "$root/root" "$dir/work"

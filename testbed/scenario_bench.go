@@ -108,6 +108,7 @@ type judgement struct {
 	seen   []string // figures that have a mark
 	failed []string // those above it
 	count  int      // of figures that have a mark
+	cases  []benchCase
 }
 
 func judgeBench(output string) (judgement, error) {
@@ -117,6 +118,7 @@ func judgeBench(output string) (judgement, error) {
 		if err := json.Unmarshal([]byte(line), &c); err != nil {
 			return j, fmt.Errorf("result line %q: %w", line, err)
 		}
+		j.cases = append(j.cases, c)
 		j.judge(&c)
 	}
 	return j, nil

@@ -17,7 +17,7 @@ var scenarios = []scenario{
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline", 2, nvmeFaulted},
-	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, one is cut off; a drain on a third goes on", 4, nvmeTakeover},
+	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third goes on", 4, nvmeTakeover},
 	{"nvme-expelled", "a target whose kernel has no reservations: a host is not let on before the target has taken the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeExpelled},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 2, nvmeRefused},
 }
@@ -28,6 +28,7 @@ var namedScenarios = []scenario{
 	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 1, countingClock},
 	{"verbs-tmpfs", "verbs: on rings in /dev/shm, its own test and the suite on a ring alone in its region; the other verbs scenarios have them on devdax and packed", 1, verbsTmpfs},
 	{"verbs-bench", "an append over verbs: against a bare program that posts the same work requests, by the counting clock", 1, verbsBench},
+	{"blocks-bench", "an append to a ring in a namespace against io_uring alone and fio, in one guest, by the counting clock: minutes", 1, blocksBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 }
