@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ type agentRow struct {
 	StoreDir string     `json:"store_dir,omitempty"` // of a drain
 	Streams  []string   `json:"streams,omitempty"`   // of a drain: on which it has the role, where those are not all
 	Spec     *agentSpec `json:"spec,omitempty"`      // of a target: what is declared of its host
+	Media    []media    `json:"media,omitempty"`     // of a target: what its devices tell of their wear
 	Has      []agentHas `json:"has"`
 }
 
@@ -34,6 +36,17 @@ type agentSpec struct {
 	IsClosed      bool   `json:"closed"`
 	Rack          string `json:"rack,omitempty"`
 	Site          string `json:"site,omitempty"`
+	WearLimit     string `json:"wear_limit,omitempty"`
+}
+
+// media is a device below the rings of a target. Ratios are of 1.
+type media struct {
+	Device         string  `json:"device"`
+	UsedRatio      float64 `json:"used_ratio"` // of its endurance
+	SpareRatio     float64 `json:"spare_ratio"`
+	ThresholdRatio float64 `json:"spare_threshold_ratio"`
+	WrittenBytes   uint64  `json:"written_bytes"`
+	Warning        uint32  `json:"critical_warning"`
 }
 
 // agentHas is a ring of a target, or a stream that a drain stores.
@@ -50,7 +63,7 @@ type agentHas struct {
 func newTargetListCommand(env *environment) *cobra.Command {
 	return newAgentListCommand(env, "target", targetRows, func(rows []agentRow) error {
 		table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "TARGET\tHOST\tSTATE\tRINGS\tBYTES\tCAPACITY\tCLOSED\tRACK\tSITE")
+		fmt.Fprintln(table, "TARGET\tHOST\tSTATE\tRINGS\tBYTES\tCAPACITY\tCLOSED\tRACK\tSITE\tWORN")
 		for _, row := range rows {
 			spec, capacity := row.Spec, "any"
 			if spec == nil {
@@ -63,8 +76,8 @@ func newTargetListCommand(env *environment) *cobra.Command {
 			for _, ring := range row.Has {
 				bytes += ring.Bytes
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Host, row.state(), len(row.Has), config.FormatSize(bytes), capacity, yesNo(spec.IsClosed),
-				textOr(spec.Rack, "-"), textOr(spec.Site, "-"))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Host, row.state(), len(row.Has), config.FormatSize(bytes), capacity, yesNo(spec.IsClosed),
+				textOr(spec.Rack, "-"), textOr(spec.Site, "-"), row.worn())
 		}
 		return table.Flush()
 	})
@@ -77,6 +90,11 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 			fmt.Fprintf(table, "closed\t%s\n", yesNo(spec.IsClosed))
 			fmt.Fprintf(table, "rack\t%s\n", textOr(spec.Rack, "-"))
 			fmt.Fprintf(table, "site\t%s\n", textOr(spec.Site, "-"))
+			fmt.Fprintf(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
+		}
+		for _, one := range row.Media {
+			fmt.Fprintf(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
+				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes))
 		}
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
@@ -110,6 +128,15 @@ func newDrainCommand(env *environment) *cobra.Command {
 			}
 		}))
 	return group
+}
+
+// worn is how far the most worn device is.
+func (r agentRow) worn() string {
+	if len(r.Media) == 0 {
+		return "-"
+	}
+	worst := slices.MaxFunc(r.Media, func(a, b media) int { return cmp.Compare(a.UsedRatio, b.UsedRatio) })
+	return fmt.Sprintf("%.0f%%", 100*worst.UsedRatio)
 }
 
 func (r agentRow) state() string {
@@ -225,7 +252,10 @@ func targetRows(all *agents) []agentRow {
 	for _, target := range all.Targets {
 		row := rowOf(target.Agent, target.Reported.AsTime(), all.TargetsAlive)
 		if spec := all.specs[row.Host]; spec != nil {
-			row.Spec = &agentSpec{spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site}
+			row.Spec = &agentSpec{spec.CapacityBytes, spec.IsClosed, spec.Rack, spec.Site, percentOrNothing(spec.WearLimitPercent)}
+		}
+		for _, one := range target.Media {
+			row.Media = append(row.Media, media{one.Device, one.UsedRatio, one.SpareRatio, one.SpareThresholdRatio, one.WrittenBytes, one.CriticalWarning})
 		}
 		for _, ring := range target.Rings {
 			row.Has = append(row.Has, agentHas{

@@ -61,6 +61,11 @@ var targetFields = []fileField[*api.TargetSpec]{
 		func(t *api.TargetSpec) string { return map[bool]string{true: "true"}[t.IsClosed] }},
 	{"rack", "rack", func(t *api.TargetSpec, text string) error { t.Rack = text; return nil }, func(t *api.TargetSpec) string { return t.Rack }},
 	{"site", "site", func(t *api.TargetSpec, text string) error { t.Site = text; return nil }, func(t *api.TargetSpec) string { return t.Site }},
+	{"wear_limit", "wear_limit_percent", func(t *api.TargetSpec, text string) (err error) {
+		t.WearLimitPercent, err = readPercent(text)
+		return err
+	},
+		func(t *api.TargetSpec) string { return percentOrNothing(t.WearLimitPercent) }},
 }
 
 var streamFields = []fileField[*api.StreamSpec]{
@@ -121,6 +126,23 @@ func readCount(text string) (uint32, error) {
 		return 0, fmt.Errorf("expected a whole number from 1 on")
 	}
 	return uint32(count), nil
+}
+
+func percentOrNothing(percent uint32) string {
+	if percent == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(percent), 10) + "%"
+}
+
+// readPercent reads how far a device may be worn: 80%.
+func readPercent(text string) (uint32, error) {
+	digits, isPercent := strings.CutSuffix(text, "%")
+	percent, err := strconv.ParseUint(digits, 10, 8)
+	if err != nil || !isPercent || percent == 0 {
+		return 0, fmt.Errorf("expected a whole number of percent from 1%% to 255%%, such as 80%%")
+	}
+	return uint32(percent), nil
 }
 
 func durationOrNothing(duration time.Duration) string {

@@ -41,7 +41,7 @@ router: x
 	want := []string{
 		`3:13: targets[0].capacity 1TB: expected a whole number of bytes, or one with KiB, MiB, GiB or TiB, such as 64MiB`,
 		`4:11: targets[0].closed maybe: expected true or false`,
-		`5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site`,
+		`5:3: targets[0] shelf: unknown key, expected one of host, capacity, closed, rack, site, wear_limit`,
 		`8:9: streams[0].size 67108864: expected less`,
 		`9:3: streams[0] size: the key is there twice`,
 		`10:13: streams[0].deadline 5: expected a number with a unit, such as 250us, 5s or 1m30s`,
@@ -93,6 +93,7 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 			if rapid.Bool().Draw(rt, "has place") {
 				target := fabric.Targets[len(fabric.Targets)-1]
 				target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
+				target.WearLimitPercent = rapid.Uint32Range(0, 255).Draw(rt, "wear limit")
 			}
 		}
 		for range rapid.IntRange(0, 3).Draw(rt, "streams") {

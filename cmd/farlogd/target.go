@@ -34,6 +34,7 @@ func (d *daemon) openTarget(context.Context) error {
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
 	metrics.NewStrangers(d.registry, d.agent(dir).Id, one.Strangers)
+	metrics.NewMedia(d.registry, d.agent(dir).Id, func() []metrics.MediaSample { return mediaSamples(one.Media()) }, one.Written)
 	metrics.NewAgent(d.registry, roleTarget, one.IsConnected)
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -61,6 +62,14 @@ func ringSamples(rings []target.Ring) []metrics.RingSample {
 	samples := make([]metrics.RingSample, 0, len(rings))
 	for _, ring := range rings {
 		samples = append(samples, ringSample(ring))
+	}
+	return samples
+}
+
+func mediaSamples(media []*api.MediaHealth) (samples []metrics.MediaSample) {
+	for _, one := range media {
+		samples = append(samples, metrics.MediaSample{Device: one.Device, UsedRatio: one.UsedRatio, SpareRatio: one.SpareRatio, ThresholdRatio: one.SpareThresholdRatio,
+			WrittenBytes: one.WrittenBytes, CriticalWarning: one.CriticalWarning})
 	}
 	return samples
 }

@@ -100,6 +100,9 @@ func targetChanges(have, asked *api.TargetSpec) (changes []*api.FieldChange) {
 	if have.GetSite() != asked.Site {
 		changes = append(changes, &api.FieldChange{Name: "site", Before: have.GetSite(), After: asked.Site})
 	}
+	if have.GetWearLimitPercent() != asked.WearLimitPercent {
+		changes = append(changes, &api.FieldChange{Name: "wear_limit_percent", Before: fmt.Sprint(have.GetWearLimitPercent()), After: fmt.Sprint(asked.WearLimitPercent)})
+	}
 	return changes
 }
 

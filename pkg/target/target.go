@@ -60,6 +60,9 @@ type Target struct {
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
 	seen   []Ring
+	media  []*api.MediaHealth
+	// written counts, by region, the bytes of records that were appended there since this process looks.
+	written map[string]uint64
 
 	provided map[string]bool // streams whose rings were there at some look; of the goroutine that looks
 
@@ -120,6 +123,7 @@ func (t *Target) Run(ctx context.Context) error {
 		t.wanted = recalled
 	}
 	workers.Go(func() { t.followSpecs(ctx) })
+	workers.Go(func() { t.watchMedia(ctx) })
 	tick := time.NewTicker(t.config.Interval / looksPerReport)
 	defer tick.Stop()
 	for looks := 0; ; looks++ {
@@ -206,6 +210,7 @@ func (t *Target) observe() {
 		}
 	}
 	t.mutex.Lock()
+	t.countWritten(before, seen)
 	t.seen = seen
 	t.mutex.Unlock()
 }
@@ -231,7 +236,7 @@ func isNews(before, after []Ring) bool {
 func (t *Target) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	state := &api.TargetState{Agent: t.config.Agent, Reported: timestamppb.Now()}
+	state := &api.TargetState{Agent: t.config.Agent, Reported: timestamppb.Now(), Media: t.Media()}
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}

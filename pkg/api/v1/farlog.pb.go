@@ -519,14 +519,15 @@ func (x *StreamSpec) GetFailureDomain() string {
 
 // TargetSpec is what the operator says of a host's targets. One of which nothing is said takes any ring.
 type TargetSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	CapacityBytes uint64                 `protobuf:"varint,2,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"` // of all rings on it; 0: any
-	IsClosed      bool                   `protobuf:"varint,3,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`                // takes no further ring; those that it has stay
-	Rack          string                 `protobuf:"bytes,4,opt,name=rack,proto3" json:"rack,omitempty"`                                         // where the host stands: failure domains of streams with members
-	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Host             string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	CapacityBytes    uint64                 `protobuf:"varint,2,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"` // of all rings on it; 0: any
+	IsClosed         bool                   `protobuf:"varint,3,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`                // takes no further ring; those that it has stay
+	Rack             string                 `protobuf:"bytes,4,opt,name=rack,proto3" json:"rack,omitempty"`                                         // where the host stands: failure domains of streams with members
+	Site             string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
+	WearLimitPercent uint32                 `protobuf:"varint,6,opt,name=wear_limit_percent,json=wearLimitPercent,proto3" json:"wear_limit_percent,omitempty"` // of the endurance of a device there, beyond which it takes no further ring; 0: any
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TargetSpec) Reset() {
@@ -592,6 +593,13 @@ func (x *TargetSpec) GetSite() string {
 		return x.Site
 	}
 	return ""
+}
+
+func (x *TargetSpec) GetWearLimitPercent() uint32 {
+	if x != nil {
+		return x.WearLimitPercent
+	}
+	return 0
 }
 
 // ClassRange is the classes from first to last, both included.
@@ -2218,6 +2226,7 @@ type TargetState struct {
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Rings         []*RingState           `protobuf:"bytes,2,rep,name=rings,proto3" json:"rings,omitempty"`
 	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"`
+	Media         []*MediaHealth         `protobuf:"bytes,4,rep,name=media,proto3" json:"media,omitempty"` // the devices that its rings lie on, as far as they tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2273,6 +2282,106 @@ func (x *TargetState) GetReported() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TargetState) GetMedia() []*MediaHealth {
+	if x != nil {
+		return x.Media
+	}
+	return nil
+}
+
+// MediaHealth is what an NVMe device says of itself (SMART / Health Information, log page 02h).
+type MediaHealth struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Device              string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`                                                          // /dev/nvme1n1
+	UsedRatio           float64                `protobuf:"fixed64,2,opt,name=used_ratio,json=usedRatio,proto3" json:"used_ratio,omitempty"`                                 // of the endurance that its maker rates it for; may pass 1, and ends at 2.55
+	SpareRatio          float64                `protobuf:"fixed64,3,opt,name=spare_ratio,json=spareRatio,proto3" json:"spare_ratio,omitempty"`                              // spare capacity that is left, of that it had
+	SpareThresholdRatio float64                `protobuf:"fixed64,4,opt,name=spare_threshold_ratio,json=spareThresholdRatio,proto3" json:"spare_threshold_ratio,omitempty"` // below it the device itself warns
+	WrittenBytes        uint64                 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`                         // by hosts, in its whole life, as it counts: rounded up to 512000
+	CriticalWarning     uint32                 `protobuf:"varint,6,opt,name=critical_warning,json=criticalWarning,proto3" json:"critical_warning,omitempty"`                // its bits; 0: none
+	Read                *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *MediaHealth) Reset() {
+	*x = MediaHealth{}
+	mi := &file_farlog_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MediaHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MediaHealth) ProtoMessage() {}
+
+func (x *MediaHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
+func (*MediaHealth) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *MediaHealth) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *MediaHealth) GetUsedRatio() float64 {
+	if x != nil {
+		return x.UsedRatio
+	}
+	return 0
+}
+
+func (x *MediaHealth) GetSpareRatio() float64 {
+	if x != nil {
+		return x.SpareRatio
+	}
+	return 0
+}
+
+func (x *MediaHealth) GetSpareThresholdRatio() float64 {
+	if x != nil {
+		return x.SpareThresholdRatio
+	}
+	return 0
+}
+
+func (x *MediaHealth) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *MediaHealth) GetCriticalWarning() uint32 {
+	if x != nil {
+		return x.CriticalWarning
+	}
+	return 0
+}
+
+func (x *MediaHealth) GetRead() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
 type DrainState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -2285,7 +2394,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2406,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2419,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2359,7 +2468,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2480,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2493,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2471,7 +2580,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2592,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2605,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2583,7 +2692,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2704,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2717,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Holder) GetHost() string {
@@ -2658,7 +2767,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2779,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2792,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Member) GetUri() string {
@@ -2734,7 +2843,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2855,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +2868,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grant) GetStream() string {
@@ -2862,7 +2971,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2983,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2996,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3000,7 +3109,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3121,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3134,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Problem) GetField() string {
@@ -3059,7 +3168,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3180,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3193,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3104,7 +3213,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3225,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3238,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3156,7 +3265,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3277,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3290,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3209,7 +3318,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3330,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3343,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3268,7 +3377,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3389,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3402,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3324,7 +3433,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3445,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3458,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3389,7 +3498,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3510,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3523,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3438,7 +3547,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3559,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3572,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3519,7 +3628,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3640,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3653,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3578,7 +3687,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3699,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3712,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3631,7 +3740,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3752,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3765,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -3691,7 +3800,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3812,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3825,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FieldChange) GetName() string {
@@ -3753,7 +3862,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +3874,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +3887,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Change) GetKind() string {
@@ -3828,7 +3937,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3949,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3962,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -3895,7 +4004,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4016,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4029,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -3952,7 +4061,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4073,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4086,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -3992,7 +4101,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4113,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4126,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4050,7 +4159,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4171,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4184,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4093,7 +4202,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4214,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4227,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 type GetFabricResponse struct {
@@ -4131,7 +4240,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +4252,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +4265,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4182,7 +4291,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4303,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4316,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4226,7 +4335,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4347,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4360,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4275,7 +4384,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4396,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4409,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4340,7 +4449,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4461,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4474,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4386,7 +4495,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4507,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4520,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -4444,7 +4553,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4565,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4578,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -4489,7 +4598,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4610,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4623,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4544,7 +4653,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4665,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4678,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -4617,7 +4726,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4738,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4751,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -4669,7 +4778,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4681,7 +4790,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4694,7 +4803,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -4722,7 +4831,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4843,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4856,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -4781,7 +4890,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4793,7 +4902,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4806,7 +4915,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -4834,7 +4943,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4846,7 +4955,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +4968,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -4892,7 +5001,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5013,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5026,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -4939,7 +5048,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5060,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5073,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5006,7 +5115,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5127,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5140,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5064,7 +5173,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5185,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5198,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5109,7 +5218,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5121,7 +5230,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5134,7 +5243,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5161,7 +5270,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5282,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5295,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5213,7 +5322,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5334,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5347,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5267,7 +5376,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5279,7 +5388,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5292,7 +5401,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5336,7 +5445,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5457,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5470,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5403,7 +5512,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5415,7 +5524,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5428,7 +5537,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5465,7 +5574,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5477,7 +5586,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5490,7 +5599,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -5539,7 +5648,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5551,7 +5660,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5564,7 +5673,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -5599,7 +5708,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5720,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +5733,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -5658,7 +5767,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5670,7 +5779,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5683,7 +5792,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -5708,7 +5817,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5829,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5842,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 type ListAgentsResponse struct {
@@ -5748,7 +5857,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +5869,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +5882,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -5813,7 +5922,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +5934,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +5947,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -5857,7 +5966,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +5978,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +5991,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -5901,7 +6010,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5913,7 +6022,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5926,7 +6035,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -5945,7 +6054,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5957,7 +6066,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6079,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -5990,7 +6099,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6111,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6124,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6041,7 +6150,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6053,7 +6162,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6066,7 +6175,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6085,7 +6194,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6097,7 +6206,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6110,7 +6219,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6129,7 +6238,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6141,7 +6250,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6154,7 +6263,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6196,7 +6305,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0efailure_domain\x12\x1bexpected host, rack or site\x1a this in ['host', 'rack', 'site']R\rfailureDomain:\xc9\x05\xbaH\xc5\x05\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
-	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\"\x9c\x02\n" +
+	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\"\xd4\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
@@ -6204,7 +6313,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\x0ecapacity_bytes\x18\x02 \x01(\x04R\rcapacityBytes\x12\x1b\n" +
 	"\tis_closed\x18\x03 \x01(\bR\bisClosed\x12\x1c\n" +
 	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
-	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\"\xc6\x01\n" +
+	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\x126\n" +
+	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\xc6\x01\n" +
 	"\n" +
 	"ClassRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
@@ -6379,11 +6489,22 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\x12\x1c\n" +
 	"\ttransport\x18\a \x01(\tR\ttransport\x12\x18\n" +
 	"\astreams\x18\b \x03(\tR\astreams\x12\x1c\n" +
-	"\taddresses\x18\t \x03(\tR\taddresses\"\x99\x01\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\"\xc7\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
-	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\"\xbf\x01\n" +
+	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\x12,\n" +
+	"\x05media\x18\x04 \x03(\v2\x16.farlog.v1.MediaHealthR\x05media\"\x99\x02\n" +
+	"\vMediaHealth\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1d\n" +
+	"\n" +
+	"used_ratio\x18\x02 \x01(\x01R\tusedRatio\x12\x1f\n" +
+	"\vspare_ratio\x18\x03 \x01(\x01R\n" +
+	"spareRatio\x122\n" +
+	"\x15spare_threshold_ratio\x18\x04 \x01(\x01R\x13spareThresholdRatio\x12#\n" +
+	"\rwritten_bytes\x18\x05 \x01(\x04R\fwrittenBytes\x12)\n" +
+	"\x10critical_warning\x18\x06 \x01(\rR\x0fcriticalWarning\x12.\n" +
+	"\x04read\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04read\"\xbf\x01\n" +
 	"\n" +
 	"DrainState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x124\n" +
@@ -6773,7 +6894,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -6800,243 +6921,246 @@ var file_farlog_proto_goTypes = []any{
 	(*WriterCounters)(nil),           // 22: farlog.v1.WriterCounters
 	(*Agent)(nil),                    // 23: farlog.v1.Agent
 	(*TargetState)(nil),              // 24: farlog.v1.TargetState
-	(*DrainState)(nil),               // 25: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 26: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 27: farlog.v1.Assignment
-	(*Holder)(nil),                   // 28: farlog.v1.Holder
-	(*Member)(nil),                   // 29: farlog.v1.Member
-	(*Grant)(nil),                    // 30: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 31: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 32: farlog.v1.Problem
-	(*Problems)(nil),                 // 33: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 34: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 35: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 36: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 37: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 38: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 39: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 40: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 41: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 42: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 43: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 44: farlog.v1.FieldChange
-	(*Change)(nil),                   // 45: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 46: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 47: farlog.v1.ApplyFabricResponse
-	(*BackupRequest)(nil),            // 48: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 49: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 50: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 51: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 52: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 53: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 54: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 55: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 56: farlog.v1.AcquireWriterResponse
-	(*AcquireReaderRequest)(nil),     // 57: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 58: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 59: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 60: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 61: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 62: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 63: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 64: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 65: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 66: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 67: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 68: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 69: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 70: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 71: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 72: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 73: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 74: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 75: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 76: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 77: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 78: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 79: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 80: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 81: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 82: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 83: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 84: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 85: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 86: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 87: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 88: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 89: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 90: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 91: google.protobuf.Timestamp
+	(*MediaHealth)(nil),              // 25: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 26: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 27: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 28: farlog.v1.Assignment
+	(*Holder)(nil),                   // 29: farlog.v1.Holder
+	(*Member)(nil),                   // 30: farlog.v1.Member
+	(*Grant)(nil),                    // 31: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 32: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 33: farlog.v1.Problem
+	(*Problems)(nil),                 // 34: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 35: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 36: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 37: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 38: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 39: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 40: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 41: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 42: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 43: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 44: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 45: farlog.v1.FieldChange
+	(*Change)(nil),                   // 46: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 47: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 48: farlog.v1.ApplyFabricResponse
+	(*BackupRequest)(nil),            // 49: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 50: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 51: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 52: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 53: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 54: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 55: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 56: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 57: farlog.v1.AcquireWriterResponse
+	(*AcquireReaderRequest)(nil),     // 58: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 59: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 60: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 61: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 62: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 63: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 64: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 65: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 66: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 67: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 68: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 69: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 70: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 71: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 72: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 73: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 74: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 75: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 76: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 77: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 78: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 79: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 80: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 81: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 82: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 83: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 84: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 85: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 86: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 87: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 88: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 89: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 90: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 91: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 92: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	90,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	91,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	90,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	91,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	91,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	92,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	91,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	92,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	90,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	91,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	19,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	17,  // 20: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 21: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	91,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	92,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 23: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	91,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	92,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	18,  // 25: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	15,  // 26: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	91,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	91,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	90,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	90,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	92,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	92,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	91,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	91,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	22,  // 31: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 32: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	91,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	91,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	92,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	92,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 35: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	90,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	90,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	90,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	90,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	91,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	91,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	91,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	91,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	23,  // 40: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	20,  // 41: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	91,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	23,  // 43: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	26,  // 44: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	91,  // 45: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	29,  // 46: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	29,  // 47: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 48: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 49: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	90,  // 50: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	28,  // 51: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	91,  // 52: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	14,  // 53: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	30,  // 54: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	16,  // 55: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	20,  // 56: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	27,  // 57: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	26,  // 58: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 59: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	21,  // 60: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	32,  // 61: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 62: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 63: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 64: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 65: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	44,  // 66: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	21,  // 67: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 68: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	31,  // 69: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	14,  // 70: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	21,  // 71: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	44,  // 72: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	13,  // 73: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	45,  // 74: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	13,  // 75: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	31,  // 76: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	28,  // 77: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	30,  // 78: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	28,  // 79: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	30,  // 80: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	91,  // 81: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	28,  // 82: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 83: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 84: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 85: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 86: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	44,  // 87: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 88: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 89: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 90: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 91: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	70,  // 92: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	28,  // 93: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	30,  // 94: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 95: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 96: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	74,  // 97: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	16,  // 98: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	24,  // 99: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	25,  // 100: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	23,  // 101: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 102: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	24,  // 103: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	90,  // 104: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	23,  // 105: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	27,  // 106: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	25,  // 107: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	90,  // 108: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	34,  // 109: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	36,  // 110: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	38,  // 111: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	40,  // 112: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	53,  // 113: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	42,  // 114: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	55,  // 115: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	57,  // 116: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	59,  // 117: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	61,  // 118: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	63,  // 119: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	65,  // 120: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	67,  // 121: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	69,  // 122: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	71,  // 123: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	73,  // 124: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	76,  // 125: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	78,  // 126: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	80,  // 127: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	46,  // 128: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	48,  // 129: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	49,  // 130: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	51,  // 131: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	82,  // 132: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	84,  // 133: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	86,  // 134: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	88,  // 135: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	35,  // 136: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	37,  // 137: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	39,  // 138: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	41,  // 139: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	54,  // 140: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	43,  // 141: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	56,  // 142: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	58,  // 143: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	60,  // 144: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	62,  // 145: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	64,  // 146: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	66,  // 147: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	68,  // 148: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	70,  // 149: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	72,  // 150: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	75,  // 151: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	77,  // 152: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	79,  // 153: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	81,  // 154: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	47,  // 155: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	49,  // 156: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	50,  // 157: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	52,  // 158: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	83,  // 159: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	85,  // 160: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	87,  // 161: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	89,  // 162: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	136, // [136:163] is the sub-list for method output_type
-	109, // [109:136] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	92,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	25,  // 43: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	92,  // 44: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	23,  // 45: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	27,  // 46: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	92,  // 47: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	30,  // 48: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	30,  // 49: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 50: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 51: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	91,  // 52: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	29,  // 53: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	92,  // 54: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	14,  // 55: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	31,  // 56: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	16,  // 57: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	20,  // 58: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	28,  // 59: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	27,  // 60: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 61: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	21,  // 62: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	33,  // 63: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 64: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 65: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 66: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 67: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	45,  // 68: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	21,  // 69: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 70: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	32,  // 71: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	14,  // 72: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	21,  // 73: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	45,  // 74: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	13,  // 75: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	46,  // 76: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	13,  // 77: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	32,  // 78: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	29,  // 79: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	31,  // 80: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	29,  // 81: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	31,  // 82: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	92,  // 83: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	29,  // 84: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 85: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 86: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 87: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 88: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	45,  // 89: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 90: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 91: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 92: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 93: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	71,  // 94: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	29,  // 95: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	31,  // 96: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 97: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 98: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	75,  // 99: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	16,  // 100: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	24,  // 101: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	26,  // 102: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	23,  // 103: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 104: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	24,  // 105: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	91,  // 106: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	23,  // 107: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	28,  // 108: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	26,  // 109: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	91,  // 110: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	35,  // 111: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	37,  // 112: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	39,  // 113: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	41,  // 114: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	54,  // 115: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	43,  // 116: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	56,  // 117: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	58,  // 118: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	60,  // 119: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	62,  // 120: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	64,  // 121: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	66,  // 122: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	68,  // 123: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	70,  // 124: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	72,  // 125: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	74,  // 126: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	77,  // 127: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	79,  // 128: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	81,  // 129: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	47,  // 130: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	49,  // 131: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	50,  // 132: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	52,  // 133: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	83,  // 134: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	85,  // 135: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	87,  // 136: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	89,  // 137: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	36,  // 138: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	38,  // 139: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	40,  // 140: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	42,  // 141: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	55,  // 142: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	44,  // 143: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	57,  // 144: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	59,  // 145: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	61,  // 146: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	63,  // 147: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	65,  // 148: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	67,  // 149: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	69,  // 150: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	71,  // 151: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	73,  // 152: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	76,  // 153: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	78,  // 154: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	80,  // 155: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	82,  // 156: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	48,  // 157: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	50,  // 158: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	51,  // 159: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	53,  // 160: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	84,  // 161: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	86,  // 162: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	88,  // 163: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	90,  // 164: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	138, // [138:165] is the sub-list for method output_type
+	111, // [111:138] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7050,7 +7174,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   84,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

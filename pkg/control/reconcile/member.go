@@ -52,7 +52,7 @@ func MembersURI(needed int, members []*api.Member) string {
 	return fmt.Sprintf("members:%d %s", needed, strings.Join(uris, " "))
 }
 
-// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the least loaded one with room. All of
+// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with room that has the fewest rings for what is left of its endurance. All of
 // them, or none: a part of the members is no stream.
 func placeMissing(world World, name string, placed map[string]int, room map[string]uint64) []Action {
 	stream := world.Streams[name]
@@ -69,7 +69,7 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 				free = append(free, target)
 			}
 		}
-		target, ok := leastLoaded(free, placed)
+		target, ok := leastWorn(world, free, placed)
 		if !ok {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,6 +36,10 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 		switch {
 		case world.TargetSpecs[host].GetIsClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
+		case isWornOut(world, name):
+			medium := wornMedium(world, name)
+			reason = fmt.Sprintf("target %s on host %s takes no further ring: its device %s is worn by %.0f %% of its endurance, the limit is %d %%", name, host, medium.GetDevice(),
+				100*medium.GetUsedRatio(), world.TargetSpecs[host].WearLimitPercent)
 		case isLimited && free < spec.GetRingSizeBytes():
 			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
 		default:
@@ -83,6 +88,37 @@ func countPlaced(world World) map[string]int {
 		counts[ring.Target]++
 	}
 	return counts
+}
+
+// wornMedium is the most worn of a target's devices, as far as they tell; nil: none does.
+func wornMedium(world World, target string) (worst *api.MediaHealth) {
+	for _, one := range world.Targets[target].GetMedia() {
+		if worst == nil || one.UsedRatio > worst.UsedRatio {
+			worst = one
+		}
+	}
+	return worst
+}
+
+// isWornOut tells whether it is worn beyond the limit that is declared of its host.
+func isWornOut(world World, target string) bool {
+	limit := world.TargetSpecs[hostOf(world, target)].GetWearLimitPercent()
+	return limit > 0 && 100*wornMedium(world, target).GetUsedRatio() > float64(limit)
+}
+
+// enduranceLeft is the share of a target's endurance that is left, of its most worn device; 1 where nothing is known of it, and never 0.
+func enduranceLeft(world World, target string) float64 {
+	return max(1-wornMedium(world, target).GetUsedRatio(), 0.01)
+}
+
+// leastWorn takes the first of the targets that has the smallest load for what is left of its endurance, with one more ring on it: of two with as many rings the one that is less worn, and
+// in the long run one that is half worn gets half as many.
+func leastWorn(world World, targets []string, loads map[string]int) (string, bool) {
+	if len(targets) == 0 {
+		return "", false
+	}
+	weight := func(target string) float64 { return float64(loads[target]+1) / enduranceLeft(world, target) }
+	return slices.MinFunc(targets, func(a, b string) int { return cmp.Compare(weight(a), weight(b)) }), true
 }
 
 // leastLoaded takes the first of the names that has the smallest load.

@@ -199,6 +199,9 @@ func host() Dashboard {
 					Query{"sum by (transport) (rate(farlog_target_lost_total" + ofInstance + "[$__rate_interval]))", "lost {{transport}}"}),
 				lines("ops", "Asked of the target's processor", Query{"sum by (transport) (rate(farlog_target_request_total" + ofInstance + "[$__rate_interval]))", "requests {{transport}}"},
 					Query{"sum by (transport) (rate(farlog_target_flush_total" + ofInstance + "[$__rate_interval]))", "flushes {{transport}}"}),
+				lines("percentunit", "Endurance used", Query{"farlog_target_wear_ratio" + ofInstance, "{{device}} {{target}}"},
+					Query{"1 - farlog_target_spare_ratio" + ofInstance, "of the spare {{device}} {{target}}"}).marks(0.8, 1).says("Nothing where no ring lies on an NVMe device that tells it."),
+				lines("binBps", "Records written to regions", Query{"rate(farlog_target_region_written_bytes_total" + ofInstance + "[$__rate_interval])", "{{region}} {{target}}"}),
 				lines("short", "Rings ready", Query{"sum by (target) (farlog_ring_ready" + ofInstance + ")", "{{target}}"}),
 			}},
 		}}

@@ -23,6 +23,7 @@ var extraHeaders = []struct {
 	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
+	{"block_health.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h", "unistd.h"}, "the health page of a device, which no ring is needed for"},
 	{"block_name.c", []string{"dirent.h"}, "namespaces that sysfs tells of"},
 	{"block_passthrough.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h"}, "NVMe commands as the device takes them"},
 	{"block_probe.c", []string{"fcntl.h", "libgen.h", "linux/magic.h", "sys/stat.h", "sys/sysmacros.h", "sys/vfs.h", "unistd.h"},

@@ -1,0 +1,25 @@
+package farlog
+
+/*
+#include <stdlib.h>
+#include "farlog/health.h"
+*/
+import "C"
+
+import "unsafe"
+
+// DeviceHealth gives the health page (SMART, 02h) of the controller of an NVMe namespace, such as /dev/nvme1n1, as NVM Express lays it out. Errors: ErrNotFound,
+// ErrUnsupported (no NVMe device), ErrIO (this process may not ask, or the device does not answer).
+//
+// Implements: int farlog_device_health(const char *, uint8_t *, struct farlog_error *)
+func DeviceHealth(path string) ([]byte, error) {
+	page := C.malloc(C.FARLOG_HEALTH_LEN)
+	defer C.free(page)
+	err := coldCall(path, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_device_health(text, (*C.uint8_t)(page), failure)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return C.GoBytes(unsafe.Pointer(page), C.FARLOG_HEALTH_LEN), nil
+}
