@@ -82,7 +82,7 @@ func (s *nvmeRivals) meet(ctx context.Context, daemon *vm.Process) error {
 // expel: host writes and is stopped, second takes over, host goes on.
 func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, error) {
 	l, second := s.ledger, s.guests["second"]
-	former, err := s.stopped(ctx)
+	former, err := s.stopped(ctx, "host", "")
 	if err != nil {
 		return "", err
 	}
@@ -102,14 +102,14 @@ func (s *nvmeRivals) expel(ctx context.Context, daemon *vm.Process) (string, err
 	if _, err := second.Run(ctx, "wait-for "+nvmeConnectCommand("second", "tcp", nvmeHostNQN("second"))); err != nil {
 		return "", err
 	}
-	if err := s.open(ctx, "second"); err != nil {
+	if err := s.open(ctx, "second", ""); err != nil {
 		return "", err
 	}
 	took := time.Since(began)
 	if err := s.goOnExpelled(ctx, former); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("taken over in %s", took.Round(time.Millisecond)), l.give(ctx, s.writer, 300)
+	return fmt.Sprintf("taken over in %s", took.Round(time.Millisecond)), l.give(ctx, s.writer, nvmeTakeoverTurn)
 }
 
 // goOnExpelled lets the former writer go on: its host is out.
@@ -147,7 +147,7 @@ func (s *nvmeRivals) moveBack(ctx context.Context) error {
 	if _, err := s.guests["host"].Run(ctx, "wait-for "+nvmeConnectCommand("host", "tcp", nvmeHostNQN("host"))); err != nil {
 		return err
 	}
-	if err := s.open(ctx, "host"); err != nil {
+	if err := s.open(ctx, "host", ""); err != nil {
 		return err
 	}
 	return finish(ctx, s.writer)
