@@ -34,7 +34,7 @@ type Host struct{ Root string }
 
 // Examine looks at everything but disks, which have to be named.
 func (h Host) Examine() []Finding {
-	return slices.Concat(h.rdma(), h.limits(), h.memory(), h.processor(), h.clock())
+	return slices.Concat(h.rdma(), h.limits(), h.memory(), h.processor(), h.clock(), []Finding{clockOffset(run)})
 }
 
 func (h Host) path(path string) string { return filepath.Join(h.Root, path) }
