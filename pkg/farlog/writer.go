@@ -9,16 +9,18 @@ import "C"
 
 import (
 	"runtime"
+	"sync"
 	"time"
 	"unsafe"
 )
 
-// Writer is a ring's one writer. It is used by one goroutine at a time.
+// Writer is a ring's one writer. It is used by one goroutine at a time, but for Members and ReplaceMember.
 type Writer struct {
-	handle *C.farlog_writer
-	batch  []C.struct_farlog_entry // reused by AppendBatch
-	placed []C.struct_farlog_position
-	pinner runtime.Pinner
+	closing sync.RWMutex // held for reading by what other goroutines may call: Close must not free what they use
+	handle  *C.farlog_writer
+	batch   []C.struct_farlog_entry // reused by AppendBatch
+	placed  []C.struct_farlog_position
+	pinner  runtime.Pinner
 }
 
 // OpenWriter takes the ring's writer lock, recovers, persists a new epoch. Errors: ErrNotFound, ErrNotARing, ErrHeld (the
@@ -298,6 +300,8 @@ func (w *Writer) Close() error {
 	if w.handle == nil {
 		return ErrClosed
 	}
+	w.closing.Lock()
+	defer w.closing.Unlock()
 	result := C.farlog_writer_close(w.handle)
 	w.handle = nil
 	return hotError(result)

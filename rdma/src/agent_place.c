@@ -66,7 +66,7 @@ int agent_place_parse(const char *uri, struct agent_place *place, struct farlog_
 	return result;
 }
 
-static bool parse_hex(const char *text, uint8_t *bytes, size_t count)
+bool agent_take_hex(const char *text, uint8_t *bytes, size_t count)
 {
 	if (strlen(text) != 2 * count || strspn(text, "0123456789abcdef") != 2 * count)
 		return false;
@@ -102,10 +102,10 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 
 	memset(rings, 0, sizeof(*rings));
 	if (!agent_value(reply, "uri", rings->uri, sizeof(rings->uri)) || (count = ring_count(rings->uri)) == 0 ||
-		!agent_value(reply, "uuid", text, sizeof(text)) || !parse_hex(text, rings->uuid, 16 * count))
+		!agent_value(reply, "uuid", text, sizeof(text)) || !agent_take_hex(text, rings->uuid, 16 * count))
 		return false;
 	rings->is_far = agent_value(reply, "token", text, sizeof(text));
-	is_taken = !rings->is_far || parse_hex(text, rings->token, FARLOG_TOKEN_LEN * count);
+	is_taken = !rings->is_far || agent_take_hex(text, rings->token, FARLOG_TOKEN_LEN * count);
 	explicit_bzero(text, sizeof(text));
 	return is_taken;
 }

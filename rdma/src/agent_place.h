@@ -35,6 +35,12 @@ int agent_ask(const struct agent_place *place, const char *verb, const char *nam
 /* agent_take_rings -- false: this is no grant. */
 bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings);
 
+/* agent_take_hex -- so many bytes, in small digits. */
+bool agent_take_hex(const char *text, uint8_t *bytes, size_t count);
+
+/* agent_follow_members -- of a stream with several rings: from now on ask which rings they are, until the writer is closed. */
+void agent_follow_members(farlog_writer *writer, const struct agent_place *place);
+
 /* agent_refuse_reply -- IO: the answer is no grant. */
 int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error);
 

@@ -99,6 +99,8 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 		nanosleep(&pause, NULL);
 		result = FARLOG_OK;
 	}
+	if (result == FARLOG_OK)
+		agent_follow_members(*writer, &place);
 	explicit_bzero(&grant, sizeof(grant));
 	return result;
 }

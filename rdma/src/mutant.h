@@ -52,6 +52,11 @@ enum farlog_mutant {
 	MUTANT_FIRST_ON_FEW = 60,       /* members: rings that are new are taken for a new stream, though others are away */
 	MUTANT_NEW_RING_FIRST = 61,     /* members: a ring that is new is told an epoch before the others are */
 	MUTANT_NEW_RING_KNOWS_HEAD = 62, /* members: a drain begins at the head of a ring that was put in the place of another one */
+	MUTANT_OLD_RING_COUNTED = 63,   /* members: a ring that was replaced while the writer runs still counts */
+	MUTANT_NEW_RING_EARLY = 64,     /* members: the one in its place is told the epoch before it has caught up */
+	MUTANT_NEW_RING_USED = 65,      /* members: it may know epochs */
+	MUTANT_NEW_RING_FLOOR_LOW = 66, /* members: its superblock says that it has all that was undrained when the writer opened */
+	MUTANT_NEW_RING_ALONE = 67,     /* members: it is told the epoch while enough others do not know that for an earlier one to be opened */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */

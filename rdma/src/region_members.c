@@ -19,17 +19,6 @@ static bool take(struct region_members *whole)
 	return __atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-static void take_surely(struct region_members *whole)
-{
-	while (!take(whole))
-		cpu_relax();
-}
-
-static void give(struct region_members *whole)
-{
-	atomic_store_release(&whole->is_busy, 0);
-}
-
 /* ---------------------------------------------------------------- the region */
 
 static void members_put(struct region *region, uint64_t off, const void *src, size_t len)
@@ -49,7 +38,7 @@ static int members_persist(struct region *region, const struct region_span *span
 	struct region_members *whole = members_of(region);
 	int result = FARLOG_IO;
 
-	take_surely(whole);
+	members_take(whole);
 	if (span_count > 0 && spans[0].off == LAYOUT_DATA_OFF + whole->asked_lsn % whole->capacity) {
 		for (unsigned i = 0; i < span_count; i++)
 			whole->asked_lsn += spans[i].len;
@@ -57,7 +46,7 @@ static int members_persist(struct region *region, const struct region_span *span
 		members_turn(whole, false);
 		result = FARLOG_OK;
 	}
-	give(whole);
+	members_give(whole);
 	return result;
 }
 
@@ -67,7 +56,7 @@ static int members_poll(struct region *region)
 
 	if (take(whole)) {
 		members_turn(whole, false);
-		give(whole);
+		members_give(whole);
 	}
 	return FARLOG_OK;
 }
@@ -77,14 +66,14 @@ void members_tick(struct region_members *whole)
 	if (!take(whole))
 		return;
 	members_turn(whole, true);
-	give(whole);
+	members_give(whole);
 }
 
 static void members_look(struct region *region, bool is_urgent)
 {
 	struct region_members *whole = members_of(region);
 
-	take_surely(whole);
+	members_take(whole);
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
@@ -93,7 +82,7 @@ static void members_look(struct region *region, bool is_urgent)
 	}
 	members_turn(whole, is_urgent);
 	members_take_credit(whole, is_urgent);
-	give(whole);
+	members_give(whole);
 }
 
 /* find_sleepers -- what to poll for, of those that have something under way. *is_spinning: one of them wants to be looked at without a pause, or has an answer. *is_blind:
@@ -130,7 +119,7 @@ static void sleep_a_while(struct region_members *whole, uint64_t limit_ns)
 
 	if (take(whole)) {
 		count = find_sleepers(whole, fds, &is_spinning, &is_blind);
-		give(whole);
+		members_give(whole);
 	}
 	nap_ns = is_blind || count == 0 ? NAP_NS : NAP_LAST_NS;
 	if (nap_ns > limit_ns)
@@ -154,7 +143,7 @@ static void members_wait(struct region *region, uint64_t timeout_ns)
 			sleep_a_while(whole, timeout_ns - waited_ns);
 		if (take(whole)) {
 			members_turn(whole, waited_ns >= SPIN_NS);
-			give(whole);
+			members_give(whole);
 		}
 		waited_ns = clock_monotonic_ns() - start_ns;
 	}
@@ -192,18 +181,18 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 		struct member *member = &whole->members[i];
 		bool is_open;
 
-		take_surely(whole);
+		members_take(whole);
 		is_open = member_is_open(member);
 		atomic_add(&member->pin_count, is_open);
-		give(whole);
+		members_give(whole);
 		if (!is_open)
 			continue;
 		(void)region_fetch(member->region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
 		__atomic_sub_fetch(&member->pin_count, 1, __ATOMIC_RELEASE);
 	}
-	take_surely(whole);
+	members_take(whole);
 	members_show_header(whole);
-	give(whole);
+	members_give(whole);
 	return FARLOG_OK;
 }
 
@@ -212,7 +201,7 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 {
 	struct region_members *whole = members_of(region);
 
-	take_surely(whole);
+	members_take(whole);
 	members_set_word(whole, off, value);
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
@@ -224,18 +213,18 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 		else if (member_state(member) == MEMBER_IN)
 			member->region->ops->store_word(member->region, off, value < member->done_lsn ? value : member->done_lsn);
 	}
-	give(whole);
+	members_give(whole);
 }
 
 static void members_push(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
-	take_surely(whole);
+	members_take(whole);
 	for (unsigned i = 0; i < whole->count; i++)
 		if (member_state(&whole->members[i]) == MEMBER_IN)
 			region_push(whole->members[i].region);
-	give(whole);
+	members_give(whole);
 }
 
 static void members_populate(struct region *region)

@@ -1,5 +1,6 @@
 /* region_members.h -- several rings that hold the same records, as one region: what its files share. region_members.c: what it does while it is open;
- * region_members_send.c: what each of them is sent; region_members_open.c: opening; region_members_join.c: members that come back; region_members_log.c: which of their logs is the stream's (docs/members.md).
+ * region_members_send.c: what each of them is sent; region_members_open.c: opening; region_members_join.c: members that come back; region_members_replace.c: rings in the place of others;
+ * region_members_log.c: which of their logs is the stream's (docs/members.md).
  *
  * To the writer it is a region with a copy, as a far one. Each member is a region of its own, of any kind, and has a position of its own: one persist under
  * way, and when it is back the next takes all that has come since. A persist of the whole is complete when k members that count have it.
@@ -11,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "farlog/replace.h"
 #include "layout.h"
 #include "member_uri.h"
 #include "mutant.h"
@@ -29,9 +31,23 @@ enum member_state {
 	MEMBER_TOLD = 7,    /* it has caught up, and its thread tells it the epoch */
 };
 
+/* Which ring a member is. */
+struct member_ring {
+	char uri[URI_PATH_LEN_MAX];
+	uint8_t uuid[16];
+	uint8_t token[FARLOG_TOKEN_LEN];
+	bool has_uuid;
+	bool has_token;
+};
+
 struct member {
 	struct region *region; /* NULL: away */
-	const char *uri;
+	struct member_ring ring; /* changed by its thread alone, and with the mutex held */
+	struct member_ring next; /* what it is going to be. Guarded by `mutex`; is_replaced is stored behind it */
+	uint64_t is_replaced;
+	uint64_t is_unwanted;  /* nobody waits for what its thread is at any more */
+	uint64_t replaced_ns;  /* when it was told of `next`. Guarded by `mutex` */
+	const char *uri;       /* ring.uri */
 	uint64_t state;        /* enum member_state */
 	uint64_t done_lsn;     /* it has, durably, all from the credit up to here */
 	uint64_t going_from_lsn;
@@ -52,6 +68,10 @@ struct member {
 	uint64_t pin_count;    /* who reads from it without is_busy: it is not closed meanwhile */
 	uint64_t client_id;    /* of all its connections */
 	bool is_of_epoch;      /* knows this writer's epoch, so that it may have records of it */
+	uint64_t has_epoch;    /* the same, for other threads than its owner's, and also while it is away */
+	bool is_new;           /* the writer was told of it while it ran: it must be blank, and begins at `floor` */
+	uint64_t was_blank;    /* and has been: what it knows now is from us */
+	struct head_slot floor;
 	bool is_fresh;         /* never had an epoch, while others have: it may stand where another ring was */
 	bool is_sound;         /* its log counts when the stream's is looked for */
 	bool is_damaged;       /* it has lost what it had acknowledged */
@@ -64,6 +84,11 @@ struct member {
 	struct farlog_error told;  /* and its last state that was whole. Guarded by `mutex` of the whole */
 	struct region_members *whole;
 	pthread_t thread;
+};
+
+/* Whoever asks others which rings the members are. */
+struct members_follower {
+	void (*stop)(struct members_follower *follower); /* and free it. Before the members are closed */
 };
 
 struct region_members {
@@ -92,10 +117,8 @@ struct region_members {
 	uint64_t is_closing;
 	struct staging staging;
 	bool has_staging;
-	const uint8_t *tokens;
-	const uint8_t *uuids;
-	uint8_t token_bytes[MEMBER_COUNT_MAX * FARLOG_TOKEN_LEN];
-	uint8_t uuid_bytes[MEMBER_COUNT_MAX * 16];
+	uint8_t first_uuid[16]; /* of the first member, as it was asked for; all zero = any */
+	struct members_follower *follower;
 	pthread_mutex_t mutex;
 	pthread_cond_t bell;
 	char trouble[200];
@@ -121,6 +144,18 @@ static inline uint64_t members_word(const struct region_members *whole, uint64_t
 static inline void members_set_word(struct region_members *whole, uint64_t off, uint64_t value)
 {
 	atomic_store_release((uint64_t *)(whole->copy + off), value);
+}
+
+/* members_take, members_give -- is_busy, for those who need it: nobody holds it longer than for a turn. */
+static inline void members_take(struct region_members *whole)
+{
+	while (__atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) != 0)
+		cpu_relax();
+}
+
+static inline void members_give(struct region_members *whole)
+{
+	atomic_store_release(&whole->is_busy, 0);
 }
 
 /* member_is_open -- and this side's to use, before the epoch is opened or after. */
@@ -193,14 +228,34 @@ void member_tell(struct member *member);
 /* member_leave -- one attempt to close one that is leaving. False: what it was sent may still land. */
 bool member_leave(struct member *member);
 
+/* members_replace -- a member is another ring from now on: farlog_writer_replace_member. */
+int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error);
+
+/* member_adopt -- for its thread, with the mutex held: be the ring that it was told of, when it is not open and was told of one. */
+bool member_adopt(struct member *member);
+
+/* member_find_floor -- is_busy is taken: where the records of one that is new begin: at a head, at or above everything that was ever written over. False: not now. */
+bool member_find_floor(struct region_members *whole, struct member *member);
+
+/* member_may_know -- may one that is new know the epoch? Not before those others do without whom no earlier epoch can be opened. */
+bool member_may_know(const struct region_members *whole, const struct member *member);
+
+/* members_tell_state -- as others are told. Nothing of what is a member's thread's is looked at. */
+enum farlog_member_state members_tell_state(const struct region_members *whole, const struct member *member);
+
+/* members_view -- farlog_writer_members. */
+unsigned members_view(struct region_members *whole, struct farlog_writer_member *members, unsigned room);
+
 /* members_tick -- a turn, when nobody else is at it. */
 void members_tick(struct region_members *whole);
 
 /* member_shut -- close it, when it is open. */
 void member_shut(struct member *member);
 
-/* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held. */
+/* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held.
+ * members_tell_closing -- before they are stopped. */
 int members_start_threads(struct region_members *whole, struct farlog_error *error);
+void members_tell_closing(struct region_members *whole);
 void members_stop_threads(struct region_members *whole);
 void members_pause(struct region_members *whole, uint64_t pause_ns);
 

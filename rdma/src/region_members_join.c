@@ -39,7 +39,7 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 	const struct superblock *own = &member->superblock;
 	const struct superblock *first = &whole->superblock;
 	static const uint8_t any[16];
-	const uint8_t *uuid = whole->uuids != NULL ? whole->uuids + 16 * (number_of(member) - 1) : any;
+	const uint8_t *uuid = member->ring.uuid;
 
 	if (memcmp(uuid, any, 16) != 0 && memcmp(uuid, own->ring_uuid, 16) != 0)
 		return error_set(error, FARLOG_NOT_A_RING, 0,
@@ -94,9 +94,8 @@ void members_drop(struct region_members *whole, struct member *member, const str
 static int open_ring(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	unsigned index = number_of(member) - 1;
-	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .is_unwanted = &whole->is_closing, .client_id = member->client_id,
-		.token = whole->tokens != NULL ? whole->tokens + FARLOG_TOKEN_LEN * index : NULL};
+	struct region_ask ask = {.access = REGION_WRITE, .role = REGION_ROLE_WRITER, .epoch = whole->epoch_asked, .staging = &whole->staging, .is_unwanted = &member->is_unwanted, .client_id = member->client_id,
+		.token = member->ring.has_token ? member->ring.token : NULL};
 	int result = region_open(member->uri, &ask, &member->region, &member->error);
 
 	if (result != FARLOG_OK) {
@@ -135,6 +134,14 @@ static bool is_own_epoch(const struct region_members *whole, const struct superb
 		memcmp(superblock->writer_id, whole->superblock.writer_id, sizeof(superblock->writer_id)) == 0;
 }
 
+/* check_blank -- before anything of ours is in it. The ring that this one replaces, say, knows epochs, and would count without the records of after. */
+static int check_blank(struct member *member)
+{
+	if (member->superblock.writer_epoch == 0 || MUTANT(NEW_RING_USED))
+		atomic_store_release(&member->was_blank, 1);
+	return member->was_blank ? FARLOG_OK : error_set(&member->error, FARLOG_NOT_A_RING, 0, "it stands in the place of another ring, and is not new: it knows epoch %u", member->superblock.writer_epoch);
+}
+
 /* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it since. Another one is told when it has caught up:
  * until then it looks to everybody like what it is. One that knew it and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell
  * what the stream still has. */
@@ -143,12 +150,15 @@ static int join(struct member *member)
 	struct region_members *whole = member->whole;
 	int result = members_check_ring(whole, member, &member->error);
 
+	if (result == FARLOG_OK && member->is_new)
+		result = check_blank(member);
 	if (result == FARLOG_OK)
 		result = take_roles(member);
 	if (result != FARLOG_OK)
 		return result;
 	if (is_own_epoch(whole, &member->superblock)) {
 		member->is_of_epoch = true;
+		atomic_store_release(&member->has_epoch, 1);
 		return member->fence > whole->epoch ? error_set(&member->error, FARLOG_FENCED, 0, "it demands epoch %lu", member->fence) : FARLOG_OK;
 	}
 	if (member->superblock.writer_epoch >= whole->epoch || member->fence > whole->epoch)
@@ -167,7 +177,7 @@ void member_tell(struct member *member)
 	if (result != FARLOG_OK)
 		error_set(&member->error, result, 0, "it did not store the epoch");
 	pthread_mutex_lock(&whole->mutex);
-	atomic_store_release(&member->state, result == FARLOG_OK ? MEMBER_JOINED : MEMBER_LEAVING);
+	atomic_store_release(&member->state, result == FARLOG_OK && !member->is_replaced ? MEMBER_JOINED : MEMBER_LEAVING);
 	pthread_mutex_unlock(&whole->mutex);
 }
 
@@ -199,6 +209,7 @@ void member_try(struct member *member)
 		state = MEMBER_FENCED;
 	if (result == FARLOG_NOT_A_RING && is_joining) {
 		state = MEMBER_OTHER;
+		atomic_store_release(&member->has_epoch, 0);
 		member->credit_lsn = 0; /* what was known of its head is gone as well */
 	}
 	if (state != MEMBER_READY && state != MEMBER_JOINED) {
@@ -208,7 +219,7 @@ void member_try(struct member *member)
 	}
 	pthread_mutex_lock(&whole->mutex);
 	member->has_tried = true;
-	if (state == MEMBER_READY && whole->is_gathered) { /* in the last moment: the opening has gone on */
+	if ((state == MEMBER_READY && whole->is_gathered) || member->is_replaced) { /* in the last moment: the opening has gone on; or it is another ring by now */
 		member_shut(member);
 		state = MEMBER_AWAY;
 	}
@@ -258,13 +269,16 @@ static void *member_loop(void *context)
 
 	pthread_mutex_lock(&whole->mutex);
 	while (!whole->is_closing) {
-		enum member_state state = member_state(member);
+		enum member_state state;
 
+		if (member_adopt(member))
+			pause_ns = PAUSE_FIRST_NS;
+		state = member_state(member);
 		if (state == MEMBER_AWAY) {
 			pthread_mutex_unlock(&whole->mutex);
 			member_try(member);
 			pthread_mutex_lock(&whole->mutex);
-			if (member_state(member) == MEMBER_AWAY && !whole->is_closing)
+			if (member_state(member) == MEMBER_AWAY && !whole->is_closing && !member->is_replaced)
 				members_pause(whole, pause_ns);
 			pause_ns = 2 * pause_ns < PAUSE_LAST_NS ? 2 * pause_ns : PAUSE_LAST_NS;
 		} else if (state == MEMBER_LEAVING) {
@@ -317,12 +331,18 @@ int members_start_threads(struct region_members *whole, struct farlog_error *err
 	return failure == 0 ? FARLOG_OK : error_set(error, FARLOG_IO, failure, "start a thread for each member of \"%s\"", whole->text);
 }
 
-void members_stop_threads(struct region_members *whole)
+void members_tell_closing(struct region_members *whole)
 {
 	pthread_mutex_lock(&whole->mutex);
 	atomic_store_release(&whole->is_closing, 1);
+	for (unsigned i = 0; i < whole->count; i++)
+		atomic_store_release(&whole->members[i].is_unwanted, 1);
 	pthread_cond_broadcast(&whole->bell);
 	pthread_mutex_unlock(&whole->mutex);
+}
+
+void members_stop_threads(struct region_members *whole)
+{
 	for (unsigned i = 0; i < whole->count; i++)
 		if (whole->members[i].is_threaded)
 			pthread_join(whole->members[i].thread, NULL);
@@ -338,6 +358,9 @@ void members_tend(struct region *region)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
+		pthread_mutex_lock(&whole->mutex);
+		(void)member_adopt(member);
+		pthread_mutex_unlock(&whole->mutex);
 		if (member_state(member) == MEMBER_LEAVING)
 			(void)member_leave(member);
 		else if (member_state(member) == MEMBER_TOLD)

@@ -68,8 +68,8 @@ void members_show_header(struct region_members *whole)
 	}
 	if (newest == NULL)
 		return;
-	if (whole->uuids != NULL && memcmp(whole->uuids, any, sizeof(any)) != 0)
-		memcpy(ring_uuid, whole->uuids, sizeof(ring_uuid)); /* the first member's, also while that is away: counters are looked for by it */
+	if (memcmp(whole->first_uuid, any, sizeof(any)) != 0)
+		memcpy(ring_uuid, whole->first_uuid, sizeof(ring_uuid)); /* the first member's, also while that is away: counters are looked for by it */
 	if (!whole->is_opened) {
 		uint32_t block_len = whole->superblock.block_len;
 
@@ -343,17 +343,22 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 {
 	struct superblock superblock = member->superblock;
 	const struct superblock *epoch = &whole->superblock;
+	const struct head_slot *floor = member->is_new && !MUTANT(NEW_RING_FLOOR_LOW) ? &member->floor : &whole->start;
 	int result;
 
 	superblock.writer_epoch = epoch->writer_epoch;
 	superblock.epoch_start_lsn = epoch->epoch_start_lsn > member->head.head_lsn ? epoch->epoch_start_lsn : member->head.head_lsn;
 	superblock.epoch_start_seq = epoch->epoch_start_seq;
+	if (member->is_new && superblock.epoch_start_lsn < floor->head_lsn) { /* an epoch never begins below the head */
+		superblock.epoch_start_lsn = floor->head_lsn;
+		superblock.epoch_start_seq = floor->head_seq;
+	}
 	superblock.epoch_opened_ns = epoch->epoch_opened_ns;
 	memcpy(superblock.writer_id, epoch->writer_id, sizeof(superblock.writer_id));
-	if (whole->start.head_lsn > superblock.floor_lsn && !MUTANT(NO_FLOOR)) {
-		superblock.floor_lsn = whole->start.head_lsn;
-		superblock.floor_seq = whole->start.head_seq;
-		superblock.floor_epoch = whole->start.last_epoch;
+	if (floor->head_lsn > superblock.floor_lsn && !MUTANT(NO_FLOOR)) {
+		superblock.floor_lsn = floor->head_lsn;
+		superblock.floor_seq = floor->head_seq;
+		superblock.floor_epoch = floor->last_epoch;
 	}
 	memcpy(superblock.writer_host, &member->region->host, sizeof(superblock.writer_host));
 	result = superblock_store(member->region, &superblock, !MUTANT(EPOCH_NOT_PERSISTED));
@@ -362,6 +367,7 @@ int members_tell_epoch(struct region_members *whole, struct member *member)
 	(void)region_claim(member->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = member->uri}, NULL);
 	member->superblock = superblock;
 	member->is_of_epoch = true;
+	atomic_store_release(&member->has_epoch, 1);
 	if (member->credit_lsn < superblock.floor_lsn)
 		member->credit_lsn = superblock.floor_lsn;
 	if (member->credit_lsn < member->head.head_lsn)

@@ -204,10 +204,17 @@ static int open_all(struct region_members *whole, struct farlog_error *error)
 
 static void keep_secrets(struct region_members *whole, const struct region_ask *ask)
 {
-	if (ask->token != NULL)
-		whole->tokens = memcpy(whole->token_bytes, ask->token, FARLOG_TOKEN_LEN * whole->count);
-	if (ask->ring_uuid != NULL)
-		whole->uuids = memcpy(whole->uuid_bytes, ask->ring_uuid, 16 * whole->count);
+	for (unsigned i = 0; i < whole->count; i++) {
+		struct member_ring *ring = &whole->members[i].ring;
+
+		ring->has_token = ask->token != NULL;
+		ring->has_uuid = ask->ring_uuid != NULL;
+		if (ring->has_token)
+			memcpy(ring->token, ask->token + FARLOG_TOKEN_LEN * i, FARLOG_TOKEN_LEN);
+		if (ring->has_uuid)
+			memcpy(ring->uuid, ask->ring_uuid + 16 * i, 16);
+	}
+	memcpy(whole->first_uuid, whole->members[0].ring.uuid, sizeof(whole->first_uuid));
 }
 
 static int take_uri(struct region_members *whole, struct farlog_error *error)
@@ -218,7 +225,7 @@ static int take_uri(struct region_members *whole, struct farlog_error *error)
 	whole->needed = whole->uri.needed;
 	whole->region.member_count = whole->count;
 	for (unsigned i = 0; i < whole->count; i++)
-		whole->members[i].uri = whole->uri.uris[i];
+		whole->members[i].uri = strcpy(whole->members[i].ring.uri, whole->uri.uris[i]);
 	return result;
 }
 
@@ -275,6 +282,9 @@ void members_close(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
+	members_tell_closing(whole);
+	if (whole->follower != NULL)
+		whole->follower->stop(whole->follower);
 	members_stop_threads(whole);
 	members_tell_counters(whole);
 	for (unsigned i = 0; i < whole->count; i++)
@@ -285,5 +295,6 @@ void members_close(struct region *region)
 		staging_close(&whole->staging);
 	pthread_cond_destroy(&whole->bell);
 	pthread_mutex_destroy(&whole->mutex);
+	explicit_bzero(whole->members, sizeof(whole->members)); /* with their tokens */
 	free(whole);
 }

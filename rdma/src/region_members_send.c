@@ -31,12 +31,12 @@ static uint64_t nth_highest(const struct region_members *whole, unsigned nth, ui
 
 static uint64_t credit_of(const struct member *member)
 {
-	return member->credit_lsn;
+	return atomic_load_relaxed(&member->credit_lsn);
 }
 
 static uint64_t fence_of(const struct member *member)
 {
-	return member->fence;
+	return atomic_load_relaxed(&member->fence);
 }
 
 uint64_t members_fence(const struct region_members *whole, unsigned nth)
@@ -85,6 +85,12 @@ static void take_in(struct region_members *whole, struct member *member)
 {
 	uint64_t from_lsn = MUTANT(JOINER_COUNTED) ? whole->asked_lsn : nth_highest(whole, whole->needed, credit_of);
 
+	if (member->is_new && !member->is_of_epoch) {
+		if (!member_find_floor(whole, member))
+			return; /* it waits */
+		if (from_lsn < member->floor.head_lsn)
+			from_lsn = member->floor.head_lsn;
+	}
 	if (member->done_lsn < from_lsn)
 		member->done_lsn = from_lsn;
 	member->is_going = false;
@@ -162,7 +168,7 @@ static void look_at(struct region_members *whole, struct member *member)
 		if (is_fenced(whole, member))
 			return;
 		if (member->done_lsn >= whole->asked_lsn) {
-			if (!member->is_of_epoch)
+			if (!member->is_of_epoch && member_may_know(whole, member))
 				let_tell(whole, member);
 			return;
 		}
@@ -269,8 +275,7 @@ static void take_fence(struct region_members *whole)
 
 /* ---------------------------------------------------------------- counters */
 
-/* state_of -- as others are told. What is a member's thread's is not looked at. */
-static enum farlog_member_state state_of(const struct region_members *whole, const struct member *member)
+enum farlog_member_state members_tell_state(const struct region_members *whole, const struct member *member)
 {
 	switch (member_state(member)) {
 	case MEMBER_IN: break;
@@ -300,7 +305,7 @@ void members_tell_counters(struct region_members *whole)
 		uint64_t confirmed_lsn = member_state(member) == MEMBER_IN ? member->done_lsn : told->confirmed_lsn;
 		uint64_t from_lsn = confirmed_lsn > drained_lsn ? confirmed_lsn : drained_lsn;
 
-		atomic_store_relaxed(&told->state, state_of(whole, member));
+		atomic_store_relaxed(&told->state, members_tell_state(whole, member));
 		atomic_store_relaxed(&told->confirmed_lsn, confirmed_lsn);
 		atomic_store_relaxed(&told->lag_bytes, from_lsn < whole->asked_lsn ? whole->asked_lsn - from_lsn : 0);
 		atomic_store_relaxed(&told->head_lsn, credit_of(member));
@@ -328,6 +333,8 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 
 		if (__builtin_expect(member_state(member) == MEMBER_JOINED, 0))
 			take_in(whole, member);
+		if (MUTANT(NEW_RING_EARLY) && member_state(member) == MEMBER_IN && member->is_new && !member->is_of_epoch)
+			let_tell(whole, member);
 		if (member_state(member) == MEMBER_IN && !member->is_going && member->done_lsn < whole->asked_lsn && !is_fenced(whole, member))
 			send(whole, member);
 	}

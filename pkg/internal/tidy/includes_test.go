@@ -21,6 +21,7 @@ var extraHeaders = []struct {
 }{
 	{"agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
 	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
+	{"agent_members.c", []string{"pthread.h"}, "the thread that asks while a writer runs"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
 	{"block_health.c", []string{"fcntl.h", "linux/nvme_ioctl.h", "sys/ioctl.h", "unistd.h"}, "the health page of a device, which no ring is needed for"},
