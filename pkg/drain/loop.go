@@ -94,12 +94,30 @@ func (d *drainer) tell() {
 }
 
 func (d *drainer) openAppender() error {
+	if len(d.config.Members) > 1 {
+		d.source.RingUUID = knownRing(d.config.Store, d.source)
+	}
 	appender, err := d.config.Store.OpenStream(d.source)
 	if err != nil {
 		return fmt.Errorf("open stream %s for appending: %w", d.source.StreamName, err)
 	}
 	d.appender = appender
 	return nil
+}
+
+// knownRing is the ring by which the store knows a stream with several: the first member's when it was begun. Another ring may have been put in its place since; a stream that is created
+// anew has another salt.
+func knownRing(into *store.Store, source store.Source) [16]byte {
+	reader, err := into.OpenReader(source.StreamName, store.ReaderOptions{})
+	if err != nil {
+		return source.RingUUID // it has nothing of the stream; or what is wrong with it the opening says
+	}
+	defer reader.Close()
+	generations := reader.Generations()
+	if n := len(generations); n > 0 && generations[n-1].Salt == source.Salt && generations[n-1].StreamID == source.StreamID {
+		return generations[n-1].RingUUID
+	}
+	return source.RingUUID
 }
 
 func (d *drainer) close() error {
