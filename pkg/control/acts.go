@@ -67,7 +67,7 @@ func isAct(method string) bool {
 	switch method {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
-		api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName,
+		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName,
 		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
 		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
 		return true
@@ -94,7 +94,7 @@ func (r *recorder) act(ctx context.Context, caller access.Caller, method string,
 	}
 	act := r.begin(ctx, caller, method, request)
 	isGrant := slices.Contains([]string{api.ControlService_AcquireWriter_FullMethodName, api.ControlService_AcquireRoute_FullMethodName,
-		api.ControlService_AcquireReader_FullMethodName}, method)
+		api.ControlService_AcquireReader_FullMethodName, api.ControlService_ExtendWriter_FullMethodName}, method)
 	if r.isFull(ctx, actsWaitMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
 			return nil, status.Errorf(codes.ResourceExhausted, "%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
@@ -157,6 +157,8 @@ func (a *Act) take(response any, err error) {
 		a.Revision, a.Changes = response.GetDeletion().GetRevision(), []string{fmt.Sprintf("deleted stream %s id %d", a.Stream, response.GetDeletion().GetStreamId())}
 	case *api.AcquireWriterResponse:
 		a.Epoch = response.GetGrant().GetEpoch()
+	case *api.ExtendWriterResponse:
+		a.Changes = extensionTexts(a.Stream, response.GetMembers())
 	case *api.TakeOverStreamResponse:
 		a.Epoch = response.GetEpoch()
 		for _, target := range response.GetUnreached() {

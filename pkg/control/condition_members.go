@@ -47,7 +47,7 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 	case condition != api.Condition_CONDITION_OK && condition != api.Condition_CONDITION_WRITER_GONE, len(missing)+len(fresh) == 0:
 		return condition, reason
 	case len(missing) == 0:
-		return api.Condition_CONDITION_MEMBER_NEW, fmt.Sprintf("the ring of target %s is new: it counts when a writer opens the stream anew", strings.Join(fresh, ", "))
+		return api.Condition_CONDITION_MEMBER_NEW, fmt.Sprintf("the ring of target %s is new: it counts when a writer has brought it what is not stored", strings.Join(fresh, ", "))
 	}
 	return api.Condition_CONDITION_MEMBER_GONE, fmt.Sprintf("%d of %d members, %d are needed: %s", count-len(missing), count, status.Stream.K, strings.Join(missing, "; "))
 }

@@ -72,12 +72,16 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 		s.recorder.refuse(ctx, caller, info.FullMethod, request, err)
 		return nil, err
 	}
-	return s.recorder.act(ctx, caller, info.FullMethod, request, func() (any, error) {
+	handle := func() (any, error) {
 		if err := checkRequest(request); err != nil {
 			return nil, err
 		}
 		return handler(context.WithValue(ctx, callerKey{}, caller), request)
-	})
+	}
+	if info.FullMethod == api.ControlService_ExtendWriter_FullMethodName { // which records what is an act of it
+		return handle()
+	}
+	return s.recorder.act(ctx, caller, info.FullMethod, request, handle)
 }
 
 // isBlindTo tells whether a call needs an etcd that is not seen: nothing is begun then, so that its caller may go to another control plane with it.
@@ -111,6 +115,8 @@ func streamNamed(request any) (string, bool) {
 	case *api.GetStreamRequest:
 		return request.Name, true
 	case *api.AcquireWriterRequest:
+		return request.Stream, true
+	case *api.ExtendWriterRequest:
 		return request.Stream, true
 	case *api.AcquireReaderRequest:
 		return request.Stream, true

@@ -4484,6 +4484,181 @@ func (x *AcquireWriterResponse) GetGrant() *Grant {
 	return nil
 }
 
+type ExtendWriterRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// Of the grant that the writer has: the stream's newest, given to the same identity for the same host and process.
+	Epoch     uint32  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Holder    *Holder `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	Transport string  `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
+	// The rings that the writer has, in the order of the grant's members; empty = of this one it needs what the grant said anew.
+	RingUuids     [][]byte `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendWriterRequest) Reset() {
+	*x = ExtendWriterRequest{}
+	mi := &file_farlog_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendWriterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendWriterRequest) ProtoMessage() {}
+
+func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
+func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ExtendWriterRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *ExtendWriterRequest) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ExtendWriterRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *ExtendWriterRequest) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *ExtendWriterRequest) GetRingUuids() [][]byte {
+	if x != nil {
+		return x.RingUuids
+	}
+	return nil
+}
+
+type ExtendWriterResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*ExtendedMember      `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendWriterResponse) Reset() {
+	*x = ExtendWriterResponse{}
+	mi := &file_farlog_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendWriterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendWriterResponse) ProtoMessage() {}
+
+func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
+func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// One of the rings is another one than the writer has.
+type ExtendedMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"` // 0 is the first of the grant's
+	Ring          *Member                `protobuf:"bytes,2,opt,name=ring,proto3" json:"ring,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendedMember) Reset() {
+	*x = ExtendedMember{}
+	mi := &file_farlog_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendedMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendedMember) ProtoMessage() {}
+
+func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
+func (*ExtendedMember) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ExtendedMember) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ExtendedMember) GetRing() *Member {
+	if x != nil {
+		return x.Ring
+	}
+	return nil
+}
+
 type AcquireReaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -4495,7 +4670,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4682,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4695,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -4553,7 +4728,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4565,7 +4740,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4578,7 +4753,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -4598,7 +4773,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4785,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4798,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4653,7 +4828,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4840,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4853,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -4726,7 +4901,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4913,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4926,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -4778,7 +4953,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +4965,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +4978,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -4831,7 +5006,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5018,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5031,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -4890,7 +5065,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5077,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5090,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -4943,7 +5118,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5130,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5143,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5001,7 +5176,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5013,7 +5188,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5026,7 +5201,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5048,7 +5223,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5060,7 +5235,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5073,7 +5248,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5115,7 +5290,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5302,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5315,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5173,7 +5348,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5360,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5373,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5218,7 +5393,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5405,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5418,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5270,7 +5445,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5457,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5470,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5322,7 +5497,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5509,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5522,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5376,7 +5551,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5563,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5576,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5445,7 +5620,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5632,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5645,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5512,7 +5687,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5524,7 +5699,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5537,7 +5712,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5574,7 +5749,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +5761,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +5774,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -5640,7 +5815,7 @@ func (x *ReplaceMemberRequest) GetIsDryRun() bool {
 type ReplaceMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ring          *RingSpec              `protobuf:"bytes,1,opt,name=ring,proto3" json:"ring,omitempty"`                                        // the member as it is wanted now
-	IsWriterHeld  bool                   `protobuf:"varint,2,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"` // a writer has the stream: it goes on without the new ring until it is opened anew
+	IsWriterHeld  bool                   `protobuf:"varint,2,opt,name=is_writer_held,json=isWriterHeld,proto3" json:"is_writer_held,omitempty"` // a writer has the stream: it goes on with the others until it has brought the new ring what is not stored
 	IsLossNeeded  bool                   `protobuf:"varint,3,opt,name=is_loss_needed,json=isLossNeeded,proto3" json:"is_loss_needed,omitempty"` // no opening can come without AcceptLoss: too few other members tell what was acknowledged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5648,7 +5823,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5660,7 +5835,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5673,7 +5848,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -5708,7 +5883,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5895,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5908,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -5767,7 +5942,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +5954,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +5967,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -5817,7 +5992,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +6004,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +6017,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 type ListAgentsResponse struct {
@@ -5857,7 +6032,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +6044,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +6057,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -5922,7 +6097,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6109,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6122,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -5966,7 +6141,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +6153,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +6166,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6010,7 +6185,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6197,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6210,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6054,7 +6229,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6066,7 +6241,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6079,7 +6254,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6099,7 +6274,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +6286,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +6299,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6150,7 +6325,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6337,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6350,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6194,7 +6369,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6206,7 +6381,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6219,7 +6394,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6238,7 +6413,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6250,7 +6425,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6438,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6681,7 +6856,19 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"w\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xab\x01\n" +
+	"\x13ExtendWriterRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12)\n" +
+	"\x06holder\x18\x03 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
+	"\ttransport\x18\x04 \x01(\tR\ttransport\x12\x1d\n" +
+	"\n" +
+	"ring_uuids\x18\x05 \x03(\fR\tringUuids\"K\n" +
+	"\x14ExtendWriterResponse\x123\n" +
+	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\"O\n" +
+	"\x0eExtendedMember\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12%\n" +
+	"\x04ring\x18\x02 \x01(\v2\x11.farlog.v1.MemberR\x04ring\"w\n" +
 	"\x14AcquireReaderRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
@@ -6839,7 +7026,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xa6\x12\n" +
+	"\x12CONDITION_DELETING\x10\x142\x9a\x13\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -6847,7 +7034,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\vListStreams\x12\x1d.farlog.v1.ListStreamsRequest\x1a\x1e.farlog.v1.ListStreamsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/streams\x12e\n" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
-	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12j\n" +
+	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12r\n" +
+	"\fExtendWriter\x12\x1e.farlog.v1.ExtendWriterRequest\x1a\x1f.farlog.v1.ExtendWriterResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/writers/extensions\x12j\n" +
 	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
 	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12c\n" +
 	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
@@ -6894,7 +7082,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -6954,98 +7142,101 @@ var file_farlog_proto_goTypes = []any{
 	(*GetStreamResponse)(nil),        // 55: farlog.v1.GetStreamResponse
 	(*AcquireWriterRequest)(nil),     // 56: farlog.v1.AcquireWriterRequest
 	(*AcquireWriterResponse)(nil),    // 57: farlog.v1.AcquireWriterResponse
-	(*AcquireReaderRequest)(nil),     // 58: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 59: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 60: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 61: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 62: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 63: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 64: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 65: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 66: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 67: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 68: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 69: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 70: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 71: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 72: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 73: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 74: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 75: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 76: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 77: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 78: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 79: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 80: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 81: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 82: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 83: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 84: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 85: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 86: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 87: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 88: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 89: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 90: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 91: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 92: google.protobuf.Timestamp
+	(*ExtendWriterRequest)(nil),      // 58: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 59: farlog.v1.ExtendWriterResponse
+	(*ExtendedMember)(nil),           // 60: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 61: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 62: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 63: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 64: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 65: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 66: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 67: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 68: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 69: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 70: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 71: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 72: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 73: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 74: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 75: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 76: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 77: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 78: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 79: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 80: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 81: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 82: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 83: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 84: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 85: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 86: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 87: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 88: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 89: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 90: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 91: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 92: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 93: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 94: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 95: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	91,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	94,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	91,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	94,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	92,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	95,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	92,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	95,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	91,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	94,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	19,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	17,  // 20: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 21: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	92,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	95,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 23: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	92,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	95,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	18,  // 25: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	15,  // 26: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	92,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	92,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	91,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	91,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	95,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	95,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	94,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	94,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	22,  // 31: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 32: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	92,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	92,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	95,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	95,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 35: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	91,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	91,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	91,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	91,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	94,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	94,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	94,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	94,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	23,  // 40: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	20,  // 41: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	92,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	95,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	25,  // 43: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	92,  // 44: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	95,  // 44: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
 	23,  // 45: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	27,  // 46: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	92,  // 47: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	95,  // 47: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	30,  // 48: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	30,  // 49: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 50: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 51: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	91,  // 52: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	94,  // 52: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	29,  // 53: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	92,  // 54: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	95,  // 54: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	14,  // 55: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
 	31,  // 56: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
 	16,  // 57: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
@@ -7072,95 +7263,100 @@ var file_farlog_proto_depIdxs = []int32{
 	32,  // 78: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
 	29,  // 79: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
 	31,  // 80: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	29,  // 81: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	31,  // 82: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	92,  // 83: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	29,  // 84: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 85: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 86: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 87: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 88: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	45,  // 89: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 90: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 91: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 92: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 93: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	71,  // 94: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	29,  // 95: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	31,  // 96: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 97: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 98: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	75,  // 99: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	16,  // 100: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	24,  // 101: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	26,  // 102: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	23,  // 103: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 104: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	24,  // 105: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	91,  // 106: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	23,  // 107: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	28,  // 108: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	26,  // 109: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	91,  // 110: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	35,  // 111: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	37,  // 112: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	39,  // 113: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	41,  // 114: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	54,  // 115: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	43,  // 116: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	56,  // 117: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	58,  // 118: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	60,  // 119: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	62,  // 120: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	64,  // 121: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	66,  // 122: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	68,  // 123: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	70,  // 124: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	72,  // 125: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	74,  // 126: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	77,  // 127: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	79,  // 128: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	81,  // 129: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	47,  // 130: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	49,  // 131: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	50,  // 132: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	52,  // 133: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	83,  // 134: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	85,  // 135: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	87,  // 136: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	89,  // 137: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	36,  // 138: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	38,  // 139: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	40,  // 140: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	42,  // 141: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	55,  // 142: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	44,  // 143: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	57,  // 144: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	59,  // 145: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	61,  // 146: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	63,  // 147: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	65,  // 148: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	67,  // 149: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	69,  // 150: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	71,  // 151: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	73,  // 152: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	76,  // 153: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	78,  // 154: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	80,  // 155: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	82,  // 156: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	48,  // 157: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	50,  // 158: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	51,  // 159: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	53,  // 160: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	84,  // 161: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	86,  // 162: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	88,  // 163: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	90,  // 164: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	138, // [138:165] is the sub-list for method output_type
-	111, // [111:138] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	29,  // 81: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	60,  // 82: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	30,  // 83: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	29,  // 84: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	31,  // 85: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	95,  // 86: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	29,  // 87: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 88: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 89: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 90: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 91: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	45,  // 92: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 93: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 94: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 95: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 96: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	74,  // 97: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	29,  // 98: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	31,  // 99: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 100: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 101: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	78,  // 102: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	16,  // 103: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	24,  // 104: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	26,  // 105: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	23,  // 106: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 107: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	24,  // 108: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	94,  // 109: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	23,  // 110: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	28,  // 111: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	26,  // 112: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	94,  // 113: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	35,  // 114: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	37,  // 115: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	39,  // 116: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	41,  // 117: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	54,  // 118: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	43,  // 119: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	56,  // 120: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	58,  // 121: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	61,  // 122: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	63,  // 123: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	65,  // 124: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	67,  // 125: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	69,  // 126: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	71,  // 127: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	73,  // 128: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	75,  // 129: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	77,  // 130: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	80,  // 131: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	82,  // 132: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	84,  // 133: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	47,  // 134: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	49,  // 135: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	50,  // 136: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	52,  // 137: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	86,  // 138: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	88,  // 139: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	90,  // 140: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	92,  // 141: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	36,  // 142: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	38,  // 143: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	40,  // 144: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	42,  // 145: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	55,  // 146: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	44,  // 147: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	57,  // 148: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	59,  // 149: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	62,  // 150: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	64,  // 151: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	66,  // 152: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	68,  // 153: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	70,  // 154: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	72,  // 155: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	74,  // 156: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	76,  // 157: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	79,  // 158: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	81,  // 159: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	83,  // 160: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	85,  // 161: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	48,  // 162: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	50,  // 163: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	51,  // 164: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	53,  // 165: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	87,  // 166: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	89,  // 167: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	91,  // 168: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	93,  // 169: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	142, // [142:170] is the sub-list for method output_type
+	114, // [114:142] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7174,7 +7370,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   85,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

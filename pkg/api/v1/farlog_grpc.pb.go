@@ -35,6 +35,7 @@ const (
 	ControlService_GetStream_FullMethodName      = "/farlog.v1.ControlService/GetStream"
 	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
 	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
+	ControlService_ExtendWriter_FullMethodName   = "/farlog.v1.ControlService/ExtendWriter"
 	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
 	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
@@ -80,6 +81,10 @@ type ControlServiceClient interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
+	// ExtendWriter tells a running writer which of its stream's rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
+	// them. With nothing to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
+	// somebody else's.
+	ExtendWriter(ctx context.Context, in *ExtendWriterRequest, opts ...grpc.CallOption) (*ExtendWriterResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -103,7 +108,7 @@ type ControlServiceClient interface {
 	// name and on each of the streams.
 	AcquireRoute(ctx context.Context, in *AcquireRouteRequest, opts ...grpc.CallOption) (*AcquireRouteResponse, error)
 	// ReplaceMember puts a new ring in the place of a member's, for good: on another target, or on the same one where it was lost. One member at a time: the new ring has
-	// to count first, which it does when the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
+	// to count first, which it does when its writer has taken it in, or the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
 	ReplaceMember(ctx context.Context, in *ReplaceMemberRequest, opts ...grpc.CallOption) (*ReplaceMemberResponse, error)
 	// AcceptLoss lets a stream be opened although too few of its members tell what was acknowledged, because rings of others were replaced. Records that only those had are
 	// lost. FAILED_PRECONDITION: nothing is lost, or a writer has the stream.
@@ -202,6 +207,16 @@ func (c *controlServiceClient) AcquireWriter(ctx context.Context, in *AcquireWri
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireWriterResponse)
 	err := c.cc.Invoke(ctx, ControlService_AcquireWriter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) ExtendWriter(ctx context.Context, in *ExtendWriterRequest, opts ...grpc.CallOption) (*ExtendWriterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtendWriterResponse)
+	err := c.cc.Invoke(ctx, ControlService_ExtendWriter_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -416,6 +431,10 @@ type ControlServiceServer interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
+	// ExtendWriter tells a running writer which of its stream's rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
+	// them. With nothing to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
+	// somebody else's.
+	ExtendWriter(context.Context, *ExtendWriterRequest) (*ExtendWriterResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -439,7 +458,7 @@ type ControlServiceServer interface {
 	// name and on each of the streams.
 	AcquireRoute(context.Context, *AcquireRouteRequest) (*AcquireRouteResponse, error)
 	// ReplaceMember puts a new ring in the place of a member's, for good: on another target, or on the same one where it was lost. One member at a time: the new ring has
-	// to count first, which it does when the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
+	// to count first, which it does when its writer has taken it in, or the stream has been opened once with it. FAILED_PRECONDITION: another one does not count yet, or nobody can make the ring.
 	ReplaceMember(context.Context, *ReplaceMemberRequest) (*ReplaceMemberResponse, error)
 	// AcceptLoss lets a stream be opened although too few of its members tell what was acknowledged, because rings of others were replaced. Records that only those had are
 	// lost. FAILED_PRECONDITION: nothing is lost, or a writer has the stream.
@@ -485,6 +504,9 @@ func (UnimplementedControlServiceServer) WatchStreams(*WatchStreamsRequest, grpc
 }
 func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireWriter not implemented")
+}
+func (UnimplementedControlServiceServer) ExtendWriter(context.Context, *ExtendWriterRequest) (*ExtendWriterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExtendWriter not implemented")
 }
 func (UnimplementedControlServiceServer) AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireReader not implemented")
@@ -670,6 +692,24 @@ func _ControlService_AcquireWriter_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).AcquireWriter(ctx, req.(*AcquireWriterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_ExtendWriter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendWriterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).ExtendWriter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_ExtendWriter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).ExtendWriter(ctx, req.(*ExtendWriterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -967,6 +1007,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcquireWriter",
 			Handler:    _ControlService_AcquireWriter_Handler,
+		},
+		{
+			MethodName: "ExtendWriter",
+			Handler:    _ControlService_ExtendWriter_Handler,
 		},
 		{
 			MethodName: "AcquireReader",

@@ -52,6 +52,7 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/ListStreams":    anyRole,
 	"/farlog.v1.ControlService/GetStream":      anyRole,
 	"/farlog.v1.ControlService/AcquireWriter":  {RoleAppend},
+	"/farlog.v1.ControlService/ExtendWriter":   {RoleAppend},
 	"/farlog.v1.ControlService/AcquireReader":  {RoleReplay},
 	"/farlog.v1.ControlService/TakeOverStream": {RoleAdmin},
 	"/farlog.v1.ControlService/CreateRoute":    {RoleAdmin},

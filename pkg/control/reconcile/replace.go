@@ -33,7 +33,7 @@ func WhyNotReplace(world World, name string, member int) string {
 	}
 	for i, ring := range rings {
 		if seen := SeenRing(world.Targets, ring); i != member && !Counts(ring, seen) {
-			return fmt.Sprintf("the ring of target %s is new as well and does not count yet: one at a time; it counts when a writer has opened the stream once", ring.Target)
+			return fmt.Sprintf("the ring of target %s is new as well and does not count yet: one at a time; it counts when the writer has taken it in, or one has opened the stream", ring.Target)
 		}
 	}
 	seen := SeenRing(world.Targets, rings[member])

@@ -1,0 +1,130 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// ExtendWriter implements farlog.v1.ControlService. Writers ask it again and again, so that it is an act only when there is something to tell.
+func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequest) (*api.ExtendWriterResponse, error) {
+	if err := checkHolder(request.Holder); err != nil {
+		return nil, err
+	}
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if now.streams[request.Stream] == nil {
+		return nil, now.unknownStream(callerOf(ctx), request.Stream)
+	}
+	if err := now.isStaying(request.Stream); err != nil {
+		return nil, err
+	}
+	if err := now.isGrantOf(request, string(callerOf(ctx).ID)); err != nil {
+		return nil, err
+	}
+	changed := now.ringsChanged(request)
+	if len(changed) == 0 {
+		return new(api.ExtendWriterResponse), nil
+	}
+	response, err := s.recorder.act(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
+	extended, _ := response.(*api.ExtendWriterResponse)
+	return extended, err
+}
+
+// isGrantOf checks that the stream's newest epoch is the caller's. A later one may have been granted for the rings of before, and then nobody may count the new one by an epoch below it.
+func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) error {
+	grant := v.grants[request.Stream]
+	if v.epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
+		return status.Errorf(codes.FailedPrecondition, "stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
+	}
+	holder := grant.GetHolder()
+	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() || holder.GetPid() != request.Holder.GetPid() {
+		return status.Errorf(codes.FailedPrecondition, "stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
+			holder.GetPid(), holder.GetHost())
+	}
+	return nil
+}
+
+// ringsChanged lists the members whose ring is another one than the writer has, and is there.
+func (v *view) ringsChanged(request *api.ExtendWriterRequest) (changed []int) {
+	rings, _ := reconcile.RingSpecs(v.rings, v.streams[request.Stream])
+	for i, ring := range rings {
+		isKnown := i < len(request.RingUuids) && bytes.Equal(request.RingUuids[i], ring.GetRingUuid())
+		if !isKnown && ring.GetReplacement() != nil && reconcile.IsBoundRing(ring, reconcile.SeenRing(v.targets, ring)) {
+			changed = append(changed, i)
+		}
+	}
+	return changed
+}
+
+// extend lets the writer in at rings that it does not know, by tokens of its own epoch, in one step which holds only when no epoch was granted and no ring was changed since the view: whoever is
+// granted the stream later is told of the new rings, and nobody below can open it any more.
+func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWriterRequest, changed []int) (*api.ExtendWriterResponse, error) {
+	name, asked := request.Stream, &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
+	guards := append(ringsUnchanged(now, name), unchangedSince(now, keyDeletions+name), unchangedSince(now, keyEpochs+name), unchangedSince(now, keyStreams+name))
+	var writes []clientv3.Op
+	response, granted := new(api.ExtendWriterResponse), proto.Clone(now.grants[name]).(*api.Grant)
+	for _, i := range changed {
+		key := reconcile.MemberKey(name, i)
+		seen := reconcile.SeenRing(now.targets, now.rings[key])
+		isFar, err := now.isFar(seen, asked)
+		if err != nil {
+			return nil, err
+		}
+		ring := &api.Member{Uri: seen.Uri, RingUuid: now.rings[key].RingUuid, Target: seen.Target}
+		if isFar {
+			ring.Uri = reconcile.FarURI(seen.FarUris, request.Transport)
+		}
+		if i < len(granted.Members) {
+			granted.Members[i] = proto.Clone(ring).(*api.Member) // what is kept has no token
+		}
+		if isFar {
+			if ring.Token, err = newToken(); err != nil {
+				return nil, err
+			}
+			unchanged, write, err := s.specs.admission(ctx, key, func(admission *api.Admission) error {
+				admitWriter(admission, request.Epoch, ring.Token, now.origins(request.Holder.GetAddresses(), request.Holder.GetHost(), seen), time.Now().Add(grantUnusedMax))
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			guards, writes = append(guards, unchanged), append(writes, *write)
+		}
+		response.Members = append(response.Members, &api.ExtendedMember{Member: uint32(i), Ring: ring})
+	}
+	value, err := encode(granted)
+	if err != nil {
+		return nil, err
+	}
+	put, err := s.specs.client.Txn(ctx).If(guards...).Then(append(writes, clientv3.OpPut(keyGrants+name, value))...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("let the writer of stream %q in at another ring: %w", name, err)
+	}
+	if !put.Succeeded {
+		return nil, errRingsChanged
+	}
+	s.config.Logger.Info("extended", "stream", name, "epoch", request.Epoch, "members", changed, "host", request.Holder.GetHost(), "pid", request.Holder.GetPid(), "by", callerOf(ctx).ID)
+	return response, s.mirror.waitRevision(ctx, put.Header.Revision)
+}
+
+// extensionTexts say in the audit stream where a writer was let in.
+func extensionTexts(stream string, members []*api.ExtendedMember) (texts []string) {
+	for _, one := range members {
+		texts = append(texts, fmt.Sprintf("member %d of stream %s: target %s", one.Member, stream, one.Ring.GetTarget()))
+	}
+	slices.Sort(texts)
+	return texts
+}

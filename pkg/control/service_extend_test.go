@@ -1,0 +1,99 @@
+package control
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// A ring takes the place of another while the stream's writer runs. Who has its newest grant is told of the new one, with a token of the same epoch that the ring's target is told as well, and it
+// is recorded; whoever asks with another epoch, from another process or host, gets nothing; and with nothing to tell nothing is done.
+func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	s := &sink{}
+	etcd := openEtcd(t, t.TempDir())
+	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: s.take})
+	one.create("a")
+	one.reportTarget("t1")
+	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	one.reportTarget("t1", farRing("a", "t1"))
+	answered := one.acquireFar("ofi")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	former := one.granted(answered).Members[0]
+	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi", RingUuids: [][]byte{former.RingUuid}}
+	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
+		t.Errorf("before anything has changed: %v, %v", response, err)
+	}
+	replaceRing(t, one, etcd)
+	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
+		t.Errorf("before the new ring is there: %v, %v", response, err)
+	}
+	fresh := farRing("a", "t1")
+	fresh.RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
+	one.reportTarget("t1", fresh)
+	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
+	for what, wrong := range map[string]func(*api.ExtendWriterRequest){
+		"another epoch": func(r *api.ExtendWriterRequest) { r.Epoch = 2 }, "another process": func(r *api.ExtendWriterRequest) { r.Holder.Pid = 9 },
+		"another host": func(r *api.ExtendWriterRequest) { r.Holder.Host = "gamma" },
+	} {
+		asked := proto.Clone(request).(*api.ExtendWriterRequest)
+		wrong(asked)
+		if response, err := one.control.ExtendWriter(one.context(), asked); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%s: %v, %v", what, response, err)
+		}
+	}
+	response, err := one.control.ExtendWriter(one.context(), request)
+	if err != nil || len(response.Members) != 1 {
+		t.Fatalf("told %v, %v", response, err)
+	}
+	ring := response.Members[0].Ring
+	admission := one.untilAdmission(1)
+	if len(admission.Grants) != 1 || admission.Grants[0].Epoch != 1 || !bytes.Equal(admission.Grants[0].Token, ring.Token) || len(ring.Token) != tokenLen || bytes.Equal(ring.Token, former.Token) {
+		t.Errorf("the writer is told %v, the target %v", ring, admission)
+	}
+	if !bytes.Equal(ring.RingUuid, fresh.RingUuid) || ring.Uri != "ofi:tcp://alpha:7471/a" {
+		t.Errorf("told of %v", ring)
+	}
+	request.RingUuids = [][]byte{ring.RingUuid}
+	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
+		t.Errorf("told again: %v, %v", response, err)
+	}
+	one.until("it is recorded once", func() bool {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		acts := slices.DeleteFunc(slices.Clone(s.acts), func(act Act) bool { return act.What != "ExtendWriter" })
+		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 && !bytes.Contains(acts[0].Request, ring.Token)
+	})
+	if _, err := one.acquire("a"); err == nil {
+		request.RingUuids = [][]byte{former.RingUuid}
+		if _, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("after a later grant: %v", err)
+		}
+	}
+}
+
+// replaceRing puts a new ring in the place of the only one: there need not be several for this.
+func replaceRing(t *testing.T, one *instance, etcd *Etcd) {
+	t.Helper()
+	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
+	go m.run(one.context())
+	now, err := m.wait(one.context(), func(v *view) bool { return v.epochs["a"] == 1 && len(v.rings["a"].GetRingUuid()) > 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := proto.Clone(now.rings["a"]).(*api.RingSpec)
+	replaced.Replacement = &api.Replacement{Began: timestamppb.Now(), FormerTarget: replaced.Target, FormerUuids: [][]byte{replaced.RingUuid}, By: "test", Reason: "test"}
+	replaced.RingUuid = nil
+	if _, err := (specStore{etcd.Client()}).setRings(one.context(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
+		t.Fatal(err)
+	}
+}
