@@ -216,9 +216,16 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 		return nil, err
 	}
 	following, cancel := context.WithCancel(ctx)
+	followWriter := func() { go followMembers(following, env, client, options, f.writer, f.writer.Cursors().Epoch) }
+	followWriter()
 	f.changes = &reconfiguration{
 		stream: followStream(following, client, options.stream), options: options, level: place.granted, talk: f.talk,
-		reopen: func() (bool, error) { return f.reopen(ctx, env, options) },
+		reopen: func() (isOpen bool, err error) {
+			if isOpen, err = f.reopen(ctx, env, options); isOpen {
+				followWriter()
+			}
+			return isOpen, err
+		},
 	}
 	return func() { cancel(); client.Close() }, nil
 }

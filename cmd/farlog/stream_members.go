@@ -28,8 +28,8 @@ func newMembersReplaceCommand(env *environment) *cobra.Command {
 		Use:   "replace NAME --member TARGET [--with TARGET] --reason TEXT",
 		Short: "Put a new ring in the place of a member's that is gone for good",
 		Long: `Has another target make a ring in the place of a member's, or the same target where the ring was lost. The writer that has the stream goes on with the
-other members; when the stream is opened the next time (its writer starts again, or a standby takes over: farlog stream takeover), the new
-ring is brought all that is not stored, and counts from then on. One member at a time: the next one when the new ring counts (farlog status). The
+other members, and is told of the new ring while it runs, where it was opened by farlog append --stream or by farlog://: it brings the ring all that is not stored,
+which counts from then on. Another one does so when the stream is opened the next time. One member at a time: the next one when the new ring counts (farlog status). The
 former ring is never asked again, also when its target comes back. It needs the role admin and is recorded with its reason.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +71,7 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 	case done.IsLossNeeded:
 		fmt.Fprintf(env.stdout, "the other members cannot tell all that was acknowledged: farlog stream members accept-loss %s --dry-run says what may be lost\n", name)
 	case done.IsWriterHeld:
-		fmt.Fprintf(env.stdout, "its writer goes on with the others; the new ring counts when the stream is opened anew: start the writer again, or let a standby take over (farlog stream takeover %s)\n", name)
+		fmt.Fprintf(env.stdout, "its writer goes on with the others, and takes the new ring in when the control plane or its host agent is asked for it; farlog status %s says \"new\" until it counts. One that was opened by a grant file hears of nothing: start it again\n", name)
 	default:
 		fmt.Fprintln(env.stdout, "it counts when a writer opens the stream")
 	}

@@ -1,6 +1,7 @@
 package hostagent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func shortDir(t *testing.T) string {
 func start(t *testing.T, acquire func(context.Context, Request) (Grant, error)) (*Server, string) {
 	t.Helper()
 	socket := filepath.Join(shortDir(t), "made", "s")
-	server, err := Listen(Config{Socket: socket, Acquire: acquire, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server, err := Listen(Config{Socket: socket, Acquire: acquire, Extend: extending, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +55,16 @@ func granting(_ context.Context, request Request) (Grant, error) {
 		return Grant{}, errors.New("two\nlines " + strings.Repeat("long ", 200))
 	}
 	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}}, Level: 3, Deadline: time.Second}, nil
+}
+
+func extending(_ context.Context, request ExtendRequest) ([]Extension, error) {
+	if request.Epoch != 8 || request.PID != int32(os.Getpid()) {
+		return nil, &Refused{Result: "INVALID", Err: fmt.Errorf("epoch %d was not granted to process %d", request.Epoch, request.PID)}
+	}
+	if len(request.RingUUIDs) == 1 {
+		return nil, nil
+	}
+	return []Extension{{Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd}, Token: bytes.Repeat([]byte{9}, 16)}}, nil
 }
 
 func ask(t *testing.T, socket, packet string) string {
@@ -92,6 +103,12 @@ func TestServer_Answers(t *testing.T) {
 		{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
 		{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
 		{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n", "ok\n"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
+			"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 09090909090909090909090909090909\n"},
+		{"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n", "error INVALID\ntext epoch 7 was not granted"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nrings abc\n", "error INVALID\ntext rings \"abc\""},
+		{"farlog-agent 1 members\nstream a\nepoch 8\n", "error INVALID\ntext request for a members without rings"},
 		{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
 		{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
 		{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
@@ -101,7 +118,7 @@ func TestServer_Answers(t *testing.T) {
 			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
 		}
 	}
-	if counts := server.Counts(); counts.Granted != 2 || counts.Failed != 1 || counts.Refused != 12 {
+	if counts := server.Counts(); counts.Granted != 3 || counts.Failed != 1 || counts.Refused != 15 {
 		t.Errorf("counted %+v", counts)
 	}
 }

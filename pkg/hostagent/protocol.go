@@ -10,9 +10,10 @@ import (
 
 // Verbs of the protocol.
 const (
-	verbWriter = "writer"
-	verbReader = "reader"
-	verbDevice = "device"
+	verbWriter  = "writer"
+	verbReader  = "reader"
+	verbMembers = "members"
+	verbDevice  = "device"
 )
 
 const (
@@ -42,9 +43,10 @@ type request struct {
 
 // words are the lines that a verb knows; true: it has to be there.
 var words = map[string]map[string]bool{
-	verbWriter: {"stream": true, "name": false, "epoch-seen": false, "transport": false},
-	verbReader: {"stream": true, "name": false, "transport": false},
-	verbDevice: {"path": true, "access": true},
+	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false},
+	verbReader:  {"stream": true, "name": false, "transport": false},
+	verbMembers: {"stream": true, "epoch": true, "rings": true, "transport": false},
+	verbDevice:  {"path": true, "access": true},
 }
 
 // parseRequest refuses what it does not know: a misspelt line that was left out would be another request.
@@ -59,7 +61,7 @@ func parseRequest(packet string) (request, error) {
 	}
 	known := words[head[2]]
 	if known == nil {
-		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s or %s", head[2], verbWriter, verbReader, verbDevice)
+		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s, %s or %s", head[2], verbWriter, verbReader, verbMembers, verbDevice)
 	}
 	asked := request{verb: head[2], values: make(map[string]string)}
 	for _, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {
@@ -102,7 +104,8 @@ func (r request) number(word string) (uint32, error) {
 // reply is built line by line.
 type reply struct {
 	strings.Builder
-	file *os.File // goes along with it; nil: none
+	file       *os.File // goes along with it; nil: none
+	isQuestion bool     // answers one, and gives nothing
 }
 
 func newReply() *reply {

@@ -63,6 +63,7 @@ type Config struct {
 	Readers []Rule // who may read
 	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
+	Extend  func(context.Context, ExtendRequest) ([]Extension, error)
 	Logger  *slog.Logger
 }
 
@@ -206,7 +207,9 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 	var refused *refusal
 	switch {
 	case err == nil:
-		s.granted.Add(1)
+		if !made.isQuestion {
+			s.granted.Add(1)
+		}
 		text = made.String()
 	case errors.As(err, &refused):
 		s.refused.Add(1)
@@ -233,8 +236,11 @@ func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, err
 	if err != nil {
 		return nil, err
 	}
-	if asked.verb == verbDevice {
+	switch asked.verb {
+	case verbDevice:
 		return s.openDevice(p, asked)
+	case verbMembers:
+		return s.extend(ctx, p, asked)
 	}
 	return s.grant(ctx, p, asked)
 }
@@ -251,15 +257,20 @@ func (s *Server) grant(ctx context.Context, p peer, asked request) (*reply, erro
 	grant, err := s.config.Acquire(ctx, Request{
 		IsReader: isReader, Stream: stream, Name: asked.values["name"], Transport: asked.values["transport"], EpochSeen: seen, PID: p.pid,
 	})
-	var refused *Refused
-	if errors.As(err, &refused) {
-		return nil, refuse(refused.Result, "%s", refused.Err)
-	}
-	if err != nil {
+	if err := asRefusal(err); err != nil {
 		return nil, err
 	}
 	s.config.Logger.Info("granted", "stream", stream, "is_reader", isReader, "epoch", grant.Epoch, "uid", p.uid, "pid", p.pid, "is_far", grant.isFar())
 	return replyOf(grant, isReader), nil
+}
+
+// asRefusal is an error of the control plane's as the program is told.
+func asRefusal(err error) error {
+	var refused *Refused
+	if errors.As(err, &refused) {
+		return refuse(refused.Result, "%s", refused.Err)
+	}
+	return err
 }
 
 // isFar tells whether one of the rings is on another host.

@@ -134,7 +134,7 @@ unsigned members_view(struct region_members *whole, struct farlog_writer_member 
 	pthread_mutex_unlock(&whole->mutex);
 	members_take(whole);
 	for (unsigned i = 0; i < count; i++)
-		members[i].state = whole->members[i].is_replaced ? FARLOG_MEMBER_AWAY : members_tell_state(whole, &whole->members[i]);
+		members[i].state = atomic_load_acquire(&whole->members[i].is_replaced) ? FARLOG_MEMBER_AWAY : members_tell_state(whole, &whole->members[i]);
 	members_give(whole);
 	return whole->count;
 }

@@ -1,0 +1,70 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// A writer asks which rings its members are at every look while one of them is not there.
+const (
+	membersLook       = 500 * time.Millisecond
+	membersAskAll     = 5 * time.Second  // while all are
+	membersAskRefused = 30 * time.Second // somebody else has the stream
+	membersAskMax     = 5 * time.Second  // for an answer
+)
+
+// followMembers tells a writer of rings that are put in the place of others, until it is closed or ctx is done. Without the control plane it goes on with those that it has.
+func followMembers(ctx context.Context, env *environment, client *controlClient, options appendOptions, writer *farlog.Writer, epoch uint32) {
+	var least, next time.Time // not before; and at the latest
+	for pause(ctx, membersLook) {
+		members, err := writer.Members()
+		if errors.Is(err, farlog.ErrClosed) || len(members) == 0 {
+			return
+		}
+		isAway := slices.ContainsFunc(members, func(member farlog.WriterMember) bool {
+			return member.State != farlog.MemberUp && member.State != farlog.MemberLate
+		})
+		if now := time.Now(); now.Before(least) || !isAway && now.Before(next) {
+			continue
+		}
+		request := &api.ExtendWriterRequest{Stream: options.stream, Epoch: epoch, Transport: options.transport, Holder: env.holder(options.name)}
+		for _, member := range members {
+			request.RingUuids = append(request.RingUuids, member.RingUUID[:])
+		}
+		if err := tellMembers(ctx, client, request, writer); status.Code(err) == codes.FailedPrecondition {
+			least = time.Now().Add(membersAskRefused)
+		}
+		next = time.Now().Add(membersAskAll)
+	}
+}
+
+func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer *farlog.Writer) error {
+	call, cancel := context.WithTimeout(ctx, membersAskMax)
+	defer cancel()
+	response, err := client.ExtendWriter(call, request)
+	if err != nil {
+		return err
+	}
+	for _, one := range response.Members {
+		uuid, err := ringUUIDOf(one.Ring.GetRingUuid())
+		if err != nil {
+			return err
+		}
+		ring := farlog.Member{RingUUID: uuid}
+		copy(ring.Token[:], one.Ring.Token)
+		if err := writer.ReplaceMember(int(one.Member), one.Ring.Uri, ring); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package hostagent
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+)
+
+const ringsMax = 9 // FARLOG_MEMBER_COUNT_MAX
+
+// ExtendRequest is what the library asks for a writer that runs: which of its rings are others by now.
+type ExtendRequest struct {
+	Stream, Transport string
+	Epoch             uint32
+	RingUUIDs         [][]byte // that it has, in order
+	PID               int32    // of who asks, whose the grant has to be
+}
+
+// Extension is a ring that is another one than the writer has.
+type Extension struct {
+	Member   uint32
+	URI      string
+	RingUUID [16]byte
+	Token    []byte // empty: it is on this host
+}
+
+// extend answers whoever may write the stream. Whether the grant is this process's the control plane knows.
+func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, error) {
+	stream := asked.values["stream"]
+	if err := s.may(p, stream, false); err != nil {
+		return nil, err
+	}
+	epoch, err := asked.number("epoch")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := hex.DecodeString(asked.values["rings"])
+	if err != nil || len(raw)%16 != 0 || len(raw) > 16*ringsMax {
+		return nil, refuse("INVALID", "rings %.40q: expected 32 hexadecimal digits for each of at most %d rings", asked.values["rings"], ringsMax)
+	}
+	request := ExtendRequest{Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
+	for ; len(raw) > 0; raw = raw[16:] {
+		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
+	}
+	extensions, err := s.config.Extend(ctx, request)
+	if err := asRefusal(err); err != nil {
+		return nil, err
+	}
+	made := newReply()
+	made.isQuestion = len(extensions) == 0
+	for _, one := range extensions {
+		s.config.Logger.Info("extended", "stream", stream, "epoch", epoch, "member", one.Member, "uid", p.uid, "pid", p.pid)
+		made.add(fmt.Sprint("uri-", one.Member), one.URI)
+		made.add(fmt.Sprint("uuid-", one.Member), hex.EncodeToString(one.RingUUID[:]))
+		if len(one.Token) > 0 {
+			made.add(fmt.Sprint("token-", one.Member), hex.EncodeToString(one.Token))
+		}
+	}
+	return made, nil
+}
