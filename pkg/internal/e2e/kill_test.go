@@ -161,6 +161,11 @@ func waitDrained(t *testing.T, uri string) {
 // checkStore compares the store with the ledger, both ways. The result is what is in the store, by content.
 func checkStore(t *testing.T, dir string, l *ledger) map[uint64]bool {
 	t.Helper()
+	return checkStoreOf(t, dir, streamName, l)
+}
+
+func checkStoreOf(t *testing.T, dir, stream string, l *ledger) map[uint64]bool {
+	t.Helper()
 	testenv.MustRun(t, "farlog", "verify", dir)
 	for _, fault := range l.faults {
 		t.Error(fault)
@@ -169,7 +174,7 @@ func checkStore(t *testing.T, dir string, l *ledger) map[uint64]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := opened.OpenReader(streamName, store.ReaderOptions{})
+	reader, err := opened.OpenReader(stream, store.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

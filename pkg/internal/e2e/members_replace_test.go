@@ -34,7 +34,12 @@ type memberStatus struct {
 
 func (s *memberSite) status() (memberStatus, error) {
 	s.Helper()
-	stdout, _, _ := testenv.RunUnder(s.T, s.cluster.Under, "farlog", "status", "--output", "json", streamName, "--control", s.cluster.ControlAddress)
+	return s.statusOf(streamName)
+}
+
+func (s *memberSite) statusOf(stream string) (memberStatus, error) {
+	s.Helper()
+	stdout, _, _ := testenv.RunUnder(s.T, s.cluster.Under, "farlog", "status", "--output", "json", stream, "--control", s.cluster.ControlAddress)
 	var said struct{ Streams []memberStatus }
 	if err := json.Unmarshal([]byte(stdout), &said); err != nil || len(said.Streams) != 1 {
 		return memberStatus{}, fmt.Errorf("status said %q: %w", stdout, err)

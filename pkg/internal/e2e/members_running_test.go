@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/internal/testenv"
+)
+
+const namedStream = "desk7/named"
+
+// running is a stream whose one writer outlives two of its three rings.
+type running struct {
+	stream string
+	*ledger
+	writer *writer
+}
+
+// startHostAgent is one on the writers' host.
+func (s *memberSite) startHostAgent() (socket string) {
+	s.Helper()
+	dir, err := os.MkdirTemp("", "farlog-host-") // a socket's path is short, and that of a test's own directory is not
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "agent")
+	testenv.StartDaemonUnder(s.T, s.network.Under(s.network.Trading()), dir, "host", "--data-dir", dir, "--control", s.cluster.ControlAddress,
+		"--host-name", "trading1", "--metrics-listen", "off", "--host-socket", socket)
+	return socket
+}
+
+// load has the writers append until something has come about, and be acknowledged once more then: none of them ended.
+func (s *memberSite) load(what string, all []*running, until func() (bool, error)) {
+	s.Helper()
+	testenv.Until(s.T, what, func() (bool, error) {
+		for _, one := range all {
+			if err := one.writer.feedBurst(takeoverRecords); err != nil {
+				return false, err
+			}
+		}
+		return until()
+	})
+	for _, one := range all {
+		count := one.count()
+		if err := one.writer.feedBurst(1); err != nil {
+			s.Fatal(err)
+		}
+		testenv.Until(s.T, "records of "+one.stream+" are acknowledged after "+what, func() (bool, error) { return one.count() > count, nil })
+	}
+}
+
+// A ring is lost for good and replaced while the stream's writer runs: it brings the new one all that is not stored, and goes on with that when a second ring is lost. One writer was granted
+// the stream by the control plane, another one knows its name alone. No append takes longer than its deadline, and what was acknowledged is in the store.
+func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
+	t.Parallel()
+	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
+	testenv.MustRunUnder(t, s.cluster.Under, "farlog", "stream", "create", namedStream, "--members", "3", "--needed", "2", "--level", "visible", "--wait", "20s",
+		"--control", s.cluster.ControlAddress, "--size", "8MiB", "--record-len-max", "64KiB")
+	under, deadline := s.network.Under(s.network.Trading()), strconv.Itoa(int(memberDeadline.Seconds()))+"s"
+	all := []*running{{stream: streamName, ledger: newLedger(t, "R")}, {stream: namedStream, ledger: newLedger(t, "N")}}
+	all[0].writer = openWriterUnder(t, under, all[0].ledger, "--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
+	all[1].writer = openWriterUnder(t, under, all[1].ledger, "--ring", "farlog://"+namedStream+"?agent="+s.startHostAgent(), "--window", "64", "--deadline", deadline)
+	s.startTarget(memberCount)
+	s.load("both streams are written", all, func() (bool, error) { return all[0].count() > 0 && all[1].count() > 0, nil })
+	s.lose(0)
+	for _, one := range all {
+		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason", "its host is gone"); !isOK || !strings.Contains(said, "by one of target storage3") {
+			t.Fatalf("stream members replace %s: %q", one.stream, said)
+		}
+	}
+	for _, one := range all {
+		s.load("the new ring of "+one.stream+" counts", all, func() (bool, error) {
+			status, err := s.statusOf(one.stream)
+			return slices.ContainsFunc(status.Members, func(member struct{ Target, State string }) bool {
+				return strings.HasPrefix(member.Target, "storage3") && member.State == "up"
+			}), err
+		})
+	}
+	s.lose(1)
+	for _, one := range all {
+		count := one.count()
+		s.load("records of "+one.stream+" are acknowledged by the new ring", all, func() (bool, error) { return one.count() > count+takeoverRecords, nil })
+	}
+	for _, one := range all {
+		one.writer.end(t)
+		testenv.Until(t, one.stream+" is drained", func() (bool, error) {
+			status, err := s.statusOf(one.stream)
+			return err == nil && status.LagBytes == 0, err
+		})
+	}
+	s.cluster.Drain.Stop()
+	for _, one := range all {
+		checkStoreOf(t, s.cluster.StoreDir, one.stream, one.ledger)
+	}
+}
