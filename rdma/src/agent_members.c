@@ -26,7 +26,7 @@ struct agent_follower {
 /* take_ring -- what the agent says of one of them. False: nothing, or nothing that can be used. */
 static bool take_ring(const struct agent_reply *reply, unsigned index, char *uri, uint8_t *uuid, uint8_t *token, bool *has_token)
 {
-	char word[16];
+	char word[24];
 	char text[2 * FARLOG_TOKEN_LEN + 1];
 
 	snprintf(word, sizeof(word), "uri-%u", index);
