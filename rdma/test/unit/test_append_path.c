@@ -125,17 +125,18 @@ static void append_all_ways(farlog_writer *writer)
 }
 
 #define BLOCK_COMMIT_COUNT 300u
-#define SQ_TURN_COUNT 20u
+#define SQ_COMMIT_COUNT 100u
+#define SQ_TURN_COUNT 200u
 
 /* append_to_blocks -- one commit at a time; hints and looks, which now and then come back alone, are left out. */
-static void append_to_blocks(farlog_writer *writer)
+static void append_to_blocks(farlog_writer *writer, unsigned commit_count)
 {
 	struct region_nvme *nvme = nvme_of(writer->region);
 	struct farlog_entry entry = {.data = "0123456789012345678901234567890123456789", .len = 40, .key = "K", .key_len = 1};
 	struct farlog_position position;
 	uint64_t before = nvme->device->enter_count;
 
-	for (unsigned i = 0; i < BLOCK_COMMIT_COUNT; i++)
+	for (unsigned i = 0; i < commit_count; i++)
 		counts->appended += farlog_append(writer, &entry, 0, &position) == FARLOG_OK;
 	counts->enters = nvme->device->enter_count - before;
 }
@@ -175,7 +176,7 @@ static int child(const char *uri)
 		for (unsigned i = 0; i < 9000; i++)
 			counts->appended += farlog_shared_append(shared, &entry, 0, &position) == FARLOG_OK;
 	else if (is_nvme)
-		append_to_blocks(writer);
+		append_to_blocks(writer, strstr(uri, "poll=sq") == NULL ? BLOCK_COMMIT_COUNT : SQ_COMMIT_COUNT);
 	else
 		append_all_ways(writer);
 	counts->is_counting = 0;
@@ -251,7 +252,7 @@ static void block_append__one_syscall_a_commit(void **state)
 }
 
 /* A thread of the kernel takes the commits and brings the answers. Without syncing: a disk that stands still for long is waited for by a call, as is a thread of
- * the kernel that gets no processor; so one run of several has to do without. */
+ * the kernel that gets no processor; so one short run of many has to do without. */
 static void block_append__no_syscall_with_a_polled_queue(void **state)
 {
 	char uri[300];
@@ -262,8 +263,11 @@ static void block_append__no_syscall_with_a_polled_queue(void **state)
 #endif
 	for (unsigned turn = 0; turn < SQ_TURN_COUNT && (turn == 0 || enter_count > 0); turn++) {
 		/* A file each: the kernel's thread of the turn before may still hold its lock. */
-		snprintf(uri, sizeof(uri), "nvme:%s?poll=sq&flush=write", unit_path(unit_file_uri("path-sq")));
-		count_path(uri, BLOCK_COMMIT_COUNT);
+		const char *path = unit_path(unit_file_uri("path-sq"));
+
+		snprintf(uri, sizeof(uri), "nvme:%s?poll=sq&flush=write", path);
+		count_path(uri, SQ_COMMIT_COUNT);
+		unlink(path);
 	}
 	assert_int_equal(enter_count, 0);
 }
