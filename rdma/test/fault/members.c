@@ -246,17 +246,17 @@ static void play_run(uint64_t seed)
 }
 
 static const struct runs_mutant mutants[] = {
-	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 13},
-	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 9},
+	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 14},
+	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 16},
 	{MUTANT_JOINER_COUNTED, "a member counts that is catching up", 4},
-	{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 2},
-	{MUTANT_LONGEST_LOG, "the longest log without epoch order", 9},
-	{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 25},
+	{MUTANT_REUSED_EARLY, "a member opened again before its teardown", 5},
+	{MUTANT_LONGEST_LOG, "the longest log without epoch order", 8},
+	{MUTANT_HIGHEST_CREDIT, "credit by the highest head", 38},
 	{MUTANT_ACKED_ON_FEW, "acknowledged at k - 1", 1},
-	{MUTANT_NO_FLOOR, "no floor in the superblock", 2},
+	{MUTANT_NO_FLOOR, "no floor in the superblock", 8},
 	{MUTANT_OLD_RING_COUNTED, "a ring counts that was replaced", 5},
-	{MUTANT_NEW_RING_USED, "the ring in its place is not new", 5},
-	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 36},
+	{MUTANT_NEW_RING_USED, "the ring in its place is not new", 7},
+	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 39},
 };
 
 static void play(uint64_t run, uint64_t seed)
