@@ -67,15 +67,30 @@ func (r *Reader) Generations() []Generation {
 	return list
 }
 
-// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: look again.
-//
-// A segment that has begun and holds no record may get another header: the batch that it was begun for did not come into it, and then the stream got another
-// ring. A reader that waits at its start begins it anew.
-func (r *Reader) limit(stop error) (isMoved bool, err error) {
-	isStart, before := r.scan.off == segmentDataOffset, r.scan.end
-	if !r.options.SyncedOnly && !isStart {
+// beginAnew looks where a reader waits at the start of a segment whether that has got another header: the batch that it was begun for did not come into it, and
+// then the stream got another ring. isAnew: read again, by the new header. It is asked after the look for the next segment, which begins behind records of this one.
+func (r *Reader) beginAnew() (isAnew bool, err error) {
+	s := &r.segments[r.at]
+	if r.scan.off != segmentDataOffset {
 		return false, nil
 	}
+	front, err := readFront(r.file)
+	if err != nil {
+		return false, wrap("read", s.name, err)
+	}
+	if front.headerErr != nil || front.header == s.header { // an unsound one may just be being written; where it is not, limit says so
+		return false, nil
+	}
+	s.front, s.lowLSN = front, front.header.FirstLSN
+	return true, r.open(r.at, segmentDataOffset, true)
+}
+
+// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: look again.
+func (r *Reader) limit(stop error) (isMoved bool, err error) {
+	if !r.options.SyncedOnly {
+		return false, nil
+	}
+	before := r.scan.end
 	r.scan.end = 0
 	if r.at < len(r.segments)-1 {
 		return true, nil
@@ -89,13 +104,6 @@ func (r *Reader) limit(stop error) (isMoved bool, err error) {
 		return false, nil // it is just being written
 	case front.headerErr != nil:
 		return false, &CorruptError{Path: s.name, Err: front.headerErr}
-	}
-	if isStart && stop != nil && front.header != s.header {
-		r.segments[r.at].front, r.segments[r.at].lowLSN = front, front.header.FirstLSN
-		return true, r.open(r.at, segmentDataOffset, true)
-	}
-	if !r.options.SyncedOnly {
-		return false, nil
 	}
 	r.scan.end = max(front.mark.syncedOffset, segmentDataOffset)
 	if stop != nil && r.scan.end > r.scan.off && r.scan.end == before {

@@ -383,11 +383,17 @@ func (p recordPlace) isBefore(q recordPlace) bool {
 // atEnd is called where the segment holds no further record. nil: there is something to read again.
 func (r *Reader) atEnd(stop error) error {
 	r.scan.forget()
-	if r.at == len(r.segments)-1 {
-		isBegun, err := r.lookFor(r.segments[r.at].number + 1)
-		if err != nil {
+	isLast, isBegun := r.at == len(r.segments)-1, false
+	if isLast {
+		var err error
+		if isBegun, err = r.lookFor(r.segments[r.at].number + 1); err != nil {
 			return err
 		}
+	}
+	if isAnew, err := r.beginAnew(); err != nil || isAnew {
+		return err
+	}
+	if isLast {
 		isMoved, err := r.limit(stop)
 		if err != nil || isMoved && !isBegun {
 			return err

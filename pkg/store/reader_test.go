@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -131,6 +132,84 @@ func TestOpenStream_RingFormattedAnewBeginsAGeneration(t *testing.T) {
 	if _, err := f.store.OpenStream(changed); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("same ring with another record_len_max: got %v", err)
 	}
+}
+
+// A segment is begun and the power goes before a record is in it; a reader waits at its start; then the stream gets another ring, whose records fill that segment
+// and the next ones before the reader looks again. The crash comes at each operation in turn.
+func TestReader_SegmentThatARingLeftEmptyIsAnotherRings(t *testing.T) {
+	emptied := 0
+	for _, isSynced := range []bool{false, true} {
+		for operation := range 12 {
+			if leaveSegmentEmpty(t, operation, isSynced) {
+				emptied++
+			}
+		}
+	}
+	if emptied == 0 {
+		t.Error("no crash left a segment empty")
+	}
+}
+
+func leaveSegmentEmpty(t *testing.T, operation int, isSynced bool) (isEmptied bool) {
+	t.Helper()
+	disk := storetest.NewCrashFS(uint64(operation))
+	options := store.Options{Create: true, FS: disk, SegmentBytes: crashSegmentBytes, IsSynchronous: true}
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatalf("crash at operation %d: %v", operation, err)
+		}
+	}
+	reopen := func(ring *storetest.Ring) (*store.Store, *store.Appender) {
+		s, err := store.Open("/store", options)
+		check(err)
+		app, err := s.OpenStream(ring.Source)
+		check(err)
+		return s, app
+	}
+	first, second := storetest.NewRing(testStream, 1), storetest.NewRing(testStream, 2)
+	s, app := reopen(first)
+	for range 3 {
+		first.AppendPayload(make([]byte, 3000))
+	}
+	_, _, err := app.Append(storetest.Batch(first.Records))
+	check(errors.Join(err, app.Sync()))
+	first.AppendPayload(make([]byte, 3900)) // does not go into the first segment
+	disk.CrashAfter(operation)
+	_, _, err = app.Append(first.Records[len(first.Records)-1].Raw)
+	if err == nil {
+		_ = app.Sync() // the crash may come as well
+	}
+	disk.Kill()
+
+	s, app = reopen(second)
+	r, err := s.OpenReader(testStream, store.ReaderOptions{IncludeControl: true, IncludeSuperseded: true, SyncedOnly: isSynced, IsOpenFast: true})
+	check(err)
+	defer r.Close()
+	check(r.SeekStart())
+	before := 0
+	for ; err == nil; before++ {
+		_, err = r.Next()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Fatalf("crash at operation %d: %v", operation, err)
+	}
+	second.Append(100, 900)
+	for _, rec := range second.Records {
+		_, _, err := app.Append(rec.Raw)
+		check(err)
+	}
+	check(app.Sync())
+	for _, rec := range second.Records {
+		item, err := r.Next()
+		check(err)
+		if !bytes.Equal(item.Raw, rec.Raw) || item.Generation != 2 {
+			t.Fatalf("crash at operation %d: lsn %d of generation %d, expected lsn %d of generation 2", operation, item.LSN, item.Generation, rec.LSN)
+		}
+		isEmptied = isEmptied || item.Segment == 2
+	}
+	check(app.Close())
+	return isEmptied
 }
 
 // TestReader_SeekEqualsSkipping seeks positions and times at random in random stores and compares with a walk from the start.
