@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	guestsMost = 5 // of one scenario
 	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the processors for itself.
 	hung = 15 * time.Minute
+	// lastMost is what QEMU takes to end when its guest has.
+	lastMost = 30 * time.Second
 )
 
 // bed is what one scenario runs on: guests, the wire between them, and files that outlive a guest.
@@ -45,9 +48,12 @@ type bed struct {
 	random *rand.Rand
 	wire   *vm.Wire
 
+	fail context.CancelCauseFunc // ends the run
+
 	mu     sync.Mutex
 	guests map[string]*vm.Guest // the latest of each name
 	all    []*vm.Guest
+	said   map[*vm.Guest]int // bytes of its console when it was up
 	ports  map[string]*vm.Port
 	notes  []note
 }
@@ -82,15 +88,74 @@ func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed
 	own := fnv.New64a()
 	fmt.Fprint(own, name)
 	return &bed{dir: dir, name: name, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed),
-		guests: map[string]*vm.Guest{}, ports: map[string]*vm.Port{}}, nil
+		guests: map[string]*vm.Guest{}, said: map[*vm.Guest]int{}, ports: map[string]*vm.Port{}}, nil
 }
 
 // run ends all guests, whatever happens.
 func (b *bed) run(ctx context.Context, s scenario) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hung, fmt.Errorf("the scenario has not ended within %s", hung))
 	defer cancel()
+	ctx, b.fail = context.WithCancelCause(ctx)
+	defer b.fail(nil)
 	defer b.end()
-	return s.run(ctx, b)
+	detail, err := s.run(ctx, b)
+	if errors.Is(err, vm.ErrEnded) { // its agent is gone; QEMU goes next
+		select {
+		case <-ctx.Done():
+		case <-time.After(lastMost):
+		}
+	}
+	if lost := b.lost(); err != nil && lost != nil {
+		err = lost
+	}
+	return detail, err
+}
+
+// guestLost is a guest that ended and was not to.
+type guestLost struct {
+	name, words string
+	isEmulators bool // the emulator's fault
+}
+
+func (l *guestLost) Error() string {
+	return fmt.Sprintf("%s has ended by itself: %s", l.name, l.words)
+}
+
+// traps are what a kernel says before it falls over a breakpoint or a debug exception that nobody has set: QEMU's TCG on several threads now and then executes a
+// breakpoint with which the kernel patches its own code when it is gone, and no program of ours can have the kernel take one.
+var traps = []string{"Oops: int3", "exc_debug_kernel"}
+
+func hasTrap(console string) bool {
+	return slices.ContainsFunc(traps, func(trap string) bool { return strings.Contains(console, trap) })
+}
+
+// guard ends the run when a guest is gone that was to stay: whoever waits for what it is to bring about would wait until the scenario is given up.
+func (b *bed) guard(g *vm.Guest) {
+	<-g.Ended() // at the latest when the bed ends
+	if !g.WasAsked() {
+		b.fail(b.lost())
+	}
+}
+
+// lost is a guest that ended by itself; nil: there is none.
+func (b *bed) lost() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.all {
+		if !g.HasEnded() || g.WasAsked() {
+			continue
+		}
+		console, _ := os.ReadFile(g.Console) // without it the words say enough
+		console = console[min(b.said[g], len(console)):]
+		lost := &guestLost{name: g.Name, words: "see its console", isEmulators: hasTrap(string(console))}
+		for _, line := range strings.Split(string(console), "\n") {
+			if strings.Contains(line, "Kernel panic") {
+				lost.words = strings.TrimSpace(line)
+			}
+		}
+		return lost
+	}
+	return nil
 }
 
 // draw gives a number from 0 to below n. What is drawn by two goroutines at a time is drawn in the order in which they come.
@@ -158,10 +223,13 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 		return nil, err
 	}
 	b.say("%s is up after %.0f s", m.name, time.Since(began).Seconds())
+	console, _ := os.ReadFile(g.Console) // of this boot, and those before
 	b.mu.Lock()
+	b.said[g] = len(console)
 	b.guests[m.name] = g
 	b.all = append(b.all, g)
 	b.mu.Unlock()
+	go b.guard(g)
 	if m.isOnWire {
 		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d", addresses[m.name], mtu)); err != nil {
 			return nil, err
@@ -170,8 +238,7 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	return g, nil
 }
 
-// bootPatiently starts a machine again whose kernel fell over the breakpoint that it patches its own code with, before anything of ours ran in it: QEMU's
-// TCG on several threads now and then executes such a breakpoint when it is gone. Any other end of a boot is a failure.
+// bootPatiently starts a machine again whose kernel fell over a trap of the emulator's before anything of ours ran in it. Any other end of a boot is a failure.
 func (b *bed) bootPatiently(ctx context.Context, o vm.Options) (*vm.Guest, error) {
 	for attempt := 1; ; attempt++ {
 		before, _ := os.Stat(filepath.Join(b.dir, o.Name+".console")) // of boots before this one
@@ -186,7 +253,7 @@ func (b *bed) bootPatiently(ctx context.Context, o vm.Options) (*vm.Guest, error
 		if before != nil {
 			console = console[min(int(before.Size()), len(console)):]
 		}
-		if !bytes.Contains(console, []byte("Oops: int3")) {
+		if !hasTrap(string(console)) {
 			return nil, err
 		}
 		b.say("%s: its kernel fell over a breakpoint of its own while it booted; once more", o.Name)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -77,6 +78,7 @@ type Guest struct {
 
 	cmd       *exec.Cmd
 	exited    chan struct{}
+	isAsked   atomic.Bool // to end
 	errorsLog string
 	monitor   string
 	agent     *agent
@@ -278,6 +280,7 @@ func (g *Guest) lastWords() string {
 // Kill ends the guest as a power cord that is pulled would: nothing in it runs on. What it stored to its NVDIMM or BAR stays,
 // flushed or not: this is a crash of all software, not a loss of power.
 func (g *Guest) Kill() {
+	g.isAsked.Store(true)
 	_ = g.cmd.Process.Kill() // fails only when it has ended already
 	<-g.exited
 	g.closeAgent()
@@ -292,6 +295,7 @@ func (g *Guest) closeAgent() {
 
 // PowerOff ends the guest in order.
 func (g *Guest) PowerOff(ctx context.Context) error {
+	g.isAsked.Store(true)
 	defer g.Kill()
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -311,6 +315,12 @@ func (g *Guest) ProcessorTime() time.Duration {
 	<-g.exited
 	return g.cmd.ProcessState.UserTime() + g.cmd.ProcessState.SystemTime()
 }
+
+// Ended is closed when the guest is gone.
+func (g *Guest) Ended() <-chan struct{} { return g.exited }
+
+// WasAsked tells whether it was to end.
+func (g *Guest) WasAsked() bool { return g.isAsked.Load() }
 
 // HasEnded tells whether the guest is gone.
 func (g *Guest) HasEnded() bool {
