@@ -7,6 +7,7 @@
 #   net     what the tests with network namespaces need: ip and nft; without root they are skipped, and nothing is installed
 #   vm      what testbed/ needs: QEMU, and mmdebstrap for the guests' root
 #   prometheus  prometheus and promtool, of which the tests of metrics start their own: unpacked into build/prometheus, no service is installed
+#   chrony  chronyd and chronyc, which the test of the clock's offset asks: unpacked into build/chrony
 #   model   spin, which checks the protocol of members
 #   proto   what pkg/api/v1/generate.sh needs: Python with venv
 set -euo pipefail
@@ -114,18 +115,27 @@ check_net() {
 	need nft nftables
 }
 
-# check_prometheus -- Debian's package would start a service on this host: its programs are all that is wanted.
+# unpack PACKAGE -- Debian's package would start a service on this host: its programs are all that is wanted, in build/PACKAGE.
+unpack() {
+	local package=$1 folder
+	command -v apt-get >/dev/null || die "$package: not found, and there is no apt-get here; put its programs into PATH yourself"
+	folder=$(mktemp -d)
+	(cd "$folder" && { apt-get download "$package" || { as_root apt-get update -qq && apt-get download "$package"; }; }) >"$folder/log" 2>&1 </dev/null ||
+		die "apt-get download $package: $(grep -m1 '^E:' "$folder/log" || tail -1 "$folder/log")"
+	mkdir -p "build/$package.part"
+	dpkg-deb -x "$folder/$package"_*.deb "build/$package.part"
+	rm -rf "build/$package" "$folder"
+	mv "build/$package.part" "build/$package"
+}
+
 check_prometheus() {
 	if command -v prometheus >/dev/null && command -v promtool >/dev/null || [ -x build/prometheus/usr/bin/promtool ]; then return 0; fi
-	command -v apt-get >/dev/null || die "prometheus and promtool: not found, and there is no apt-get here; put them into PATH yourself"
-	local folder
-	folder=$(mktemp -d)
-	(cd "$folder" && { apt-get download prometheus || { as_root apt-get update -qq && apt-get download prometheus; }; }) >"$folder/log" 2>&1 </dev/null ||
-		die "apt-get download prometheus: $(grep -m1 '^E:' "$folder/log" || tail -1 "$folder/log")"
-	mkdir -p build/prometheus.part
-	dpkg-deb -x "$folder"/prometheus_*.deb build/prometheus.part
-	rm -rf build/prometheus "$folder"
-	mv build/prometheus.part build/prometheus
+	unpack prometheus
+}
+
+check_chrony() {
+	if command -v chronyd >/dev/null && command -v chronyc >/dev/null || [ -x build/chrony/usr/sbin/chronyd ]; then return 0; fi
+	unpack chrony
 }
 
 check_vm() {
@@ -166,10 +176,11 @@ for part in "$@"; do
 	java) refresh_lists && check_java ;;
 	net) check_net ;;
 	prometheus) check_prometheus ;;
+	chrony) check_chrony ;;
 	vm) refresh_lists && check_vm ;;
 	model) need spin spin ;;
 	proto) need python3 python3 && need_file '/usr/lib/python3*/ensurepip' python3-venv ;;
-	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, vm, model or proto" ;;
+	*) die "unknown part \"$part\"; expected build, ctest, shm, java, net, prometheus, chrony, vm, model or proto" ;;
 	esac
 done
 install_missing

@@ -95,7 +95,7 @@ if [ $# -gt 0 ]; then
 	done
 	exit "$failed"
 fi
-scripts/setup.sh build ctest shm java net prometheus
+scripts/setup.sh build ctest shm java net prometheus chrony
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
 echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"

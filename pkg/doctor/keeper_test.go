@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
 // What chronyc 4.3 of Debian 12 and pmc 3.1 print, but for the numbers.
@@ -54,9 +56,9 @@ func TestClockOffset_SaysWhoToldIt(t *testing.T) {
 
 // A real chronyd that may not touch the clock is asked by a real chronyc.
 func TestClockOffset_OfRealChrony(t *testing.T) {
-	daemon, err := exec.LookPath("chronyd")
-	if err != nil {
-		t.Skip("chronyd is not here")
+	daemon, client := testenv.DebianProgram(t, "chrony", "sbin", "chronyd"), testenv.DebianProgram(t, "chrony", "bin", "chronyc")
+	if err := exec.Command(daemon, "--version").Run(); err != nil {
+		t.Skipf("%s does not run: %v: its libraries are libgnutls30, libnettle8 and libseccomp2", daemon, err)
 	}
 	dir, err := os.MkdirTemp("", "farlog-chrony-")
 	if err != nil {
@@ -77,7 +79,7 @@ func TestClockOffset_OfRealChrony(t *testing.T) {
 		if name != "chronyc" {
 			return "", exec.ErrNotFound
 		}
-		return run(name, append([]string{"-h", socket}, args...)...)
+		return run(client, append([]string{"-h", socket}, args...)...)
 	}
 	var got Finding
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

@@ -14,15 +14,21 @@ import (
 	"time"
 )
 
-// PrometheusTool gives the path of "prometheus" or "promtool": of the system, or where scripts/setup.sh prometheus has unpacked them.
+// PrometheusTool gives the path of "prometheus" or "promtool".
 func PrometheusTool(tb testing.TB, name string) string {
+	tb.Helper()
+	return DebianProgram(tb, "prometheus", "bin", name)
+}
+
+// DebianProgram gives the path of a Debian package's program: of the system, or where scripts/setup.sh has unpacked the package; dir is its folder in /usr. Where it is missing the test is skipped.
+func DebianProgram(tb testing.TB, pkg, dir, name string) string {
 	tb.Helper()
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	path := filepath.Join(Root(), "build", "prometheus", "usr", "bin", name)
+	path := filepath.Join(Root(), "build", pkg, "usr", dir, name)
 	if _, err := os.Stat(path); err != nil {
-		tb.Skipf("%s is not here: scripts/setup.sh prometheus gets it", name)
+		tb.Skipf("%s is not here: scripts/setup.sh %s gets it", name, pkg)
 	}
 	return path
 }
