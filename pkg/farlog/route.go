@@ -7,6 +7,7 @@ package farlog
 import "C"
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type Route struct {
 	entry   C.struct_farlog_entry
 	placed  C.struct_farlog_route_position
 	pinner  runtime.Pinner
+	batch   routeBatch
 }
 
 // RoutePolicy says what becomes of a record that a leg's ring cannot take.
@@ -212,21 +214,24 @@ func (r *Route) Append(entry Entry, criticality uint32, deadline time.Duration) 
 	result := C.farlog_route_append(r.handle, &r.entry, C.uint32_t(criticality), deadlineOf(deadline), &r.placed)
 	r.pinner.Unpin()
 	r.entry.data, r.entry.key = nil, nil // no longer pinned
-	return r.position(), hotError(result)
+	return r.positionOf(&r.placed), hotError(result)
 }
 
-func (r *Route) position() RoutePosition {
-	c := &r.placed
+func (r *Route) positionOf(c *C.struct_farlog_route_position) RoutePosition {
 	p := RoutePosition{Level: Level(c.level), Required: uint32(c.required), Optional: uint32(c.optional), Dropped: uint32(c.dropped)}
 	for i := range r.legs {
 		if (p.Required|p.Optional)>>i&1 != 0 {
-			p.Legs[i] = LegResult{Position: positionOf(&c.legs[i].position), Err: hotError(C.int(c.legs[i].result)), IsBuffered: c.legs[i].is_buffered != 0}
+			p.Legs[i] = legResultOf(&c.legs[i])
 		}
 	}
 	return p
 }
 
-// Resolve finds out about the last Append, when that was ErrUnknown, and renews *position. nil: all required legs have it now. ErrNotFound: one has it not and never
+func legResultOf(c *C.struct_farlog_route_result) LegResult {
+	return LegResult{Position: positionOf(&c.position), Err: hotError(C.int(c.result)), IsBuffered: c.is_buffered != 0}
+}
+
+// Resolve finds out about a record of Append or AppendBatch, when that was ErrUnknown, and renews *position. nil: all required legs have it now. ErrNotFound: one has it not and never
 // will, position.Legs says which have. ErrUnknown: still not known.
 //
 // Implements: int farlog_route_resolve(farlog_route *, struct farlog_route_position *, uint64_t)
@@ -234,8 +239,13 @@ func (r *Route) Resolve(position *RoutePosition, deadline time.Duration) error {
 	if r.handle == nil {
 		return ErrClosed
 	}
-	result := C.farlog_route_resolve(r.handle, &r.placed, deadlineOf(deadline))
-	*position = r.position()
+	result := C.farlog_route_resolve(r.handle, r.placedOf(position), deadlineOf(deadline))
+	position.Level = Level(r.placed.level)
+	for i := range r.legs {
+		if errors.Is(position.Legs[i].Err, ErrUnknown) {
+			position.Legs[i] = legResultOf(&r.placed.legs[i])
+		}
+	}
 	return hotError(result)
 }
 

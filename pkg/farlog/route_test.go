@@ -84,3 +84,46 @@ func TestRoute_RefusesWhatContradicts(t *testing.T) {
 		t.Errorf("no legs: %v", err)
 	}
 }
+
+// A batch goes to the legs that each of its records selects; where one leg has no room more, it says how many have been taken, and the rest is nowhere.
+func TestRoute_Batch(t *testing.T) {
+	orders, audit := routeRing(t, "orders"), routeRing(t, "audit")
+	for _, uri := range []string{orders, audit} {
+		if err := Format(uri, FormatOptions{SizeBytes: 64 << 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := WriterOptions{Level: LevelVisible, CountersDir: "none", Policy: PolicyReject}
+	route, err := OpenRoute("desk7", []RouteLeg{
+		{Name: "orders", URI: orders, Required: true, Classes: []ClassRange{{1, 1}}, Options: options},
+		{Name: "audit", URI: audit, Required: true, CriticalityMin: 3, Options: options},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer route.Close(time.Second)
+	entries, criticalities := make([]Entry, 2000), make([]uint32, 2000)
+	for i := range entries {
+		entries[i] = Entry{Data: []byte("fifteen bytes.."), Class: uint16(1 + i%2)}
+		criticalities[i] = uint32(i % 4)
+	}
+	positions := make([]RoutePosition, len(entries))
+	done, submitted, err := route.AppendBatch(entries[:100], criticalities, time.Second, positions)
+	if err != nil || done != 100 || submitted != 100 || positions[0].Required != 1 || positions[1].Required != 0 || positions[3].Required != 2 || positions[0].Level != LevelVisible {
+		t.Fatalf("%d of %d, %v: %+v", done, submitted, err, positions[0])
+	}
+	done, submitted, err = route.AppendBatch(entries, nil, time.Second, positions)
+	if !errors.Is(err, ErrFull) || done != submitted || done < 256 || !errors.Is(positions[done].Legs[0].Err, ErrFull) {
+		t.Errorf("%d of %d, %v", done, submitted, err)
+	}
+	if err := route.Resolve(&positions[0], time.Second); err != nil || positions[0].Level != LevelVisible {
+		t.Errorf("resolve of what is there: %v, %+v", err, positions[0])
+	}
+	status, err := Inspect(orders)
+	if err != nil || status.LagRecords != uint64(1+50+(done+1)/2) {
+		t.Errorf("%d records in the ring, %d acknowledged: %v", status.LagRecords, done, err)
+	}
+	if _, _, err := route.AppendBatch(entries, criticalities[:1], 0, positions); !errors.Is(err, ErrInvalid) {
+		t.Errorf("too few criticalities: %v", err)
+	}
+}

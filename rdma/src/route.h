@@ -115,9 +115,9 @@ bool route_carry(struct route_leg *leg);
 /* route_carrier -- its thread. */
 void *route_carrier(void *leg);
 
-/* route_ask_buffer -- would it take the record now? Some room is kept: who opens a full spill again needs it for the record of an epoch, or could not empty it. */
+/* route_ask_buffer -- would it take the record now, behind before_bytes of others? Some room is kept: who opens a full spill again needs it for the record of an epoch, or could not empty it. */
 #define ROUTE_KEPT_LEN_MAX 65536u
-int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry);
+int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes);
 
 /* route_offer -- to an optional leg: into its buffer, or counted as dropped. Never waits. */
 int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct farlog_route_result *result);

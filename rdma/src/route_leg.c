@@ -6,7 +6,7 @@
 
 #include "mutant.h"
 
-int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry)
+int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes)
 {
 	struct farlog_writer *writer = shared_writer(leg->buffer);
 	uint64_t kept = writer->identity.capacity / 16 < ROUTE_KEPT_LEN_MAX ? writer->identity.capacity / 16 : ROUTE_KEPT_LEN_MAX;
@@ -16,7 +16,7 @@ int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *ent
 
 	if (writer->is_failed)
 		return FARLOG_CLOSED;
-	return result == FARLOG_OK ? writer_find_room(writer, extent + kept, &place) : result;
+	return result == FARLOG_OK ? writer_find_room(writer, before_bytes + extent + kept, &place) : result;
 }
 
 void route_say(struct route_leg *leg, const char *text)
@@ -86,7 +86,7 @@ bool route_tell_gap(struct route_leg *leg)
 
 	if (open->count == 0)
 		return true;
-	if (route_ask_buffer(leg, &entry) != FARLOG_OK || shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
+	if (route_ask_buffer(leg, &entry, 0) != FARLOG_OK || shared_submit(leg->buffer, &entry, RECORD_FLAG_GAP, &position) != FARLOG_OK)
 		return false;
 	leg->gap = (struct route_gap){0};
 	atomic_add(&leg->counters.gap_count, 1);
@@ -100,7 +100,7 @@ int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct 
 	leg->offered_number++;
 	atomic_add(&leg->counters.offered_count, 1);
 	memset(result, 0, sizeof(*result));
-	result->result = route_tell_gap(leg) ? route_ask_buffer(leg, entry) : FARLOG_FULL;
+	result->result = route_tell_gap(leg) ? route_ask_buffer(leg, entry, 0) : FARLOG_FULL;
 	if (result->result == FARLOG_OK)
 		result->result = shared_submit(leg->buffer, entry, 0, &result->position);
 	if (result->result != FARLOG_OK) {

@@ -59,7 +59,7 @@ var extraHeaders = []struct {
 	{"reader_members.h", []string{"pthread.h"}, "each member is opened by a thread of its own: one that does not answer holds up nobody"},
 	{"role_lock.c", []string{"fcntl.h"}, "locks of an open file"},
 	{"ring_admin.c", []string{"sys/random.h"}, "identity and salt of a new ring"},
-	{"route.c", []string{"poll.h"}, "waiting for several regions at once"},
+	{"route_await.c", []string{"poll.h"}, "waiting for several regions at once"},
 	{"route.h", []string{"pthread.h"}, "a thread for each leg that is not waited for"},
 	{"route_open.c", []string{"sys/mman.h", "unistd.h"}, "memory of this process in which a leg's records wait"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},

@@ -103,6 +103,16 @@ struct farlog_route_position {
 FARLOG_API int farlog_route_append(farlog_route *route, const struct farlog_entry *entry, uint32_t criticality, uint64_t deadline_ns,
 	struct farlog_route_position *position);
 
+/* farlog_route_append_batch -- the same for `count` records, in their order. They are written in groups of at most 256; a group is one flush for each leg, and is waited for as a
+ * whole, all its required legs together. criticalities: of each record; NULL = 0 of all. deadline_ns: from now, for all of them; 0 = each leg's own, for each group. A record that no
+ * leg takes is passed over: both its masks are 0, and it counts as acknowledged.
+ *
+ * positions[0..*done) are acknowledged, each as by farlog_route_append. On a result other than OK nothing behind the group that it befell was written. UNKNOWN: positions[*done..*submitted)
+ * are those of which a leg may have some; farlog_route_resolve looks at one of them, and says OK at once of one that all its legs have. Any other result: entries[*submitted] was
+ * refused and is nowhere, nor is any behind it, and *done is *submitted. positions has room for `count`. done, submitted: never NULL. Threads, blocking: as farlog_route_append. */
+FARLOG_API int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *entries, const uint32_t *criticalities, size_t count, uint64_t deadline_ns,
+	struct farlog_route_position *positions, size_t *done, size_t *submitted);
+
 /* farlog_route_resolve -- after UNKNOWN: look again at the required legs that were not known, as farlog_resolve, and renew *position. OK: all have
  * it now. NOT_FOUND: a leg has it not and never will; others may have it, which legs[i].result says: appended again it is twice there. UNKNOWN:
  * still not known. Blocks until the deadline. */

@@ -20,9 +20,12 @@
 #define RUNS_OF_A_MUTANT 2000u
 #define LEG_COUNT 2u
 #define NUMBER_MAX 8192u
+#define SPILL_BYTES_SMALL (LAYOUT_DATA_OFF + (16u << 10)) /* less than a batch may want */
 #define PAYLOAD_LEN_MAX 400u
 #define RING_BYTES (LAYOUT_DATA_OFF + (16u << 10))
+#define RING_BYTES_LARGE (LAYOUT_DATA_OFF + (48u << 10))
 #define SPILL_BYTES (LAYOUT_DATA_OFF + (32u << 10))
+#define BATCH_MAX 60u
 #define DEADLINE_NS 100000u
 
 struct stored {
@@ -82,6 +85,7 @@ static void make_ring(const char *uri, uint64_t size_bytes, const char *name)
 static void make_world(void)
 {
 	static const char *const names[LEG_COUNT] = {"required", "optional"};
+	uint64_t spill_bytes = below(2) ? SPILL_BYTES : SPILL_BYTES_SMALL;
 
 	for (unsigned i = 0; i < LEG_COUNT; i++) {
 		struct leg *leg = &world.legs[i];
@@ -94,8 +98,8 @@ static void make_world(void)
 		snprintf(leg->spill_uri, sizeof(leg->spill_uri), "fault:%s", leg->spill_name);
 		farlog_fault_drop(leg->far_name);
 		farlog_fault_drop(leg->spill_name);
-		make_ring(leg->far_uri, RING_BYTES, names[i]);
-		make_ring(leg->spill_uri, SPILL_BYTES, names[i]);
+		make_ring(leg->far_uri, spill_bytes == SPILL_BYTES ? RING_BYTES : RING_BYTES_LARGE, names[i]);
+		make_ring(leg->spill_uri, spill_bytes, names[i]);
 		farlog_fault_set_remote(leg->far_name, 1);
 		farlog_fault_reseed(leg->far_name, below(UINT64_MAX) | 1);
 		farlog_fault_reseed(leg->spill_name, below(UINT64_MAX) | 1);
@@ -250,30 +254,51 @@ static bool open_route(void)
 	return true;
 }
 
-static void append_one(void)
+/* note -- what is promised of a record that the route has taken. */
+static void note(uint64_t number, bool is_acked, const struct farlog_route_position *position)
 {
-	static uint8_t payload[PAYLOAD_LEN_MAX];
-	struct farlog_entry entry = {.data = payload, .len = (uint32_t)(8 + below(world.payload_len_max - 8)), .class_id = 1};
-	struct farlog_route_position position;
-	uint64_t number = world.next_number;
-	int result;
-
-	if (number >= NUMBER_MAX)
-		return;
-	world.next_number++;
-	memcpy(payload, &number, sizeof(number));
-	result = farlog_route_append(world.route, &entry, 0, 0, &position);
-	TRACE("append %lu: %s%s\n", number, farlog_result_name(result), position.legs[0].is_buffered ? ", spilled" : "");
-	world.unknowns += result == FARLOG_UNKNOWN;
-	if (result == FARLOG_OK) {
+	if (is_acked) {
 		world.legs[0].is_acked[number] = 1;
 		world.acks++;
-		world.spilled += position.legs[0].is_buffered;
+		world.spilled += position->legs[0].is_buffered;
 	}
 	/* An optional leg promises what its position says; the death of the process alone takes nothing of it. */
-	world.legs[1].is_offered[number] = !is_dead() && (result == FARLOG_OK || result == FARLOG_UNKNOWN) && position.legs[1].result == FARLOG_OK;
-	if (world.legs[1].is_offered[number] && position.legs[1].position.level >= FARLOG_LEVEL_PERSISTENT)
+	world.legs[1].is_offered[number] = !is_dead() && position->legs[1].result == FARLOG_OK;
+	if (world.legs[1].is_offered[number] && position->legs[1].position.level >= FARLOG_LEVEL_PERSISTENT)
 		world.legs[1].is_acked[number] = 1;
+}
+
+/* append_some -- one record, or a batch of several. */
+static void append_some(void)
+{
+	static uint8_t payloads[BATCH_MAX][PAYLOAD_LEN_MAX];
+	static struct farlog_route_position positions[BATCH_MAX];
+	struct farlog_entry entries[BATCH_MAX];
+	uint64_t first = world.next_number;
+	size_t count = below(4) == 0 ? 1 + below(BATCH_MAX) : 1;
+	size_t done, submitted;
+	int result;
+
+	if (first + count > NUMBER_MAX)
+		return;
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t number = world.next_number++;
+
+		entries[i] = (struct farlog_entry){.data = payloads[i], .len = (uint32_t)(8 + below(world.payload_len_max - 8)), .class_id = 1};
+		memcpy(payloads[i], &number, sizeof(number));
+	}
+	if (count == 1) {
+		result = farlog_route_append(world.route, entries, 0, 0, positions);
+		done = result == FARLOG_OK;
+		submitted = result == FARLOG_OK || result == FARLOG_UNKNOWN;
+	} else
+		result = farlog_route_append_batch(world.route, entries, NULL, count, 0, positions, &done, &submitted);
+	TRACE("append %lu to %lu: %s, %zu of %zu%s\n", first, first + count - 1, farlog_result_name(result), done, submitted, submitted > 0 && positions[submitted - 1].legs[0].is_buffered ? ", spilled" : "");
+	world.unknowns += submitted - done;
+	if (done > submitted || submitted > count || (result == FARLOG_OK) != (done == count))
+		FAIL("append of %zu: %s, %zu acknowledged of %zu", count, farlog_result_name(result), done, submitted);
+	for (size_t i = 0; i < submitted; i++)
+		note(first + i, i < done, &positions[i]);
 }
 
 static void bury(void)
@@ -337,7 +362,7 @@ static void step(void)
 		tear_down();
 		(void)route_carry(&world.route->legs[i]);
 		break;
-	default: append_one(); break;
+	default: append_some(); break;
 	}
 }
 
@@ -467,8 +492,10 @@ static const struct runs_mutant mutants[] = {
 	{MUTANT_SPILL_SENT_AGAIN, "what the ring has is not skipped", 0},
 	{MUTANT_SPILL_HEAD_LATE, "the next epoch before the spill's head", 0},
 	{MUTANT_SPILL_PLACE_UNSAID, "the first spilled record's place not said", 0},
-	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 5},
+	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 402},
 	{MUTANT_SPILL_NOT_BEGUN, "an empty spill's head not begun anew", 0},
+	{MUTANT_SPILL_RUN_APART, "each record of a late batch says its own place", 9},
+	{MUTANT_SPILL_RUN_UNASKED, "a batch without room for all of it in the spill", 2},
 	{MUTANT_GAP_UNCOUNTED, "a dropped record in no gap", 0},
 };
 
