@@ -4,8 +4,19 @@
 #include <string.h>
 
 #define MEMBERS 3
-#define LINK(w, m) now.link[(w) * MEMBERS + (m)]
-#define SENT(w, m) now.sent[(w) * MEMBERS + (m)]
+#define RINGS CANON_RINGS /* with -DREPLACE one more than members: 0 is the one that is replaced, and the last one takes its place */
+#define LINK(w, m) now.link[(w) * RINGS + (m)]
+#define SENT(w, m) now.sent[(w) * RINGS + (m)]
+
+#ifdef CANON_REPLACE
+#define KNOWS(w) now.knows[w]
+#define MAY_FORGET(m) ((m) == 0) /* its fence, so that it can be fenced once more */
+#define ORDERS 2 /* the other two members are alike */
+#else
+#define KNOWS(w) 0
+#define MAY_FORGET(m) 0
+#define ORDERS 6
+#endif
 
 static unsigned kth(const unsigned *values)
 {
@@ -24,37 +35,98 @@ static unsigned kth(const unsigned *values)
 	return 0;
 }
 
-/* forget_past -- what was told and stored below the credit is the same, and only the epoch of the last one is ever looked at; an
- * epoch that nobody can open any more may have been used or not. */
-static void forget_past(void)
+/* ring_of -- the writer's m-th member. */
+static int ring_of(int w, int m)
+{
+	return m == 0 && KNOWS(w) != 0 ? RINGS - 1 : m;
+}
+
+#ifdef CANON_REPLACE
+/* is_used -- somebody has the ring that was replaced, or may get it. */
+static int is_used(void)
+{
+	for (int w = 0; w < CANON_WRITERS; w++)
+		if (now.knows[w] == 0 && now.phase[w] >= 1 && now.phase[w] <= 3)
+			return 1;
+	return !now.swapped;
+}
+
+/* forget_replaced -- a ring that nobody asks for any more, and what was kept for the writer that was told of the other one. */
+static void forget_replaced(void)
+{
+	int is_told = 0;
+
+	for (int w = 0; w < CANON_WRITERS; w++)
+		is_told |= now.knows[w] == 2;
+	if (!is_told)
+		now.over = 0;
+	if (!is_told || now.sealed[RINGS - 1] != 0)
+		now.floor = 0;
+	if (is_used() || CANON_OLD_COUNTED)
+		return;
+	memset(now.seen, 0, CANON_CAPACITY);
+	memset(now.kept, 0, CANON_CAPACITY);
+	now.sealed[0] = now.begun[0] = now.fence[0] = now.head[0] = now.hint[0] = 0;
+}
+#endif
+
+/* credit_least -- nobody looks below it: neither who has the one ring nor who has the other. */
+static unsigned credit_least(void)
 {
 	unsigned heads[MEMBERS] = {now.head[0], now.head[1], now.head[2]};
 	unsigned credit = kth(heads);
 
+#ifdef CANON_REPLACE
+	heads[0] = now.head[RINGS - 1];
+	if (now.swapped && (!is_used() || kth(heads) < credit))
+		credit = kth(heads);
+#endif
+	return credit;
+}
+
+/* is_to_come -- an epoch that somebody may still open. */
+static int is_to_come(unsigned e)
+{
+#ifdef CANON_REPLACE
+	if (now.granted < e)
+		return 1;
+#else
+	for (int m = 0; m < MEMBERS; m++)
+		if (CANON_HAS_LOCKS || now.fence[m] < e)
+			return 1;
+#endif
+	for (int w = 0; w < CANON_WRITERS; w++)
+		if (now.epoch[w] == e && now.phase[w] < 3)
+			return 1;
+	return 0;
+}
+
+/* forget_past -- what was told and stored below the credit is the same, and only the epoch of the last one is ever looked at; an
+ * epoch that nobody can open any more may have been used or not. */
+static void forget_past(void)
+{
+	unsigned credit = credit_least();
+
 	for (unsigned i = 0; i + 1 < credit; i++)
 		if (now.told[i] == now.stored[i] && now.told[i] != 0)
 			now.told[i] = now.stored[i] = 1;
-	for (unsigned e = 1; e <= 3; e++) {
-		int is_to_come = 0;
-
-		for (int m = 0; m < MEMBERS; m++)
-			is_to_come |= CANON_HAS_LOCKS || now.fence[m] < e;
-		for (int w = 0; w < CANON_WRITERS; w++)
-			is_to_come |= now.epoch[w] == e && now.phase[w] < 3;
-		if (!is_to_come)
+	for (unsigned e = 1; e <= 3; e++)
+		if (!is_to_come(e))
 			now.used[e] = 0;
-	}
 }
 
 /* forget_slots -- records below the credit were released, and nobody looks for them there. When no power cut is left, it does not matter
  * what one would leave. */
 static void forget_slots(void)
 {
-	unsigned heads[MEMBERS] = {now.head[0], now.head[1], now.head[2]};
-	unsigned credit = kth(heads);
+	unsigned credit = credit_least();
 
-	for (int m = 0; m < MEMBERS; m++) {
-		if (now.hint[m] <= heads[0] && now.hint[m] <= heads[1] && now.hint[m] <= heads[2])
+	for (int m = 0; m < RINGS; m++) {
+		int is_of_use = 0;
+
+		for (int i = 0; i < RINGS; i++)
+			is_of_use |= now.hint[m] > now.head[i];
+		if (!is_of_use)
 			now.hint[m] = 0; /* nothing is left to be released by it */
 		for (int s = m * CANON_CAPACITY; s < (m + 1) * CANON_CAPACITY; s++) {
 			unsigned char *both[2] = {&now.seen[s], &now.kept[s]};
@@ -73,8 +145,11 @@ static void forget_writer(int w)
 {
 	now.phase[w] = 4;
 	now.epoch[w] = now.start[w] = now.from[w] = now.source[w] = now.acked[w] = 0;
-	for (int m = 0; m < MEMBERS; m++)
+	for (int m = 0; m < RINGS; m++)
 		LINK(w, m) = SENT(w, m) = 0;
+#ifdef CANON_REPLACE
+	now.knows[w] = 0;
+#endif
 }
 
 /* forget_writers -- who can never begin, because too many members have been fenced by others. Of who has been fenced: what was on
@@ -85,16 +160,19 @@ static void forget_writers(void)
 		int fenced = 0, copied = 0, live = 0;
 		unsigned possible[MEMBERS];
 
-		for (int m = 0; m < MEMBERS; m++) {
+		for (int i = 0; i < MEMBERS; i++) {
+			int m = ring_of(w, i);
 			int is_open = now.fence[m] <= now.epoch[w];
 
-			fenced += now.fence[m] < now.epoch[w] || (now.fence[m] == now.epoch[w] && LINK(w, m) == 1);
+			fenced += now.fence[m] < now.epoch[w] || MAY_FORGET(m) || (now.fence[m] == now.epoch[w] && LINK(w, m) == 1);
 			copied += LINK(w, m) >= 3 || (LINK(w, m) >= 1 && is_open);
 			live += is_open;
-			possible[m] = is_open ? CANON_RECORDS : LINK(w, m) >= 3 && now.sealed[m] >= now.epoch[w] ? SENT(w, m) : 0;
+			possible[i] = is_open ? CANON_RECORDS : LINK(w, m) >= 3 && now.sealed[m] >= now.epoch[w] ? SENT(w, m) : 0;
 		}
 		if (now.phase[w] == 3 && live > 0)
-			for (int m = 0; m < MEMBERS; m++) {
+			for (int i = 0; i < MEMBERS && !CANON_OLD_COUNTED; i++) {
+				int m = ring_of(w, i);
+
 				if (now.fence[m] <= now.epoch[w])
 					continue;
 				if (LINK(w, m) == 4)
@@ -108,17 +186,17 @@ static void forget_writers(void)
 }
 
 struct view {
-	unsigned char writers[CANON_WRITERS][6 + 2 * MEMBERS];
-	unsigned char members[MEMBERS][2 * CANON_CAPACITY + 6];
+	unsigned char writers[CANON_WRITERS][7 + 2 * RINGS];
+	unsigned char members[RINGS][2 * CANON_CAPACITY + 6];
 };
 
-static const unsigned char orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+static const unsigned char orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {2, 0, 1, 3}, {2, 1, 0, 3}};
 
 static void look(struct view *view, const unsigned char *writers, const unsigned char *members)
 {
-	unsigned char place[MEMBERS];
+	unsigned char place[RINGS];
 
-	for (int i = 0; i < MEMBERS; i++) {
+	for (int i = 0; i < RINGS; i++) {
 		int m = members[i];
 		unsigned char *to = view->members[i];
 
@@ -143,7 +221,8 @@ static void look(struct view *view, const unsigned char *writers, const unsigned
 		*to++ = now.from[w];
 		*to++ = now.acked[w];
 		*to++ = now.phase[w] == 2 ? place[now.source[w]] : 0;
-		for (int j = 0; j < MEMBERS; j++) {
+		*to++ = KNOWS(w);
+		for (int j = 0; j < RINGS; j++) {
 			*to++ = LINK(w, members[j]);
 			*to++ = SENT(w, members[j]);
 		}
@@ -152,7 +231,7 @@ static void look(struct view *view, const unsigned char *writers, const unsigned
 
 static void put(const struct view *view)
 {
-	for (int m = 0; m < MEMBERS; m++) {
+	for (int m = 0; m < RINGS; m++) {
 		const unsigned char *from = view->members[m];
 
 		memcpy(&now.seen[m * CANON_CAPACITY], from, CANON_CAPACITY);
@@ -174,7 +253,11 @@ static void put(const struct view *view)
 		now.from[w] = *from++;
 		now.acked[w] = *from++;
 		now.source[w] = *from++;
-		for (int m = 0; m < MEMBERS; m++) {
+#ifdef CANON_REPLACE
+		now.knows[w] = *from;
+#endif
+		from++;
+		for (int m = 0; m < RINGS; m++) {
 			LINK(w, m) = *from++;
 			SENT(w, m) = *from++;
 		}
@@ -208,15 +291,18 @@ static void canon(void)
 
 	if (!CANON_HAS_LOCKS)
 		forget_writers(); /* a fence that is only a lock may be lost, and they go on */
+#ifdef CANON_REPLACE
+	forget_replaced();
+#endif
 	forget_slots();
 	forget_past();
 	for (int w = 0; w < 6; w++) {
 		if (is_needless(orders[w]))
 			continue;
-		for (int m = 0; m < 6; m++) {
+		for (int m = 0; m < ORDERS; m++) {
 			const unsigned char *order = orders[m];
 
-			if (member_key(order[0]) < member_key(order[1]) || member_key(order[1]) < member_key(order[2]))
+			if ((ORDERS == 6 && member_key(order[0]) < member_key(order[1])) || member_key(order[1]) < member_key(order[2]))
 				continue;
 			look(&view, orders[w], orders[m]);
 			if (is_first || memcmp(&view, &least, sizeof(view)) < 0)

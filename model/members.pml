@@ -54,14 +54,35 @@
 #define IS_FIRST(r) (((r) - 1) & 1)
 #define SLOT(m, lsn) ((m) * CAPACITY + (lsn) % CAPACITY)
 
+#ifdef REPLACE
+#include "replace.pml"
+#else
+#define RINGS N
+#define USES(w, m) true
+#define OF_MEMBERS(w, X) KTH(X(w, 0), X(w, 1), X(w, 2))
+#define CREDIT_READ(m) CREDIT(0)
+#define IS_READ(m) true
+#define IS_SOUND(m) true
+#define MAY_KNOW(w, m) true
+#define MAY_JOIN(m) true
+#define FLOOR(w, m) MIN(CREDIT(w), sent[AT(w, m)])
+#define BEGUN_AT_LEAST(w, m) 0
+#define HAS_ALL(w, m) (sent[AT(w, m)] >= acked[w])
+#ifdef MUTANT_HIGHEST_HEAD
+#define CREDIT(w) MAX(MAX(head[0], head[1]), head[2])
+#else
+#define CREDIT(w) KTH(head[0], head[1], head[2])
+#endif
+#endif
+
 /* Members. All but `seen` survives the power. */
-byte seen[N * CAPACITY]; /* what a load sees in each slot; 0 = no valid record */
-byte kept[N * CAPACITY]; /* what a power cut leaves at the least */
-byte sealed[N];          /* the superblock's epoch */
-byte begun[N];           /* and where it began */
-byte fence[N];           /* writers of lower epochs are kept out by the device */
-byte head[N];            /* all below is in the store */
-byte hint[N];            /* the writer's word to who reads here: so far the log is acknowledged, and this member has it */
+byte seen[RINGS * CAPACITY]; /* what a load sees in each slot; 0 = no valid record */
+byte kept[RINGS * CAPACITY]; /* what a power cut leaves at the least */
+byte sealed[RINGS];      /* the superblock's epoch */
+byte begun[RINGS];       /* and where it began */
+byte fence[RINGS];       /* writers of lower epochs are kept out by the device */
+byte head[RINGS];        /* all below is in the store */
+byte hint[RINGS];        /* the writer's word to who reads here: so far the log is acknowledged, and this member has it */
 
 /* Writers. */
 #define IDLE 0
@@ -81,15 +102,15 @@ byte acked[WRITERS];
 #define COPIED 2
 #define IN 3
 #define LANDED 4         /* in, and its next record is visible there */
-byte link[WRITERS * N];
-byte sent[WRITERS * N];  /* the next record for that member: all below is durable there, and the writer knows */
+byte link[WRITERS * RINGS];
+byte sent[WRITERS * RINGS]; /* the next record for that member: all below is durable there, and the writer knows */
 
 /* The drain's store, which is durable. The drain itself remembers nothing. */
 byte stored[RECORDS];    /* the epoch of the record that readers get at that lsn; 0 = none */
 
 byte crashes, joins;
 #ifdef MUTANT_REUSE_EARLY
-byte ghost[N];           /* a record on its way by a connection that its writer has given up */
+byte ghost[RINGS];           /* a record on its way by a connection that its writer has given up */
 #endif
 
 /* What the world has been told: the specification, not the system. */
@@ -98,7 +119,7 @@ bool used[4];
 
 hidden byte i, j, k, r, best, low, high, prev, top, top_begun;
 
-#define AT(w, m) ((w) * N + (m))
+#define AT(w, m) ((w) * RINGS + (m))
 #define IS_IN(w, m) (link[AT(w, m)] >= IN)
 #if defined(MUTANT_COUNT_JOINER) || defined(MUTANT_GRANT_EARLY)
 #define COUNTS(w, m) IS_IN(w, m)
@@ -106,13 +127,12 @@ hidden byte i, j, k, r, best, low, high, prev, top, top_begun;
 #define COUNTS(w, m) (IS_IN(w, m) && sealed[m] >= epoch[w])
 #endif
 #define DURABLE(w, m) (COUNTS(w, m) -> sent[AT(w, m)] : 0)
-#define NOW_DURABLE(w) KTH(DURABLE(w, 0), DURABLE(w, 1), DURABLE(w, 2))
-#ifdef MUTANT_HIGHEST_HEAD
-#define CREDIT MAX(MAX(head[0], head[1]), head[2])
+#ifdef MUTANT_OLD_COUNTED
+#define NOW_DURABLE(w) SECOND_OF_FOUR(DURABLE(w, 0), DURABLE(w, 1), DURABLE(w, 2), DURABLE(w, NEW))
 #else
-#define CREDIT KTH(head[0], head[1], head[2])
+#define NOW_DURABLE(w) OF_MEMBERS(w, DURABLE)
 #endif
-#define APPENDED(w) MIN(MIN(acked[w] + (acked[w] == start[w] -> 1 : WINDOW), RECORDS), CREDIT + CAPACITY)
+#define APPENDED(w) MIN(MIN(acked[w] + (acked[w] == start[w] -> 1 : WINDOW), RECORDS), CREDIT(w) + CAPACITY)
 /* What the writer sends next: a record of its own, or for who comes back one of the log that it recovered. */
 #define IS_FIRST_AT(w, lsn) ((lsn) == start[w] || ((lsn) < start[w] && ((lsn) == 0 || told[(lsn) - 1] != told[lsn])))
 #define NEXT(w, m) RECORD(sent[AT(w, m)], (sent[AT(w, m)] >= start[w] -> epoch[w] : told[sent[AT(w, m)]]), (IS_FIRST_AT(w, sent[AT(w, m)]) -> 1 : 0))
@@ -188,7 +208,7 @@ inline check_store()
 	n <= 1 + MAX(MAX(fence[0], fence[1]), fence[2]) && fence[m] < n -> \
 	phase[w] = FENCING; epoch[w] = n; FENCE_AT(w, m, n); CANON }
 #define FENCE(w, m) \
-:: d_step { phase[w] == FENCING && fence[m] < epoch[w] -> FENCE_AT(w, m, epoch[w]); CANON }
+:: d_step { phase[w] == FENCING && USES(w, m) && fence[m] < epoch[w] -> FENCE_AT(w, m, epoch[w]); CANON }
 
 #define IS_FENCED(w, m) (link[AT(w, m)] == FENCED && fence[m] == epoch[w])
 #define HEAD_IF_FENCED(w, m) (IS_FENCED(w, m) -> head[m] : 0)
@@ -208,19 +228,32 @@ inline check_store()
 	fi
 #define CONSIDER(w, m) \
 	if \
-	:: IS_FENCED(w, m) -> scan(m); \
+	:: IS_FENCED(w, m) && IS_SOUND(m) -> scan(m); \
 		if \
 		:: RANK(m) + 1 > best -> best = RANK(m) + 1; source[w] = m; high = j \
 		:: else \
 		fi \
-	:: else -> link[AT(w, m)] = OUT \
+	:: !IS_FENCED(w, m) -> link[AT(w, m)] = OUT \
+	:: else /* it is brought what the others have */ \
 	fi
+#define COUNT_OF(w, X) (X(w, 0) + X(w, 1) + X(w, 2) PLUS_NEW(w, X))
+#define ONE_IF_FENCED(w, m) ONE_IF(IS_FENCED(w, m))
+#define ONE_IF_SOUND(w, m) ONE_IF(IS_FENCED(w, m) && IS_SOUND(m))
+#define ONE_IF_READY(w, m) ONE_IF(IS_READY(w, m))
+#ifdef REPLACE
+#define PLUS_NEW(w, X) + X(w, NEW)
+#define OF_NEW(x) x
+#else
+#define PLUS_NEW(w, X)
+#define OF_NEW(x)
+#endif
 #define CHOOSE(w) \
-:: d_step { phase[w] == FENCING && ONE_IF(IS_FENCED(w, 0)) + ONE_IF(IS_FENCED(w, 1)) + ONE_IF(IS_FENCED(w, 2)) >= FENCED_MIN -> \
+:: d_step { phase[w] == FENCING && COUNT_OF(w, ONE_IF_FENCED) >= FENCED_MIN && COUNT_OF(w, ONE_IF_SOUND) >= MIN(FENCED_MIN, N - K + 1) -> \
 	low = MAX(MAX(HEAD_IF_FENCED(w, 0), HEAD_IF_FENCED(w, 1)), HEAD_IF_FENCED(w, 2)); \
+	OF_NEW(low = MAX(low, HEAD_IF_FENCED(w, NEW));) \
 	best = 0; top = 0; top_begun = 0; \
-	FIND_TOP(w, 0); FIND_TOP(w, 1); FIND_TOP(w, 2); \
-	CONSIDER(w, 0); CONSIDER(w, 1); CONSIDER(w, 2); \
+	FIND_TOP(w, 0); FIND_TOP(w, 1); FIND_TOP(w, 2); OF_NEW(FIND_TOP(w, NEW);) \
+	CONSIDER(w, 0); CONSIDER(w, 1); CONSIDER(w, 2); OF_NEW(CONSIDER(w, NEW);) \
 	from[w] = low; start[w] = high; phase[w] = COPYING; link[AT(w, source[w])] = COPIED; \
 	for (i : 0 .. RECORDS - 1) { /* no acknowledged record is lost or changed */ \
 		assert(told[i] == 0 || i >= low || stored[i] == told[i]); \
@@ -267,7 +300,7 @@ inline check_store()
 #define RAISE_HEAD(m, lsn) head[m] = MAX(head[m], lsn)
 #endif
 #define SEAL(w, m) \
-:: d_step { phase[w] == COPYING && link[AT(w, m)] == COPIED && MAY_WRITE(w, m) -> \
+:: d_step { phase[w] == COPYING && link[AT(w, m)] == COPIED && MAY_WRITE(w, m) && MAY_KNOW(w, m) -> \
 	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, from[w]); link[AT(w, m)] = IN; sent[AT(w, m)] = start[w]; CANON }
 
 /* grant -- so many superblocks are durable: now, and not before, the EPOCH record. What was recovered counts as acknowledged from here on. */
@@ -287,14 +320,14 @@ inline check_store()
 	:: else -> link[AT(w, m)] = OUT \
 	fi
 #define GRANT(w) \
-:: d_step { phase[w] == COPYING && start[w] < RECORDS && start[w] < CREDIT + CAPACITY && \
-	ONE_IF(IS_READY(w, 0)) + ONE_IF(IS_READY(w, 1)) + ONE_IF(IS_READY(w, 2)) >= SEALED_MIN -> \
+:: d_step { phase[w] == COPYING && start[w] < RECORDS && start[w] < CREDIT(w) + CAPACITY && \
+	COUNT_OF(w, ONE_IF_READY) >= SEALED_MIN -> \
 	assert(!used[epoch[w]]); /* epochs are never shared */ \
 	used[epoch[w]] = true; \
-	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); \
+	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); OF_NEW(TAKE_IN(w, NEW);) \
 	for (j : 0 .. RECORDS - 1) { \
 		if \
-		:: j >= from[w] && j >= CREDIT && j < start[w] -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
+		:: j >= from[w] && j >= CREDIT(w) && j < start[w] -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
 		:: else \
 		fi \
 	} \
@@ -303,12 +336,12 @@ inline check_store()
 
 /* What lies below the credit nobody will ask for. */
 #define LAND(w, m) \
-:: d_step { phase[w] == OPEN && link[AT(w, m)] == IN && fence[m] <= epoch[w] && MAX(sent[AT(w, m)], CREDIT) < APPENDED(w) -> \
-	sent[AT(w, m)] = MAX(sent[AT(w, m)], CREDIT); \
+:: d_step { phase[w] == OPEN && link[AT(w, m)] == IN && fence[m] <= epoch[w] && MAX(sent[AT(w, m)], CREDIT(w)) < APPENDED(w) -> \
+	sent[AT(w, m)] = MAX(sent[AT(w, m)], CREDIT(w)); \
 	seen[SLOT(m, sent[AT(w, m)])] = NEXT(w, m); link[AT(w, m)] = LANDED; CANON }
 
 #define GIVE_HINT(w, m) hint[m] = (COUNTS(w, m) && fence[m] <= epoch[w] -> MIN(acked[w], sent[AT(w, m)]) : hint[m])
-#define GIVE_HINTS(w) GIVE_HINT(w, 0); GIVE_HINT(w, 1); GIVE_HINT(w, 2)
+#define GIVE_HINTS(w) GIVE_HINT(w, 0); GIVE_HINT(w, 1); GIVE_HINT(w, 2) OF_NEW(; GIVE_HINT(w, NEW))
 
 /* acknowledge -- what lies durable on K members that count. The writer may learn it, and say it, long after others have taken over;
  * what it could say is held against the others from now on. */
@@ -319,7 +352,7 @@ inline acknowledge(w)
 	:: k > acked[w] ->
 		for (j : 0 .. RECORDS - 1) {
 			if
-			:: j >= acked[w] && j >= CREDIT && j < k -> tell(j, epoch[w])
+			:: j >= acked[w] && j >= CREDIT(w) && j < k -> tell(j, epoch[w])
 			:: else
 			fi
 		}
@@ -337,7 +370,7 @@ inline acknowledge(w)
 /* join -- a member that was evicted, or was never in, comes back. First its connections are torn down, for sure; then it is sent what it
  * lacks, from the credit on, by the same way as all that is appended. */
 #ifdef MUTANT_REUSE_EARLY
-#define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT && sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
+#define TEAR_DOWN(w, m) ghost[m] = (IS_IN(w, m) && sent[AT(w, m)] >= CREDIT(w) && sent[AT(w, m)] < APPENDED(w) -> NEXT(w, m) : 0)
 #define DROP_GHOST(m) ghost[m] = 0
 #else
 #define TEAR_DOWN(w, m) skip
@@ -346,18 +379,18 @@ inline acknowledge(w)
 #ifdef MUTANT_COUNT_JOINER
 #define LACKS_FROM(w) acked[w]
 #else
-#define LACKS_FROM(w) CREDIT
+#define LACKS_FROM(w) CREDIT(w)
 #endif
 #define JOIN(w, m) \
-:: d_step { phase[w] == OPEN && fence[m] <= epoch[w] && joins < JOINS -> \
+:: d_step { phase[w] == OPEN && USES(w, m) && fence[m] <= epoch[w] && joins < JOINS && MAY_JOIN(m) -> \
 	joins++; TEAR_DOWN(w, m); fence[m] = epoch[w]; flush(m); \
 	sent[AT(w, m)] = (IS_IN(w, m) -> sent[AT(w, m)] : LACKS_FROM(w)); link[AT(w, m)] = IN; \
 	acknowledge(w); CANON }
 
 /* seal_back -- it has caught up: now it is told the epoch, and from when on it is whole; from then on it counts. */
 #define SEAL_BACK(w, m) \
-:: d_step { phase[w] == OPEN && IS_IN(w, m) && sealed[m] < epoch[w] && link[AT(w, m)] == IN && fence[m] <= epoch[w] && sent[AT(w, m)] >= acked[w] -> \
-	sealed[m] = epoch[w]; begun[m] = start[w]; RAISE_HEAD(m, MIN(CREDIT, sent[AT(w, m)])); acknowledge(w); CANON }
+:: d_step { phase[w] == OPEN && IS_IN(w, m) && sealed[m] < epoch[w] && link[AT(w, m)] == IN && fence[m] <= epoch[w] && HAS_ALL(w, m) && MAY_KNOW(w, m) -> \
+	sealed[m] = epoch[w]; begun[m] = MAX(start[w], BEGUN_AT_LEAST(w, m)); RAISE_HEAD(m, FLOOR(w, m)); acknowledge(w); CANON }
 
 #ifdef MUTANT_REUSE_EARLY
 #define HAUNT(m) \
@@ -398,8 +431,8 @@ inline acknowledge(w)
 
 /* store -- whatever is visible on a member. Where the store has another record, only the first one of a later epoch takes its place. */
 #define STORE(m) \
-:: d_step { seen[FIRST_SLOT(m)] != 0 || seen[FIRST_SLOT(m) + 1] != 0 -> \
-	low = MAX(head[m], CREDIT); \
+:: d_step { IS_READ(m) && (seen[FIRST_SLOT(m)] != 0 || seen[FIRST_SLOT(m) + 1] != 0) -> \
+	low = MAX(head[m], CREDIT_READ(m)); \
 	k = (low > 0 -> stored[low - 1] : 0); \
 	find_last(); \
 	j = low; \
@@ -431,8 +464,8 @@ inline acknowledge(w)
 #define IS_SAME(m) (IS_VALID(m, j, k) && stored[j] == EPOCH(seen[SLOT(m, j)]))
 #endif
 #define RELEASE(m, t) \
-:: d_step { HAS_HINT(m, t) -> \
-	low = MAX(head[m], CREDIT); \
+:: d_step { HAS_HINT(m, t) && IS_READ(m) && IS_READ(t) -> \
+	low = MAX(head[m], CREDIT_READ(m)); \
 	k = (low > 0 -> stored[low - 1] : 0); \
 	j = low; \
 	do \
@@ -452,7 +485,15 @@ inline acknowledge(w)
 #endif
 c_code {
 	enum { CANON_K = K, CANON_WRITERS = WRITERS, CANON_RECORDS = RECORDS, CANON_CAPACITY = CAPACITY, CANON_CRASHES = CRASHES,
-		CANON_FENCED_MIN = FENCED_MIN, CANON_HAS_LOCKS = HAS_LOCKS };
+		CANON_FENCED_MIN = FENCED_MIN, CANON_HAS_LOCKS = HAS_LOCKS, CANON_RINGS = RINGS };
+#ifdef REPLACE
+\#define CANON_REPLACE 1
+#endif
+#ifdef MUTANT_OLD_COUNTED
+\#define CANON_OLD_COUNTED 1
+#else
+\#define CANON_OLD_COUNTED 0
+#endif
 #ifdef MUTANT_REUSE_EARLY
 \#define CANON_GHOST(m) now.ghost[m]
 \#define CANON_SET_GHOST(m, value) now.ghost[m] = (value)
@@ -465,11 +506,13 @@ c_code {
 #define CANON c_code { canon(); }
 #endif
 
-#define EACH(X, w) X(w, 0) X(w, 1) X(w, 2)
+#define EACH(X, w) X(w, 0) X(w, 1) X(w, 2) OF_NEW(X(w, NEW))
 #define EACH_CRASH(m) CRASH(m, KEEP, LOSE) CRASH(m, KEEP, TEAR) CRASH(m, LOSE, KEEP) CRASH(m, LOSE, LOSE) \
 	CRASH(m, LOSE, TEAR) CRASH(m, TEAR, KEEP) CRASH(m, TEAR, LOSE) CRASH(m, TEAR, TEAR) CRASH(m, KEEP, KEEP)
-#define WRITER(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) \
-	START(w, 0, 3) START(w, 1, 3) START(w, 2, 3) EACH(FENCE, w) EACH(DROP, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
+#ifndef REPLACE
+#define START_ALL(w) START(w, 0, 1) START(w, 1, 1) START(w, 2, 1) START(w, 0, 2) START(w, 1, 2) START(w, 2, 2) START(w, 0, 3) START(w, 1, 3) START(w, 2, 3)
+#endif
+#define WRITER(w) START_ALL(w) EACH(FENCE, w) EACH(DROP, w) CHOOSE(w) EACH(COPY, w) EACH(SEAL, w) GRANT(w) EACH(LAND, w) \
 	EACH(FLUSH, w) EACH(JOIN, w) EACH(SEAL_BACK, w)
 
 active proctype world()
@@ -485,5 +528,12 @@ end:
 	EACH_CRASH(0) EACH_CRASH(1) EACH_CRASH(2)
 	STORE(0) STORE(1) STORE(2)
 	EACH(RELEASE, 0) EACH(RELEASE, 1) EACH(RELEASE, 2)
+#ifdef REPLACE
+	SWAP FORGET TELL_WRITER(0) TELL_WRITER(1) JOIN_NEW(0) JOIN_NEW(1)
+#if WRITERS == 3
+	TELL_WRITER(2) JOIN_NEW(2)
+#endif
+	EACH_CRASH(NEW) STORE(NEW) EACH(RELEASE, NEW)
+#endif
 	od
 }
