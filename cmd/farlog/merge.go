@@ -29,7 +29,7 @@ came. farlog replay --merged reads it, farlog verify checks it.
 
 A record goes into the order when every stream has come past its time. A stream that has brought nothing for --late is not waited for any
 longer; if it then brings a record of an earlier time, that gets its place once and for all behind what is in the order, and is marked late. What
-was decided so is kept, so that the order is byte for byte the same however often it is made. A run goes on where the last one ended, killed
+was decided so is kept, so that each entry of the order is byte for byte the same however often it is made. A run goes on where the last one ended, killed
 or not.
 
 Without a flag it puts in what can go in now and ends. --final says that every stream ends where it is, such as after the close of a day. With -f it

@@ -32,7 +32,7 @@ func newVerifyCommand(env *environment) *cobra.Command {
 epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
 missing, altered or out of order, or names the first place where that fails: segment, lsn, offset, reason. It needs no
 daemon, and may run beside a drain. Where the store has a merged order (farlog merge), that is made again from the records and compared,
-byte for byte.
+entry by entry, byte for byte.
 
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and names the first difference; one that
 has fewer records of a stream is behind, not different.
