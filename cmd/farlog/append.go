@@ -38,6 +38,7 @@ type appendOptions struct {
 	keyField       int
 	isFIX          bool
 	isStandby      bool
+	hungAfter      time.Duration // of --standby; 0 = never
 	deadline       time.Duration
 	heartbeat      time.Duration
 	acquireTimeout time.Duration
@@ -62,7 +63,8 @@ A ring on another host is reached by verbs: or ofi:, and only with a grant: --st
 stream grant wrote. A writer that is granted the stream after this one fences it.
 
 With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing acknowledged any more: it has ended, or
-was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that.
+was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that, nor is one whose host is cut off, unless --hung-after
+says when: what counts is that the stream brings neither record nor heartbeat, so that the writer has to have --heartbeat, well below. A live one that is taken for dead is fenced, and loses nothing that was acknowledged.
 
 With --route each record goes to the streams that the route selects by its class and --criticality, and is acknowledged when the required ones have it. Changes of the
 stream (level, policy, deadline) or of the route are taken over between two records.`,
@@ -87,6 +89,7 @@ stream (level, policy, deadline) or of the route are taken over between two reco
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
+	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat (default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
 	flags.StringVar(&options.ack, "ack", ackNone, "print each acknowledgement: none, text or json")
@@ -139,6 +142,10 @@ func (o *appendOptions) validate() error {
 	switch {
 	case o.isStandby && o.stream == "":
 		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
+	case o.hungAfter != 0 && !o.isStandby:
+		return usageErrorf("--hung-after: expected with --standby")
+	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:
+		return usageErrorf("--hung-after %s: expected %s or more: a target tells of its rings once a second", o.hungAfter, hungAfterMin)
 	case o.window < 1 || o.window > windowMax:
 		return usageErrorf("--window %d: expected 1 to %d", o.window, windowMax)
 	case o.keyField < 0:
@@ -165,7 +172,7 @@ func isOneOf(value string, choices []string) bool {
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {
 	talk := newAppendTalk(env.stderr)
 	if options.isStandby {
-		if err := standBy(ctx, env, options.stream, talk); err != nil {
+		if err := standBy(ctx, env, options.stream, options.hungAfter, talk); err != nil {
 			return err
 		}
 	}

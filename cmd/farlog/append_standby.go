@@ -13,12 +13,15 @@ import (
 // standbyPause is the time between two looks at who writes. A target tells of a writer that has gone at its next look, four times a second.
 const standbyPause = 30 * time.Millisecond
 
+// hungAfterMin is two of the targets' reports, and a second for them to come.
+const hungAfterMin = 3 * time.Second
+
 // unopenedMax is how long one who was granted the stream may take to open it before he counts as gone.
 const unopenedMax = 10 * time.Second
 
-// standBy waits until nobody can have a record acknowledged any more: so few of the stream's rings are held for writing, or may be, that they are too few for it. A
-// control plane that does not answer is waited for as well.
-func standBy(ctx context.Context, env *environment, stream string, talk *appendTalk) error {
+// standBy waits until nobody can have a record acknowledged any more: so few of the stream's rings are held for writing, or may be, that they are too few for it; or, with
+// hungAfter, until the stream has brought nothing for so long. A control plane that does not answer is waited for as well.
+func standBy(ctx context.Context, env *environment, stream string, hungAfter time.Duration, talk *appendTalk) error {
 	client, err := env.dialControl()
 	if err != nil {
 		return err
@@ -27,6 +30,7 @@ func standBy(ctx context.Context, env *environment, stream string, talk *appendT
 	isTold := false
 	var lastEpoch uint32
 	var since time.Time // this is the last grant
+	var silence silence
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		response, err := client.GetStream(call, &api.GetStreamRequest{Name: stream})
@@ -36,6 +40,10 @@ func standBy(ctx context.Context, env *environment, stream string, talk *appendT
 		}
 		if err == nil && isWriterGone(response.Stream, time.Since(since) > unopenedMax) {
 			talk.printf("standing by: nobody holds stream %s for writing, taking over", stream)
+			return nil
+		}
+		if silent := silence.look(response.GetStream(), time.Now()); hungAfter > 0 && silent >= hungAfter {
+			talk.printf("standing by: stream %s has brought neither record nor heartbeat for %s, taking over", stream, silent.Round(time.Millisecond))
 			return nil
 		}
 		if err != nil && talk.isDue() {
@@ -51,6 +59,40 @@ func standBy(ctx context.Context, env *environment, stream string, talk *appendT
 	}
 }
 
+// silence is since when nothing more of a stream has been acknowledged, as its targets tell, nor another epoch begun.
+type silence struct {
+	endLSN uint64 // of what is acknowledged. Not of what was appended: beside the writer a target looks at its counters, and the writer may be cut off
+	epoch  uint32
+	since  time.Time
+}
+
+// look tells how long the stream has been silent, as far as was seen: the time in which nobody tells of it (status is nil, or too few of its targets report) does not count.
+func (s *silence) look(status *api.StreamStatus, now time.Time) time.Duration {
+	seen, endLSN := 0, uint64(0)
+	for _, ring := range status.GetRings() {
+		if !isSeen(status, ring) {
+			continue
+		}
+		seen++
+		endLSN = max(endLSN, ring.DurableLsn)
+	}
+	epoch := status.GetLastGrant().GetEpoch()
+	if !isEnough(status, seen) || endLSN != s.endLSN || epoch != s.epoch || s.since.IsZero() {
+		*s = silence{endLSN: endLSN, epoch: epoch, since: now}
+	}
+	return now.Sub(s.since)
+}
+
+// isSeen tells whether a ring is there and its target tells of it.
+func isSeen(status *api.StreamStatus, ring *api.RingState) bool {
+	return slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == ""
+}
+
+// isEnough tells whether without so many of the rings the others are too few for an acknowledgement.
+func isEnough(status *api.StreamStatus, rings int) bool {
+	return status != nil && rings > memberCount(status)-max(1, int(status.Stream.GetK()))
+}
+
 // isWriterGone tells whether so many of the rings are seen without a writer that the others are too few for an acknowledgement. Where the writer that was granted the
 // stream last has not been seen yet nor was fenced, it may just be coming: what the target has told is older.
 func isWriterGone(status *api.StreamStatus, isGrantOld bool) bool {
@@ -58,9 +100,9 @@ func isWriterGone(status *api.StreamStatus, isGrantOld bool) bool {
 	last := status.GetLastGrant().GetEpoch()
 	for _, ring := range status.Rings {
 		hasPassed := ring.WriterEpoch >= last || ring.EpochFenced > last || ring.EpochMin > last || isGrantOld
-		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" && !ring.IsWriterHeld && hasPassed {
+		if isSeen(status, ring) && !ring.IsWriterHeld && hasPassed {
 			free++
 		}
 	}
-	return free > memberCount(status)-max(1, int(status.Stream.GetK()))
+	return isEnough(status, free)
 }

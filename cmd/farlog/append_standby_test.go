@@ -4,6 +4,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -36,5 +37,47 @@ func TestIsWriterGone(t *testing.T) {
 		if got := isWriterGone(c.status, c.isGrantOld); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A stream is silent for the time in which nothing came and enough was seen to say so.
+func TestSilence(t *testing.T) {
+	uuid := []byte("0123456789abcdef")
+	now := time.Unix(1000, 0)
+	var s silence
+	look := func(epoch uint32, alive []string, ends ...uint64) time.Duration {
+		status := &api.StreamStatus{Stream: &api.Stream{K: 2, Spec: &api.StreamSpec{Members: 3}}, LastGrant: &api.Grant{Epoch: epoch}, TargetsAlive: alive}
+		for i, end := range ends {
+			status.Rings = append(status.Rings, &api.RingState{Target: string(rune('a' + i)), RingUuid: uuid, DurableLsn: end})
+		}
+		return s.look(status, now)
+	}
+	all := []string{"a", "b", "c"}
+	for _, c := range []struct {
+		name  string
+		alive []string
+		epoch uint32
+		ends  []uint64
+		want  int
+	}{
+		{"the first look", all, 4, []uint64{64, 64, 64}, 0},
+		{"nothing new", all, 4, []uint64{64, 64, 64}, 1},
+		{"one lags, nothing new", all, 4, []uint64{64, 0, 64}, 2},
+		{"one of them has more", all, 4, []uint64{64, 128, 64}, 0},
+		{"the others follow", all, 4, []uint64{128, 128, 128}, 1},
+		{"one is away, two tell", []string{"a", "b"}, 4, []uint64{128, 128, 128}, 2},
+		{"one tells: it could be out", []string{"a"}, 4, []uint64{128, 128, 128}, 0},
+		{"again", []string{"a"}, 4, []uint64{128, 128, 128}, 0},
+		{"two tell", []string{"a", "c"}, 4, []uint64{128, 128, 128}, 1},
+		{"another writer was granted it", all, 5, []uint64{128, 128, 128}, 0},
+	} {
+		now = now.Add(time.Second)
+		if got := look(c.epoch, c.alive, c.ends...); got != time.Duration(c.want)*time.Second {
+			t.Errorf("%s: %s, expected %d s", c.name, got, c.want)
+		}
+	}
+	now = now.Add(time.Second)
+	if got := s.look(nil, now); got != 0 {
+		t.Errorf("the control plane does not answer: %s", got)
 	}
 }

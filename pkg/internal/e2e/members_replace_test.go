@@ -72,7 +72,7 @@ func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 	t.Parallel()
 	s := &succession{memberSite: newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB"), ledger: newLedger(t, "R")}
 	s.cluster.Drain.Kill()
-	s.active = s.open()
+	s.active = s.open(s.network.Trading())
 	s.burst()
 	s.startTarget(memberCount)
 	s.lose(0)
@@ -121,7 +121,7 @@ func (s *succession) succeed() {
 	s.Helper()
 	s.active.kill()
 	count := s.ledger.count()
-	s.active = s.open()
+	s.active = s.open(s.network.Trading())
 	testenv.Until(s.T, "the next writer's records are acknowledged", func() (bool, error) { return s.ledger.count() > count, nil })
 }
 

@@ -41,20 +41,20 @@ type succession struct {
 	times  []time.Duration
 }
 
-// open starts a writer that has records to append at once.
-func (s *succession) open(args ...string) *writer {
+// open starts a writer that has records to append at once, on a host, and goes on with heartbeats.
+func (s *succession) open(host string, args ...string) *writer {
 	s.Helper()
-	args = append([]string{"--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64"}, args...)
-	w := openWriterUnder(s.T, s.network.Under(s.network.Trading()), s.ledger, args...)
+	args = append([]string{"--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64", "--heartbeat", "300ms", "--transport", "ofi"}, args...)
+	w := openWriterUnder(s.T, s.network.Under(host), s.ledger, args...)
 	if err := w.feedBurst(takeoverRecords); err != nil {
 		s.Fatal(err)
 	}
 	return w
 }
 
-func (s *succession) standBy() *writer {
+func (s *succession) standBy(host string, args ...string) *writer {
 	s.Helper()
-	next := s.open("--standby")
+	next := s.open(host, append(args, "--standby")...)
 	testenv.Until(s.T, "the next writer stands by", func() (bool, error) { return strings.Contains(next.process.Log(), "standing by for stream"), nil })
 	return next
 }
@@ -68,15 +68,15 @@ func (s *succession) await(began time.Time, next *writer) {
 	s.active = next
 }
 
-// Writers are killed one after another, each while the next one stands by, with much that is undrained; at the end one hangs, and an operator takes the stream from it. What
-// was acknowledged to any of them is in the store once, and the one that hung is told that it is fenced.
+// Writers are killed one after another, each while the next one stands by, with much that is undrained; then one hangs, and an operator takes the stream from it; then one's
+// host is cut off, and who stands by on another takes it by itself. What was acknowledged to any of them is in the store once, and those that live are told that they are fenced.
 func TestMembers_StandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	rounds, undrained := numberFrom(t, "FARLOG_TAKEOVER_ROUNDS", takeoverRounds), numberFrom(t, "FARLOG_TAKEOVER_BYTES", takeoverBytes)
 	size := strconv.Itoa((undrained+undrained/2)/4096*4096 + 8<<20)
 	s := &succession{memberSite: newMemberSite(t, "--size", size, "--record-len-max", "64KiB"), ledger: newLedger(t, "T")}
 	s.cluster.Drain.Kill()
-	s.active = s.open()
+	s.active = s.open(s.network.Trading())
 	ring := s.rings()[0]
 	testenv.Until(t, "enough lies undrained", func() (bool, error) {
 		status, err := farlog.Inspect(ring)
@@ -86,7 +86,7 @@ func TestMembers_StandbyTakesOver(t *testing.T) {
 		return status.LagBytes >= uint64(undrained), err
 	})
 	for range rounds {
-		next := s.standBy()
+		next := s.standBy(s.network.Trading())
 		began := time.Now()
 		s.active.kill()
 		s.await(began, next)
@@ -95,6 +95,7 @@ func TestMembers_StandbyTakesOver(t *testing.T) {
 	t.Logf("SIGKILL of the writer to the first acknowledgement of the next, %d times with %d bytes undrained: p50 %s, p99 %s", len(s.times), undrained,
 		s.times[len(s.times)/2], s.times[(len(s.times)*99+99)/100-1])
 	s.takeFromHung()
+	s.takeFromCutOff()
 	s.cluster.StartDrain()
 	s.active.end(t)
 	for _, uri := range s.rings() {
@@ -107,7 +108,7 @@ func TestMembers_StandbyTakesOver(t *testing.T) {
 // takeFromHung stops the writer: it holds all rings, and nobody who stands by knows that it hangs.
 func (s *succession) takeFromHung() {
 	s.Helper()
-	hung, next := s.active, s.standBy()
+	hung, next := s.active, s.standBy(s.network.Trading())
 	hung.process.Pause()
 	hung.stopped()
 	began := time.Now()
@@ -118,15 +119,35 @@ func (s *succession) takeFromHung() {
 	s.await(began, next)
 	s.Logf("operator's takeover to the first acknowledgement of the next: %s; %s", s.times[len(s.times)-1], strings.TrimSpace(said))
 	hung.process.Signal(syscall.SIGCONT)
-	if err := hung.feedBurst(takeoverRecords); err != nil && !strings.Contains(err.Error(), "broken pipe") {
+	s.endFenced(hung)
+}
+
+// takeFromCutOff cuts the cable of the writer's host. One that stands by on another host finds that the stream brings nothing any more, without an operator.
+func (s *succession) takeFromCutOff() {
+	s.Helper()
+	cutOff, next := s.active, s.standBy(s.network.Storage(), "--hung-after", "3s")
+	s.network.Lose(100)
+	cutOff.stopped()
+	s.await(time.Now(), next)
+	if log := next.process.Log(); !strings.Contains(log, "neither record nor heartbeat for") {
+		s.Errorf("the writer that stood by said %q", log)
+	}
+	s.network.Lose(0)
+	s.endFenced(cutOff)
+}
+
+// endFenced has a writer that others took over from append once more, and end.
+func (s *succession) endFenced(former *writer) {
+	s.Helper()
+	if err := former.feedBurst(takeoverRecords); err != nil && !strings.Contains(err.Error(), "broken pipe") {
 		s.Error(err)
 	}
-	if err := hung.process.Wait(); err == nil || hung.process.IsKilled() {
-		s.Errorf("the writer that hung ended with %v, expected exit code 1", err)
+	if err := former.process.Wait(); err == nil || former.process.IsKilled() {
+		s.Errorf("the writer that was taken over from ended with %v, expected exit code 1", err)
 	}
-	hung.stdin.Close()
-	hung.done.Wait()
-	if log := hung.process.Log(); !strings.Contains(log, "is fenced") {
-		s.Errorf("the writer that hung said %q", log)
+	former.stdin.Close()
+	former.done.Wait()
+	if log := former.process.Log(); !strings.Contains(log, "is fenced") {
+		s.Errorf("the writer that was taken over from said %q", log)
 	}
 }
