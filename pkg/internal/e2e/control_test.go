@@ -26,8 +26,8 @@ const (
 )
 
 // What this proves, and how. Two control planes share an etcd of three processes, while records are appended and the API is called. The one that leads
-// gets SIGKILL: the other answers, and places a new ring, in time. A member of etcd gets it: all goes on. Then control planes and etcd are gone
-// altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
+// gets SIGKILL: the other answers, and places a new ring, in time. A member of etcd gets it: all goes on. Then control planes, etcd and the host agent,
+// by which the writer opened its stream, are gone altogether: appends are acknowledged and drained on, second after second. In the end nothing is lost.
 func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	dir := testenv.MemoryDir(t)
 	endpoints, kills := testenv.StartEtcd(t, identity.In(testenv.TLSDir(t), identity.KindControl))
@@ -36,7 +36,12 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	cluster.Start()
 	uri := cluster.CreateStream(streamName, "--size", "16MiB", "--record-len-max", "64KiB", "--level", "visible")
 	l := newLedger(t, "C")
-	w := startWriter(t, l, 1, "--stream", streamName, "--control", cluster.ControlAddress, "--window", "16")
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := newHostBenchOn(t, cluster, "--host-name", name)
+	w := startWriter(t, l, 1, "--ring", host.uri(streamName), "--window", "16")
 	a := &arena{T: t, cluster: cluster, ledger: l, uri: uri, writer: w}
 	a.waitAcknowledged(100)
 	leader := leaderOf(t, cluster)
@@ -74,6 +79,7 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	cluster.Controllers[1-leader].Kill()
 	kills[1]()
 	kills[2]()
+	host.agent.Kill()
 	a.goesOnFor(outageOf(t))
 	w.finish(t)
 	a.waitDrained()

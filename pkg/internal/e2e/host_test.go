@@ -32,8 +32,16 @@ type hostBench struct {
 
 func newHostBench(t *testing.T, args ...string) *hostBench {
 	t.Helper()
-	b := &hostBench{T: t, cluster: testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)}
-	b.ring = b.cluster.CreateStream(streamName, "--size", "4MiB", "--record-len-max", "64KiB", "--level", "visible")
+	cluster := testenv.NewFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	ring := cluster.CreateStream(streamName, "--size", "4MiB", "--record-len-max", "64KiB", "--level", "visible")
+	b := newHostBenchOn(t, cluster, args...)
+	b.ring = ring
+	return b
+}
+
+// newHostBenchOn adds a host agent to a cluster.
+func newHostBenchOn(t *testing.T, cluster *testenv.Cluster, args ...string) *hostBench {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "farlog-host-") // a socket's path is short, and that of a test's own directory is not
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +50,7 @@ func newHostBench(t *testing.T, args ...string) *hostBench {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b.dir, b.socket = dir, filepath.Join(dir, "agent")
+	b := &hostBench{T: t, cluster: cluster, dir: dir, socket: filepath.Join(dir, "agent")}
 	b.startAgent(args...)
 	return b
 }
@@ -53,9 +61,10 @@ func (b *hostBench) startAgent(args ...string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.Fatal(err)
 	}
-	b.agent, _ = testenv.StartDaemon(b.T, dir, "host", append([]string{
+	b.agent, _ = testenv.StartDaemonUnder(b.T, b.cluster.Under, dir, "host", append([]string{
 		"--data-dir", dir, "--control", b.cluster.ControlAddress, "--host-name", "trading1", "--metrics-listen", "127.0.0.1:0", "--host-socket", b.socket,
 	}, args...)...)
+	b.cluster.Watch(b.agent)
 }
 
 func (b *hostBench) uri(stream string) string { return "farlog://" + stream + "?agent=" + b.socket }

@@ -86,7 +86,7 @@ func (e *eavesdropper) keys() (keys []uint64) {
 }
 
 // What this proves, and how. A writer of another host comes by way of somebody who listens, so that the test knows the keys by which the target's memory
-// is written. With all daemons at their most talkative, and with writers that are let in, refused and fenced, no log has one of them, or the token.
+// is written. With all daemons at their most talkative, the host agent too, and with writers that are let in, refused and fenced, no log has one of them, or the token.
 func TestKeys_AreInNoLog(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
@@ -105,13 +105,20 @@ func TestKeys_AreInNoLog(t *testing.T) {
 		keys, tokens = append(keys, between.keys()...), append(tokens, grant.Token)
 		grants.append("that was used", grant.Ring, grant, "the token has been used by another client already")
 	}
+	host := newHostBenchOn(t, cluster, "--log-level", "debug")
+	byName := openWriter(t, newLedger(t, "Y"), "--ring", host.uri(streamName))
+	cluster.Watch(byName.process)
+	if err := byName.feedBurst(10); err != nil {
+		t.Fatal(err)
+	}
+	byName.end(t)
 	waitDrained(t, uri)
 	cluster.Drain.Stop()
 	drawn := slices.DeleteFunc(keys, func(key uint64) bool { return key < keyLeast })
 	if len(drawn) < 4 {
 		t.Fatalf("heard %d keys that are long enough to be looked for: the test proves nothing", len(drawn))
 	}
-	for _, process := range []*testenv.Process{cluster.Control, cluster.Target, cluster.Drain} {
+	for _, process := range []*testenv.Process{cluster.Control, cluster.Target, cluster.Drain, host.agent, byName.process} {
 		said := strings.ToLower(process.Log())
 		if said == "" {
 			t.Errorf("%s said nothing", process.Name)
