@@ -23,7 +23,9 @@ func newApplyCommand(env *environment) *cobra.Command {
 What the file does not declare stays as it is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of them are told, each with
 its line and column.
 
-Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it differs. 2: the file has mistakes.`,
+What is declared and is not so in the world is shown with its reason: a host without a target, a stream without its ring or drain.
+
+Exit code 0: it is declared so now. With --dry-run 0: it was so already, and is so in the world, 1: something else is declared, 3: it is declared so, and is not so in the world. 2: the file has mistakes.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
@@ -76,8 +78,11 @@ func applyFabric(ctx context.Context, env *environment, path string, isDryRun, i
 	if err := showChanges(env, answer, isDryRun); err != nil {
 		return err
 	}
-	if isDryRun && !isSo {
+	switch {
+	case isDryRun && !isSo:
 		return &exitError{code: exitFailure}
+	case isDryRun && len(answer.Drift) > 0:
+		return &exitError{code: exitDrift}
 	}
 	return nil
 }
@@ -142,10 +147,15 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	if deleted > 0 {
 		deletedText = fmt.Sprintf(", %d to be deleted", deleted)
 	}
+	if isDryRun || len(answer.Changes) == 0 { // else what was just declared is being made
+		showDrift(env, answer.Drift)
+	}
 	if len(answer.Undeclared) > 0 {
 		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(answer.Undeclared, ", "))
 	}
 	switch {
+	case created+changed+deleted == 0 && len(answer.Drift) > 0:
+		fmt.Fprintf(env.stderr, "it is declared so already; %d of it not so in the world\n", len(answer.Drift))
 	case created+changed+deleted == 0:
 		fmt.Fprintln(env.stderr, "it is as declared already")
 	case isDryRun:
@@ -154,6 +164,17 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)
 	}
 	return nil
+}
+
+// showDrift prints what is declared and not so: a line each, with what is wrong.
+func showDrift(env *environment, drift []*api.Drift) {
+	for _, one := range drift {
+		what := ""
+		if one.Condition != api.Condition_CONDITION_UNSPECIFIED {
+			what = strings.ToUpper(shortName(one.Condition.String())) + ": "
+		}
+		fmt.Fprintf(env.stdout, "! %s %s  %s%s\n", one.Kind, one.Name, what, one.Reason)
+	}
 }
 
 func fieldsText(change *api.Change) string {

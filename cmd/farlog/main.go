@@ -18,6 +18,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitDrift   = 3 // of farlog apply --dry-run: what is declared is not so in the world
 )
 
 // usageError is a mistake in the command line itself: exit code 2 instead of 1.

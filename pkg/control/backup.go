@@ -100,6 +100,7 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 		}
 		entries = append(entries, entry)
 	}
+	entries = withEpochs(entries)
 	slices.SortStableFunc(entries, func(a, b *api.BackupEntry) int { return rankOf(a.Key) - rankOf(b.Key) })
 	if err := s.writeRestored(ctx, entries); err != nil {
 		return err

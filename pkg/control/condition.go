@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -52,8 +53,9 @@ func (v *view) status(name string) *api.StreamStatus {
 		return status
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
-	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) {
-		world := v.world()
+	world := v.world()
+	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
+	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
 		v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
 		if reason := reconcile.WhyNotPlaced(world, name, v.room); reason != "" {
 			status.Reason = reason

@@ -118,8 +118,9 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 		return err
 	}
 	guards = slices.Clone(guards)
-	if action.Place != nil {
-		guards = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+	if action.Place != nil || action.Renew != nil {
+		now, _ := r.mirror.load()
+		guards = append(guards, placeGuards(now, action)...)
 	}
 	changes := admissionsOf(action)
 	if action.Retire != "" {
@@ -150,6 +151,9 @@ func (r *reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
 		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member)
+	case action.Renew != nil:
+		r.logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", streamOf(action), "target", action.Renew.Target,
+			"member", action.Renew.Member, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:
 		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Retire != "":
@@ -169,6 +173,8 @@ func verbOf(action reconcile.Action) string {
 	switch {
 	case action.Place != nil:
 		return "place"
+	case action.Renew != nil:
+		return "renew"
 	case action.Bind != nil:
 		return "bind"
 	case action.Keep != nil:
@@ -185,6 +191,8 @@ func streamOf(action reconcile.Action) string {
 	switch {
 	case action.Place != nil:
 		return action.Place.Stream.Spec.Name
+	case action.Renew != nil:
+		return action.Renew.Stream.Spec.Name
 	case action.Bind != nil:
 		return action.Bind.Stream.Spec.Name
 	case action.Keep != nil:
@@ -203,6 +211,8 @@ func (r *reconciler) actionWrites(action reconcile.Action) (key string, writes [
 		return endWrites(now, action)
 	case action.Place != nil:
 		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member)), action.Place
+	case action.Renew != nil:
+		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Renew.Member)), action.Renew
 	case action.Bind != nil:
 		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Bind.Member)), action.Bind
 	case action.Keep != nil:

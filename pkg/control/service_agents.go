@@ -78,6 +78,8 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 	if err := s.register(ctx, access.RoleTarget, agent); err != nil {
 		return nil, err
 	}
+	now, _ := s.mirror.load()
+	now.keepSigns(request.State)
 	if err := s.keep(ctx, keyTargets+agent.Id, request.State); err != nil {
 		return nil, err
 	}

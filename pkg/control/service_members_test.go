@@ -69,6 +69,7 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	one.create("a")
 	one.reportTarget("t1")
 	one.until("stream is placed", func() bool { return len(one.status("a").RingSpecs) == 1 })
+	one.reportTarget("t2") // or what is wanted of it would go back to where somebody lives
 	m := newMirror(etcd.Client(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -240,7 +240,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if len(plan.problems) > 0 {
 		return nil, invalid(fmt.Sprintf("the fabric has %d problems, nothing is changed: ", len(plan.problems)), plan.problems)
 	}
-	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision}
+	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision, Drift: now.driftFrom(callerOf(ctx), request.Fabric)}
 	if request.IsDryRun || len(plan.changes) == 0 {
 		return response, nil
 	}

@@ -37,7 +37,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	now := time.Now()
 	state := &api.RingState{Stream: stream, Target: t.config.Agent.Id, Uri: at.uri, Observed: timestamppb.New(now)}
 	if cause != nil {
-		state.Error = oneLine(cause)
+		state.Error, state.IsMissing = oneLine(cause), errors.Is(cause, errMissing)
 		return Ring{State: state}
 	}
 	status, err := farlog.Inspect(state.Uri)

@@ -20,7 +20,7 @@ func (t *Target) end(spec *api.RingSpec, at site, before []Ring) Ring {
 		return t.gone(spec, at, isRemoving)
 	}
 	if errors.Is(err, farlog.ErrNotFound) {
-		err = missing(at, name)
+		err = missing(at, spec.Stream.Spec)
 	}
 	if err == nil && len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
 		err = fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which is to be deleted: nothing is removed", at.kind(), at.name(), status.RingUUID, spec.RingUuid, name)

@@ -54,8 +54,8 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	at := t.siteOf(spec.Stream.Spec.Name)
 	status, err := farlog.Inspect(at.uri)
 	switch {
-	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec):
-		return at, missing(at, spec.Stream.Spec.Name)
+	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec) && !t.wasLost(spec):
+		return at, missing(at, spec.Stream.Spec)
 	case errors.Is(err, farlog.ErrNotFound):
 		if at, err = t.form(at, spec); err != nil {
 			return at, fmt.Errorf("make ring %q: %w", at.name(), err)
@@ -100,15 +100,27 @@ func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
 	return ring
 }
 
-func missing(at site, stream string) error {
-	return fmt.Errorf("ring %q of stream %q is missing, and is not made again because it may hold acknowledged records: "+
-		"put the %s back, or make the stream again under another name", at.name(), stream, at.kind())
+// errMissing is a ring that was there once. Whether it may be made anew is the control plane's to say.
+var errMissing = errors.New("and is not made again because it may hold acknowledged records")
+
+func missing(at site, spec *api.StreamSpec) error {
+	cure := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under another name", spec.Name)
+	if spec.Members > 1 {
+		cure = fmt.Sprintf("farlog stream members replace %s", spec.Name)
+	}
+	return fmt.Errorf("ring %q of stream %q is missing, %w: put the %s back; where it is gone for good: %s", at.name(), spec.Name, errMissing, at.kind(), cure)
+}
+
+// wasLost tells whether a ring is missing that nobody was ever let in to write, as the control plane says: it is made anew, unless another one was seen here since.
+func (t *Target) wasLost(spec *api.RingSpec) bool {
+	seen := t.provided[spec.Stream.Spec.Name]
+	return len(spec.LostUuid) > 0 && len(spec.RingUuid) == 0 && (len(seen) == 0 || bytes.Equal(seen, spec.LostUuid))
 }
 
 // wasProvided tells whether this ring was there before: the control plane says so, and this process knows of what it made
 // or saw before the control plane has heard of it.
 func (t *Target) wasProvided(spec *api.RingSpec) bool {
-	return len(spec.RingUuid) > 0 || t.provided[spec.Stream.Spec.Name]
+	return len(spec.RingUuid) > 0 || len(t.provided[spec.Stream.Spec.Name]) > 0
 }
 
 // checkIdentity refuses the ring of another stream, or of a stream of the same name that some other control plane made:
@@ -136,7 +148,7 @@ func (t *Target) form(at site, spec *api.RingSpec) (site, error) {
 		Salt:         spec.Stream.Salt,
 	}
 	if at.path == "" {
-		return t.formInRegion(options)
+		return t.formInRegion(options, spec.Stream.Spec.Level)
 	}
 	return at, t.formFile(at.path, options)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
@@ -67,11 +68,15 @@ func (t *Target) logRegions() {
 	}
 }
 
-// formInRegion makes the ring in the first region that has room.
-func (t *Target) formInRegion(options farlog.FormatOptions) (site, error) {
+// formInRegion makes the ring in the first region that gives its level and has room.
+func (t *Target) formInRegion(options farlog.FormatOptions, level api.Level) (site, error) {
 	var full []error
-	at := site{}
-	for _, region := range t.config.Regions {
+	at := inRegion(t.config.Regions[0], options.StreamName)
+	regions := t.regionsFor(level)
+	if len(regions) == 0 {
+		return at, fmt.Errorf("no region gives level %s: give the target another --region", farlog.Level(level))
+	}
+	for _, region := range regions {
 		at = inRegion(region, options.StreamName)
 		err := farlog.Format(at.uri, options)
 		if !errors.Is(err, farlog.ErrFull) {

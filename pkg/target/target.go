@@ -61,10 +61,12 @@ type Target struct {
 	wanted []*api.RingSpec
 	seen   []Ring
 	media  []*api.MediaHealth
+	// regions is what each of the places for rings gives.
+	regions []*api.Region
 	// written counts, by region, the bytes of records that were appended there since this process looks.
 	written map[string]uint64
 
-	provided map[string]bool // streams whose rings were there at some look; of the goroutine that looks
+	provided map[string][]byte // by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
 
 	isConnected atomic.Bool // the last report reached the control plane
 }
@@ -87,7 +89,7 @@ func New(config Config) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
-		provided: make(map[string]bool)}
+		provided: make(map[string][]byte)}
 	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
@@ -98,6 +100,7 @@ func New(config Config) (*Target, error) {
 		return nil, err
 	}
 	t.logAttestations()
+	t.probeRegions()
 	t.logRegions()
 	return t, nil
 }
@@ -124,6 +127,7 @@ func (t *Target) Run(ctx context.Context) error {
 	}
 	workers.Go(func() { t.followSpecs(ctx) })
 	workers.Go(func() { t.watchMedia(ctx) })
+	workers.Go(func() { t.watchRegions(ctx) })
 	tick := time.NewTicker(t.config.Interval / looksPerReport)
 	defer tick.Stop()
 	for looks := 0; ; looks++ {
@@ -155,7 +159,7 @@ func (t *Target) IsConnected() bool { return t.isConnected.Load() }
 
 func (t *Target) followSpecs(ctx context.Context) {
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchRingsResponse], error) {
-		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.config.Agent})
+		return t.client.WatchRings(ctx, &api.WatchRingsRequest{Agent: t.agent()})
 	}
 	api.Follow(ctx, open, t.take, func(err error) {
 		t.config.Logger.Warn("no control plane, going on with the rings that are there", "error", err)
@@ -206,7 +210,7 @@ func (t *Target) observe() {
 	}
 	for _, ring := range seen {
 		if len(ring.State.RingUuid) > 0 {
-			t.provided[ring.State.Stream] = true
+			t.provided[ring.State.Stream] = ring.State.RingUuid
 		}
 	}
 	t.mutex.Lock()
@@ -236,7 +240,7 @@ func isNews(before, after []Ring) bool {
 func (t *Target) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	state := &api.TargetState{Agent: t.config.Agent, Reported: timestamppb.Now(), Media: t.Media()}
+	state := &api.TargetState{Agent: t.agent(), Reported: timestamppb.Now(), Media: t.Media()}
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}

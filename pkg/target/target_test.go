@@ -160,7 +160,7 @@ func TestObserve_MissingRingIsNeverMadeAgain(t *testing.T) {
 		if _, err := os.Stat(path); err == nil || len(state.RingUuid) > 0 {
 			t.Fatalf("%s: made again: %v", when, state)
 		}
-		for _, part := range []string{path, "is missing", "put the file back", "another name"} {
+		for _, part := range []string{path, "is missing", "put the file back", "farlog stream delete a --ring-lost"} {
 			if !strings.Contains(state.Error, part) {
 				t.Errorf("%s: %q does not say %q", when, state.Error, part)
 			}

@@ -1201,6 +1201,8 @@ type RingSpec struct {
 	Admission   *Admission   `protobuf:"bytes,4,opt,name=admission,proto3" json:"admission,omitempty"`
 	Member      uint32       `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`          // which of the stream's members, from 0
 	Replacement *Replacement `protobuf:"bytes,6,opt,name=replacement,proto3" json:"replacement,omitempty"` // absent: it is the first ring of this member
+	// Of the ring that was here before, and was lost when nobody had ever been let in to write the stream: nothing was in it, and the target makes it anew. Empty: there was none.
+	LostUuid []byte `protobuf:"bytes,7,opt,name=lost_uuid,json=lostUuid,proto3" json:"lost_uuid,omitempty"`
 	// Of a stream that is being deleted: how far that has come. UNSPECIFIED: the ring is to stay.
 	Deletion      DeletionStage `protobuf:"varint,20,opt,name=deletion,proto3,enum=farlog.v1.DeletionStage" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1275,6 +1277,13 @@ func (x *RingSpec) GetMember() uint32 {
 func (x *RingSpec) GetReplacement() *Replacement {
 	if x != nil {
 		return x.Replacement
+	}
+	return nil
+}
+
+func (x *RingSpec) GetLostUuid() []byte {
+	if x != nil {
+		return x.LostUuid
 	}
 	return nil
 }
@@ -1555,6 +1564,7 @@ type RingState struct {
 	IsRemoved        bool   `protobuf:"varint,41,opt,name=is_removed,json=isRemoved,proto3" json:"is_removed,omitempty"`
 	StreamId         uint32 `protobuf:"varint,42,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`                         // of the stream that the ring was made for; 0: not known
 	ReaderGeneration uint64 `protobuf:"varint,43,opt,name=reader_generation,json=readerGeneration,proto3" json:"reader_generation,omitempty"` // as drain_generation: readers up to that one are let in
+	IsMissing        bool   `protobuf:"varint,44,opt,name=is_missing,json=isMissing,proto3" json:"is_missing,omitempty"`                      // it was there once, and is not: error says where
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1818,6 +1828,13 @@ func (x *RingState) GetReaderGeneration() uint64 {
 		return x.ReaderGeneration
 	}
 	return 0
+}
+
+func (x *RingState) GetIsMissing() bool {
+	if x != nil {
+		return x.IsMissing
+	}
+	return false
 }
 
 // Deletion is the end of a stream. It stays when the stream is gone, until another one of that name goes the same way.
@@ -2122,8 +2139,9 @@ type Agent struct {
 	// Of a drain: the transport by which it reaches other hosts, verbs or ofi; empty: the fastest that the target offers.
 	Transport string `protobuf:"bytes,7,opt,name=transport,proto3" json:"transport,omitempty"`
 	// Of a drain: patterns of the streams that it has the role drain on. The control plane says so, whatever the agent does; empty: all.
-	Streams       []string `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
-	Addresses     []string `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"` // of a drain: as of a Holder
+	Streams       []string  `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
+	Addresses     []string  `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"` // of a drain: as of a Holder
+	Regions       []*Region `protobuf:"bytes,10,rep,name=regions,proto3" json:"regions,omitempty"`    // of a target: where it makes rings. Empty: it does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2221,6 +2239,74 @@ func (x *Agent) GetAddresses() []string {
 	return nil
 }
 
+func (x *Agent) GetRegions() []*Region {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+// Region is where a target makes rings.
+type Region struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	Level         Level                  `protobuf:"varint,2,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"` // that a ring in it gives; UNSPECIFIED: it cannot be used as it is
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`                       // why not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Region) Reset() {
+	*x = Region{}
+	mi := &file_farlog_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Region) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Region) ProtoMessage() {}
+
+func (x *Region) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Region.ProtoReflect.Descriptor instead.
+func (*Region) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Region) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *Region) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *Region) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type TargetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -2233,7 +2319,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2331,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2344,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2305,7 +2391,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2403,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2416,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -2394,7 +2480,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2492,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2505,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2468,7 +2554,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2566,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2579,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2580,7 +2666,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2678,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2691,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2692,7 +2778,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2790,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2803,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Holder) GetHost() string {
@@ -2767,7 +2853,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2865,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2878,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Member) GetUri() string {
@@ -2843,7 +2929,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2941,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2954,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Grant) GetStream() string {
@@ -2971,7 +3057,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3069,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3082,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3109,7 +3195,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3207,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3220,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Problem) GetField() string {
@@ -3168,7 +3254,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3266,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3279,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3213,7 +3299,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3311,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3324,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3265,7 +3351,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3363,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3376,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3318,7 +3404,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3416,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3429,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3377,7 +3463,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3475,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3488,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3433,7 +3519,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3531,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3544,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3498,7 +3584,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3596,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3609,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3547,7 +3633,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3645,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3658,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3628,7 +3714,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3726,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3739,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3687,7 +3773,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3785,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3798,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3740,7 +3826,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3838,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3851,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -3800,7 +3886,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +3898,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +3911,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FieldChange) GetName() string {
@@ -3862,7 +3948,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +3960,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +3973,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Change) GetKind() string {
@@ -3937,7 +4023,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4035,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4048,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -3998,13 +4084,14 @@ type ApplyFabricResponse struct {
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
 	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "stream NAME", "route NAME": there, and not in what was declared; they stay
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Drift         []*Drift               `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"` // of what was declared before and is declared now: what is not so in the world
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4103,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4116,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4053,6 +4140,82 @@ func (x *ApplyFabricResponse) GetRevision() int64 {
 	return 0
 }
 
+func (x *ApplyFabricResponse) GetDrift() []*Drift {
+	if x != nil {
+		return x.Drift
+	}
+	return nil
+}
+
+// Drift is something that is declared and not so: a host without a target, a stream that is not placed, without its ring, of another level, or without a drain.
+type Drift struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target or stream
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Condition     Condition              `protobuf:"varint,3,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"` // of a stream
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drift) Reset() {
+	*x = Drift{}
+	mi := &file_farlog_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drift) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drift) ProtoMessage() {}
+
+func (x *Drift) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drift.ProtoReflect.Descriptor instead.
+func (*Drift) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Drift) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Drift) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Drift) GetCondition() Condition {
+	if x != nil {
+		return x.Condition
+	}
+	return Condition_CONDITION_UNSPECIFIED
+}
+
+func (x *Drift) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4061,7 +4224,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4236,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4249,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4101,7 +4264,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4276,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4289,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4159,7 +4322,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4334,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4347,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4202,7 +4365,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4377,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4390,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 type GetFabricResponse struct {
@@ -4240,7 +4403,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4415,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4428,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4291,7 +4454,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4466,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4479,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4335,7 +4498,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4510,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4523,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4384,7 +4547,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4559,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4572,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4449,7 +4612,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4624,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4637,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4499,7 +4662,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4674,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4687,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -4571,7 +4734,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4746,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4759,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -4617,7 +4780,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4792,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4805,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -4670,7 +4833,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4845,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4858,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -4728,7 +4891,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4740,7 +4903,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4753,7 +4916,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -4773,7 +4936,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +4948,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +4961,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4828,7 +4991,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +5003,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +5016,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -4901,7 +5064,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5076,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5089,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -4953,7 +5116,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5128,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5141,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5006,7 +5169,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5181,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5194,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5065,7 +5228,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5240,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5253,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5118,7 +5281,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5293,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5306,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5176,7 +5339,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5351,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5364,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5223,7 +5386,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5398,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5411,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5290,7 +5453,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5465,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5478,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5348,7 +5511,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5523,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5536,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5393,7 +5556,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5568,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5581,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5445,7 +5608,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5620,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5633,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5497,7 +5660,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +5672,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +5685,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5551,7 +5714,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +5726,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +5739,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5620,7 +5783,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +5795,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +5808,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5687,7 +5850,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5699,7 +5862,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5712,7 +5875,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5749,7 +5912,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5761,7 +5924,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5774,7 +5937,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -5823,7 +5986,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +5998,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6011,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -5883,7 +6046,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5895,7 +6058,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5908,7 +6071,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -5942,7 +6105,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6117,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6130,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -5992,7 +6155,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6004,7 +6167,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6017,7 +6180,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 type ListAgentsResponse struct {
@@ -6032,7 +6195,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6044,7 +6207,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6057,7 +6220,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6097,7 +6260,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +6272,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +6285,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6141,7 +6304,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +6316,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +6329,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6185,7 +6348,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6197,7 +6360,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6210,7 +6373,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6229,7 +6392,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6241,7 +6404,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6254,7 +6417,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6274,7 +6437,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6286,7 +6449,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6299,7 +6462,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6325,7 +6488,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6337,7 +6500,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6350,7 +6513,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6369,7 +6532,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6544,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6557,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6413,7 +6576,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6425,7 +6588,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6438,7 +6601,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6549,14 +6712,15 @@ const file_farlog_proto_rawDesc = "" +
 	"size_bytes\x18\b \x01(\x04R\tsizeBytes\x12D\n" +
 	"\x10deadline_default\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0fdeadlineDefault\x12 \n" +
 	"\vattestation\x18\n" +
-	" \x01(\tR\vattestation\"\xa6\x02\n" +
+	" \x01(\tR\vattestation\"\xc3\x02\n" +
 	"\bRingSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12)\n" +
 	"\x06stream\x18\x02 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12\x1b\n" +
 	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x122\n" +
 	"\tadmission\x18\x04 \x01(\v2\x14.farlog.v1.AdmissionR\tadmission\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\rR\x06member\x128\n" +
-	"\vreplacement\x18\x06 \x01(\v2\x16.farlog.v1.ReplacementR\vreplacement\x124\n" +
+	"\vreplacement\x18\x06 \x01(\v2\x16.farlog.v1.ReplacementR\vreplacement\x12\x1b\n" +
+	"\tlost_uuid\x18\a \x01(\fR\blostUuid\x124\n" +
 	"\bdeletion\x18\x14 \x01(\x0e2\x18.farlog.v1.DeletionStageR\bdeletion\"\xd9\x01\n" +
 	"\vReplacement\x12#\n" +
 	"\rformer_target\x18\x01 \x01(\tR\fformerTarget\x12!\n" +
@@ -6576,7 +6740,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\taddresses\x18\x06 \x03(\tR\taddresses\"U\n" +
 	"\tAdmission\x12\x1b\n" +
 	"\tepoch_min\x18\x01 \x01(\rR\bepochMin\x12+\n" +
-	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xaa\t\n" +
+	"\x06grants\x18\x02 \x03(\v2\x13.farlog.v1.FarGrantR\x06grants\"\xc9\t\n" +
 	"\tRingState\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x10\n" +
@@ -6617,7 +6781,9 @@ const file_farlog_proto_rawDesc = "" +
 	"\n" +
 	"is_removed\x18) \x01(\bR\tisRemoved\x12\x1b\n" +
 	"\tstream_id\x18* \x01(\rR\bstreamId\x12+\n" +
-	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\"\xf6\x02\n" +
+	"\x11reader_generation\x18+ \x01(\x04R\x10readerGeneration\x12\x1d\n" +
+	"\n" +
+	"is_missing\x18, \x01(\bR\tisMissing\"\xf6\x02\n" +
 	"\bDeletion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12.\n" +
@@ -6653,7 +6819,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xf8\x01\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xa5\x02\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -6664,7 +6830,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstore_dir\x18\x06 \x01(\tR\bstoreDir\x12\x1c\n" +
 	"\ttransport\x18\a \x01(\tR\ttransport\x12\x18\n" +
 	"\astreams\x18\b \x03(\tR\astreams\x12\x1c\n" +
-	"\taddresses\x18\t \x03(\tR\taddresses\"\xc7\x01\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\x12+\n" +
+	"\aregions\x18\n" +
+	" \x03(\v2\x11.farlog.v1.RegionR\aregions\"X\n" +
+	"\x06Region\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12&\n" +
+	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xc7\x01\n" +
 	"\vTargetState\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12*\n" +
 	"\x05rings\x18\x02 \x03(\v2\x14.farlog.v1.RingStateR\x05rings\x126\n" +
@@ -6827,13 +6999,19 @@ const file_farlog_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1c\n" +
 	"\n" +
 	"is_dry_run\x18\x03 \x01(\bR\bisDryRun\x12\x19\n" +
-	"\bis_prune\x18\x04 \x01(\bR\aisPrune\"~\n" +
+	"\bis_prune\x18\x04 \x01(\bR\aisPrune\"\xa6\x01\n" +
 	"\x13ApplyFabricResponse\x12+\n" +
 	"\achanges\x18\x01 \x03(\v2\x11.farlog.v1.ChangeR\achanges\x12\x1e\n" +
 	"\n" +
 	"undeclared\x18\x02 \x03(\tR\n" +
 	"undeclared\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x0f\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12&\n" +
+	"\x05drift\x18\x04 \x03(\v2\x10.farlog.v1.DriftR\x05drift\"{\n" +
+	"\x05Drift\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
+	"\tcondition\x18\x03 \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x0f\n" +
 	"\rBackupRequest\"Q\n" +
 	"\vBackupEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -7082,7 +7260,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7108,255 +7286,261 @@ var file_farlog_proto_goTypes = []any{
 	(*Deletion)(nil),                 // 21: farlog.v1.Deletion
 	(*WriterCounters)(nil),           // 22: farlog.v1.WriterCounters
 	(*Agent)(nil),                    // 23: farlog.v1.Agent
-	(*TargetState)(nil),              // 24: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 25: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 26: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 27: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 28: farlog.v1.Assignment
-	(*Holder)(nil),                   // 29: farlog.v1.Holder
-	(*Member)(nil),                   // 30: farlog.v1.Member
-	(*Grant)(nil),                    // 31: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 32: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 33: farlog.v1.Problem
-	(*Problems)(nil),                 // 34: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 35: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 36: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 37: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 38: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 39: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 40: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 41: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 42: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 43: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 44: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 45: farlog.v1.FieldChange
-	(*Change)(nil),                   // 46: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 47: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 48: farlog.v1.ApplyFabricResponse
-	(*BackupRequest)(nil),            // 49: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 50: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 51: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 52: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 53: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 54: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 55: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 56: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 57: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 58: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 59: farlog.v1.ExtendWriterResponse
-	(*ExtendedMember)(nil),           // 60: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 61: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 62: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 63: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 64: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 65: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 66: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 67: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 68: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 69: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 70: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 71: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 72: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 73: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 74: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 75: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 76: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 77: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 78: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 79: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 80: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 81: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 82: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 83: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 84: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 85: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 86: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 87: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 88: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 89: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 90: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 91: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 92: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 93: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 94: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 95: google.protobuf.Timestamp
+	(*Region)(nil),                   // 24: farlog.v1.Region
+	(*TargetState)(nil),              // 25: farlog.v1.TargetState
+	(*MediaHealth)(nil),              // 26: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 27: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 28: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 29: farlog.v1.Assignment
+	(*Holder)(nil),                   // 30: farlog.v1.Holder
+	(*Member)(nil),                   // 31: farlog.v1.Member
+	(*Grant)(nil),                    // 32: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 33: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 34: farlog.v1.Problem
+	(*Problems)(nil),                 // 35: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 36: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 37: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 38: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 39: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 40: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 41: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 42: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 43: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 44: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 45: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 46: farlog.v1.FieldChange
+	(*Change)(nil),                   // 47: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 48: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 49: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 50: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 51: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 52: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 53: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 54: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 55: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 56: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 57: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 58: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 59: farlog.v1.AcquireWriterResponse
+	(*ExtendWriterRequest)(nil),      // 60: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 61: farlog.v1.ExtendWriterResponse
+	(*ExtendedMember)(nil),           // 62: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 63: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 64: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 65: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 66: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 67: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 68: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 69: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 70: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 71: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 72: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 73: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 74: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 75: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 76: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 77: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 78: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 79: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 80: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 81: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 82: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 83: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 84: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 85: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 86: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 87: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 88: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 89: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 90: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 91: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 92: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 93: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 94: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 95: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 96: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 97: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	94,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	96,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	94,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	96,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	95,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	97,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	95,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	97,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	94,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	96,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	19,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	17,  // 20: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 21: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	95,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	97,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 23: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	95,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	97,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	18,  // 25: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	15,  // 26: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	95,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	95,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	94,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	94,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	97,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	97,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	96,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	96,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	22,  // 31: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 32: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	95,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	95,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	97,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	97,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 35: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	94,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	94,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	94,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	94,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	23,  // 40: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	20,  // 41: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	95,  // 42: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	25,  // 43: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	95,  // 44: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
-	23,  // 45: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	27,  // 46: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	95,  // 47: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	30,  // 48: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	30,  // 49: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 50: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 51: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	94,  // 52: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	29,  // 53: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	95,  // 54: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	14,  // 55: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	31,  // 56: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	16,  // 57: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	20,  // 58: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	28,  // 59: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	27,  // 60: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 61: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	21,  // 62: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	33,  // 63: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 64: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 65: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 66: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 67: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	45,  // 68: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	21,  // 69: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 70: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	32,  // 71: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	14,  // 72: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	21,  // 73: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	45,  // 74: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	13,  // 75: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	46,  // 76: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	13,  // 77: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	32,  // 78: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	29,  // 79: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	31,  // 80: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	29,  // 81: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	60,  // 82: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	30,  // 83: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	29,  // 84: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	31,  // 85: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	95,  // 86: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	29,  // 87: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 88: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 89: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 90: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 91: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	45,  // 92: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 93: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 94: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 95: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 96: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	74,  // 97: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	29,  // 98: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	31,  // 99: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 100: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 101: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	78,  // 102: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	16,  // 103: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	24,  // 104: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	26,  // 105: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	23,  // 106: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 107: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	24,  // 108: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	94,  // 109: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	23,  // 110: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	28,  // 111: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	26,  // 112: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	94,  // 113: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	35,  // 114: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	37,  // 115: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	39,  // 116: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	41,  // 117: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	54,  // 118: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	43,  // 119: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	56,  // 120: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	58,  // 121: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	61,  // 122: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	63,  // 123: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	65,  // 124: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	67,  // 125: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	69,  // 126: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	71,  // 127: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	73,  // 128: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	75,  // 129: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	77,  // 130: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	80,  // 131: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	82,  // 132: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	84,  // 133: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	47,  // 134: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	49,  // 135: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	50,  // 136: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	52,  // 137: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	86,  // 138: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	88,  // 139: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	90,  // 140: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	92,  // 141: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	36,  // 142: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	38,  // 143: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	40,  // 144: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	42,  // 145: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	55,  // 146: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	44,  // 147: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	57,  // 148: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	59,  // 149: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	62,  // 150: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	64,  // 151: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	66,  // 152: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	68,  // 153: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	70,  // 154: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	72,  // 155: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	74,  // 156: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	76,  // 157: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	79,  // 158: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	81,  // 159: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	83,  // 160: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	85,  // 161: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	48,  // 162: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	50,  // 163: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	51,  // 164: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	53,  // 165: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	87,  // 166: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	89,  // 167: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	91,  // 168: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	93,  // 169: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	142, // [142:170] is the sub-list for method output_type
-	114, // [114:142] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	96,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	96,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	96,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	96,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	24,  // 40: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	0,   // 41: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	23,  // 42: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	20,  // 43: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	97,  // 44: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	26,  // 45: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	97,  // 46: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	23,  // 47: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	28,  // 48: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	97,  // 49: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	31,  // 50: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	31,  // 51: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 52: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 53: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	96,  // 54: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	30,  // 55: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	97,  // 56: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	14,  // 57: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	32,  // 58: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	16,  // 59: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	20,  // 60: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	29,  // 61: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	28,  // 62: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 63: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	21,  // 64: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	34,  // 65: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 66: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 67: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 68: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	14,  // 69: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	46,  // 70: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	21,  // 71: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 72: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	33,  // 73: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	14,  // 74: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	21,  // 75: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	46,  // 76: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	13,  // 77: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	47,  // 78: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	50,  // 79: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 80: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	13,  // 81: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	33,  // 82: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	30,  // 83: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	32,  // 84: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	30,  // 85: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	62,  // 86: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	31,  // 87: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	30,  // 88: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	32,  // 89: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	97,  // 90: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	30,  // 91: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 92: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 93: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 94: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 95: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	46,  // 96: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 97: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 98: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 99: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 100: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	76,  // 101: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	30,  // 102: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	32,  // 103: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 104: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 105: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	80,  // 106: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	16,  // 107: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	25,  // 108: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	27,  // 109: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	23,  // 110: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	16,  // 111: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	25,  // 112: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	96,  // 113: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	23,  // 114: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	29,  // 115: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	27,  // 116: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	96,  // 117: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	36,  // 118: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	38,  // 119: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	40,  // 120: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	42,  // 121: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	56,  // 122: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	44,  // 123: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	58,  // 124: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	60,  // 125: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	63,  // 126: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	65,  // 127: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	67,  // 128: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	69,  // 129: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	71,  // 130: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	73,  // 131: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	75,  // 132: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	77,  // 133: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	79,  // 134: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	82,  // 135: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	84,  // 136: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	86,  // 137: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	48,  // 138: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	51,  // 139: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	52,  // 140: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	54,  // 141: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	88,  // 142: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	90,  // 143: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	92,  // 144: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	94,  // 145: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	37,  // 146: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	39,  // 147: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	41,  // 148: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	43,  // 149: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	57,  // 150: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	45,  // 151: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	59,  // 152: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	61,  // 153: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	64,  // 154: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	66,  // 155: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	68,  // 156: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	70,  // 157: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	72,  // 158: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	74,  // 159: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	76,  // 160: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	78,  // 161: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	81,  // 162: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	83,  // 163: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	85,  // 164: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	87,  // 165: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	49,  // 166: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	52,  // 167: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	53,  // 168: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	55,  // 169: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	89,  // 170: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	91,  // 171: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	93,  // 172: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	95,  // 173: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	146, // [146:174] is the sub-list for method output_type
+	118, // [118:146] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7370,7 +7554,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   88,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

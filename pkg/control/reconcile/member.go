@@ -60,7 +60,7 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 	taken := takenDomains(world, stream)
 	var actions []Action
 	for i := range MemberCount(stream) {
-		if world.Rings[MemberKey(name, i)] != nil {
+		if ring := world.Rings[MemberKey(name, i)]; ring != nil && !IsMovable(world, ring) {
 			continue
 		}
 		var free []string
@@ -74,7 +74,7 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 			return nil
 		}
 		taken[domainOf(world, stream, target)] = true
-		actions = append(actions, Action{Place: &api.RingSpec{Target: target, Stream: stream, Member: uint32(i)}})
+		actions = append(actions, Action{Place: &api.RingSpec{Target: target, Stream: stream, Member: uint32(i), LostUuid: world.Rings[MemberKey(name, i)].GetLostUuid()}})
 	}
 	for _, action := range actions {
 		placed[action.Place.Target]++
@@ -87,7 +87,7 @@ func takenDomains(world World, stream *api.Stream) map[string]bool {
 	taken := map[string]bool{}
 	specs, _ := RingSpecs(world.Rings, stream)
 	for _, spec := range specs {
-		if spec != nil {
+		if spec != nil && !IsMovable(world, spec) {
 			taken[domainOf(world, stream, spec.Target)] = true
 		}
 	}
@@ -130,7 +130,7 @@ func tooFewDomains(world World, stream *api.Stream, fitting []string) string {
 	}
 	specs, _ := RingSpecs(world.Rings, stream)
 	for _, spec := range specs {
-		if spec != nil {
+		if spec != nil && !IsMovable(world, spec) {
 			domains[domainOf(world, stream, spec.Target)] = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -40,6 +41,8 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 			medium := wornMedium(world, name)
 			reason = fmt.Sprintf("target %s on host %s takes no further ring: its device %s is worn by %.0f %% of its endurance, the limit is %d %%", name, host, medium.GetDevice(),
 				100*medium.GetUsedRatio(), world.TargetSpecs[host].WearLimitPercent)
+		case !givesLevel(world.LiveTargets[name], spec.GetLevel()):
+			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host, levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
 		case isLimited && free < spec.GetRingSizeBytes():
 			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
 		default:
@@ -47,6 +50,26 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 		}
 	}
 	return fitting, reason
+}
+
+// givesLevel tells whether a ring on a target can have a level, as its regions are. One that says nothing of them may have any.
+func givesLevel(target *api.Agent, level api.Level) bool {
+	return len(target.GetRegions()) == 0 || slices.ContainsFunc(target.GetRegions(), func(region *api.Region) bool {
+		return region.Level > api.Level_LEVEL_UNSPECIFIED && region.Level >= level
+	})
+}
+
+// levelText says what a target's regions give, or why one gives nothing.
+func levelText(target *api.Agent) string {
+	best := slices.MaxFunc(target.GetRegions(), func(a, b *api.Region) int { return cmp.Compare(a.Level, b.Level) })
+	if best.Level == api.Level_LEVEL_UNSPECIFIED {
+		return fmt.Sprintf("can use none of its regions (%s)", best.Error)
+	}
+	return fmt.Sprintf("gives at most level %s (%s)", levelName(best.Level), best.Uri)
+}
+
+func levelName(level api.Level) string {
+	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
 }
 
 // isOnHost tells whether an agent is where it is wanted; "" is anywhere.

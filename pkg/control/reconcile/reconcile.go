@@ -27,7 +27,8 @@ type World struct {
 
 // Action is one change of the wanted state: exactly one field is set.
 type Action struct {
-	Place  *api.RingSpec   // want this ring
+	Place  *api.RingSpec   // want this ring, in the place of one that was never made where there is such
+	Renew  *api.RingSpec   // want this ring anew: it was lost before anybody was let in to write it
 	Bind   *api.RingSpec   // this ring it is, and no other from now on
 	Assign *api.Assignment // give the stream to this drain
 	Keep   *Writer         // this writer is in: its grant no longer expires
@@ -43,7 +44,7 @@ type Writer struct {
 }
 
 // Plan returns the actions that bring the wanted state in line, in stream order. Applied to the world, they leave
-// nothing to plan. What works is never moved: a ring stays where it was placed for good, a stream stays with its
+// nothing to plan. What works is never moved: a ring that was made stays where it was placed for good, a stream stays with its
 // drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound to the ring
 // that was made for it, and from its first writer on to the store that its first drain wrote.
 func Plan(world World) []Action {
@@ -67,6 +68,9 @@ func Plan(world World) []Action {
 				actions = append(actions, action)
 				rings[i] = action.Bind
 			}
+		}
+		if !IsBeingDeleted(world.Deletions[name]) {
+			actions = append(actions, renewLost(world, rings)...)
 		}
 		if action, ok := assign(world, rings, name, loads); isWhole && ok {
 			actions = append(actions, action)
@@ -98,13 +102,13 @@ func bind(world World, ring *api.RingSpec, name string) (Action, bool) {
 	}
 	seen := SeenRing(world.Targets, ring)
 	uuid := assignedMember(world.Assignments[name], int(ring.Member)).GetRingUuid()
-	if len(uuid) == 0 || ring.Replacement != nil { // what was assigned is the former ring
+	if len(uuid) == 0 || ring.Replacement != nil || len(ring.LostUuid) > 0 { // what was assigned is the former ring
 		uuid = seen.GetRingUuid()
 	}
 	if len(uuid) == 0 || ring.Replacement != nil && !isNewRing(ring, seen) {
 		return Action{}, false
 	}
-	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member, Replacement: ring.Replacement}}, true
+	return Action{Bind: &api.RingSpec{Target: ring.Target, Stream: ring.Stream, RingUuid: uuid, Member: ring.Member, Replacement: ring.Replacement, LostUuid: ring.LostUuid}}, true
 }
 
 // assignedMember is what an assignment says of one of the rings; nil when it says nothing of it.

@@ -116,6 +116,9 @@ func describe(actions []Action) string {
 		if ring := action.Bind; ring != nil {
 			text += fmt.Sprintf("bind %s to %s;", ring.Stream.Spec.Name, ring.RingUuid)
 		}
+		if ring := action.Renew; ring != nil {
+			text += fmt.Sprintf("renew %s(%s) on %s;", ring.Stream.Spec.Name, ring.LostUuid, ring.Target)
+		}
 		if to := action.Assign; to != nil {
 			text += fmt.Sprintf("assign %s(%s) to %s #%d", to.Stream, to.RingUuid, to.Drain, to.Generation)
 			if IsFar(to.Uri) {
@@ -242,6 +245,7 @@ func drawWorld(rt *rapid.T) World {
 		}
 		spec := world.Streams[name].Spec
 		spec.RingSizeBytes = rapid.SampledFrom([]uint64{50, 100}).Draw(rt, "size")
+		spec.Level = rapid.SampledFrom([]api.Level{api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT}).Draw(rt, "level")
 		spec.TargetHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "target host wanted")
 		spec.DrainHost = rapid.SampledFrom([]string{"", "", "alpha", "beta"}).Draw(rt, "drain host wanted")
 		if len(world.LiveTargets) == 0 || !rapid.Bool().Draw(rt, "placed") {
@@ -263,9 +267,18 @@ func drawWorld(rt *rapid.T) World {
 		if rapid.Bool().Draw(rt, "granted") {
 			world.granted(name)
 		}
+		if seen := SeenRing(world.Targets, world.Rings[name]); rapid.IntRange(0, 2).Draw(rt, "missing") == 0 && len(seen.GetRingUuid()) == 0 {
+			world.missing(name, rapid.Uint32Range(0, 1).Draw(rt, "written by URI"))
+		}
 		if rapid.Bool().Draw(rt, "assigned") {
 			world.withAssignment(name, fmt.Sprintf("d%d", rapid.IntRange(0, 5).Draw(rt, "to")), "u")
 			world.givenStore(name, rapid.SampledFrom([]string{"", "one", "other"}).Draw(rt, "given store"))
+		}
+	}
+	for _, id := range sortedNames(world.LiveTargets) {
+		world.LiveTargets[id].Regions = rapid.SampledFrom([][]*api.Region{nil, regionsOf(api.Level_LEVEL_VISIBLE), regionsOf(api.Level_LEVEL_VISIBLE, api.Level_LEVEL_PERSISTENT)}).Draw(rt, "regions")
+		if rapid.IntRange(0, 3).Draw(rt, "dead") == 0 {
+			delete(world.LiveTargets, id)
 		}
 	}
 	return world
@@ -276,6 +289,9 @@ func apply(world World, actions []Action) World {
 	for _, action := range actions {
 		if action.Place != nil {
 			world.Rings[action.Place.Stream.Spec.Name] = action.Place
+		}
+		if ring := action.Renew; ring != nil {
+			world.Rings[ring.Stream.Spec.Name] = ring
 		}
 		if action.Bind != nil {
 			world.Rings[action.Bind.Stream.Spec.Name] = action.Bind
@@ -298,8 +314,13 @@ func TestPlan_Properties(t *testing.T) {
 		world := drawWorld(rt)
 		actions := Plan(world)
 		after := apply(world, actions)
-		if slices.ContainsFunc(actions, func(action Action) bool { return action.Forget != "" }) {
-			after = apply(after, Plan(after)) // what is gone leaves room for others
+		isMaking := func(action Action) bool {
+			return action.Forget != "" || action.Renew != nil || action.Place != nil && world.Rings[action.Place.Stream.Spec.Name] != nil
+		}
+		if slices.ContainsFunc(actions, isMaking) { // what is gone, or moves, leaves room for others, and what is to be made anew may be so elsewhere, where that leaves room again
+			for range 2 {
+				after = apply(after, Plan(after))
+			}
 		}
 		if again := Plan(after); len(again) != 0 {
 			rt.Fatalf("plan does not settle: %q then %q", describe(actions), describe(again))
@@ -332,19 +353,41 @@ func checkCapacity(rt *rapid.T, before, after World) {
 	}
 }
 
+// checkRenewal finds a ring that is wanted anew although something may be in it.
+func checkRenewal(rt *rapid.T, world World, action Action) {
+	ring := action.Renew
+	former := world.Rings[ring.Stream.Spec.Name]
+	seen := SeenRing(world.Targets, former)
+	if len(former.RingUuid) == 0 { // bound by the same plan, to what a drain was told of
+		former = &api.RingSpec{Target: former.Target, RingUuid: world.Assignments[ring.Stream.Spec.Name].GetRingUuid()}
+	}
+	if world.Epochs[ring.Stream.Spec.Name] > 0 || !seen.GetIsMissing() || seen.WriterEpoch > 0 || former.Target != ring.Target || string(former.RingUuid) != string(ring.LostUuid) || len(ring.RingUuid) > 0 {
+		rt.Fatalf("wanted anew although it may hold records: %s", describe([]Action{action}))
+	}
+}
+
 func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) {
 	if name := action.Retire + action.Forget; name != "" {
 		checkEnd(rt, world, action)
 		return
 	}
 	if ring := action.Place; ring != nil {
-		if world.LiveTargets[ring.Target] == nil || world.Rings[ring.Stream.Spec.Name] != nil {
+		former := world.Rings[ring.Stream.Spec.Name]
+		mayHoldRecords := former != nil && (world.Epochs[ring.Stream.Spec.Name] > 0 || len(former.RingUuid) > 0 || len(SeenRing(world.Targets, former).GetRingUuid()) > 0)
+		if world.LiveTargets[ring.Target] == nil || mayHoldRecords || former != nil && world.LiveTargets[former.Target] != nil && givesLevel(world.LiveTargets[former.Target], ring.Stream.Spec.Level) {
 			rt.Fatalf("bad placement: %s", describe([]Action{action}))
 		}
 		host, wanted := world.LiveTargets[ring.Target].Host, ring.Stream.Spec.TargetHost
+		if !givesLevel(world.LiveTargets[ring.Target], ring.Stream.Spec.Level) {
+			rt.Fatalf("placed where its level is not given: %s", describe([]Action{action}))
+		}
 		if wanted != "" && host != wanted || world.TargetSpecs[host].GetIsClosed() {
 			rt.Fatalf("placed where it is not wanted: %s", describe([]Action{action}))
 		}
+		return
+	}
+	if action.Renew != nil {
+		checkRenewal(rt, world, action)
 		return
 	}
 	if ring := action.Bind; ring != nil {
@@ -377,7 +420,7 @@ func checkAction(rt *rapid.T, world World, action Action, seen map[string]bool) 
 		if to.Generation <= current.Generation {
 			rt.Fatalf("generation does not rise: %s", describe([]Action{action}))
 		}
-		if string(to.RingUuid) != string(current.RingUuid) {
+		if string(to.RingUuid) != string(current.RingUuid) && len(world.Rings[to.Stream].LostUuid) == 0 {
 			rt.Fatalf("another ring was taken: %s", describe([]Action{action}))
 		}
 		if given := string(current.StoreUuid); world.Epochs[to.Stream] > 0 && given != "" && string(drain.StoreUuid) != given {

@@ -71,7 +71,7 @@ func ReplacementTarget(world World, name string, member int, named string) (targ
 	case len(free) == 0 && named != "" && taken[domainOf(world, stream, named)]:
 		return "", fmt.Sprintf("target %s shares a failure domain (%s) with another member", named, domainOf(world, stream, named))
 	case len(free) == 0 && named != "":
-		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or has no room for %d bytes, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
+		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or does not give the stream's level, or has no room for %d bytes, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
 	case len(free) == 0 && len(fitting) == 0:
 		return "", reason
 	case len(free) == 0:

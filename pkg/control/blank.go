@@ -1,0 +1,55 @@
+package control
+
+import (
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// placeGuards are the conditions under which a ring is wanted in the place of none, or of one in which nothing can be: it still is so, and no epoch was granted. A grant is given only
+// for the rings that its giver has seen (ringsUnchanged), so that of a grant and this the second one fails.
+func placeGuards(now *view, action reconcile.Action) []clientv3.Cmp {
+	spec := action.Place
+	isStill := reconcile.IsMovable
+	if action.Renew != nil {
+		spec, isStill = action.Renew, reconcile.IsRenewable
+	}
+	name := spec.Stream.Spec.Name
+	key := keyRings + reconcile.MemberKey(name, int(spec.Member))
+	have := now.rings[reconcile.MemberKey(name, int(spec.Member))]
+	if have == nil || !isStill(now.world(), have) {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
+	}
+	return []clientv3.Cmp{unchangedSince(now, key), clientv3.Compare(clientv3.CreateRevision(keyEpochs+name), "=", 0)}
+}
+
+// keepSigns carries over what was last seen in a ring that is missing now: one that somebody has opened by its URI alone may hold records although no epoch was granted.
+func (v *view) keepSigns(state *api.TargetState) {
+	for _, ring := range state.Rings {
+		if !ring.IsMissing {
+			continue
+		}
+		for _, before := range v.targets[state.Agent.Id].GetRings() {
+			if before.Stream == ring.Stream {
+				ring.WriterEpoch, ring.AppendedLsn = max(ring.WriterEpoch, before.WriterEpoch), max(ring.AppendedLsn, before.AppendedLsn)
+			}
+		}
+	}
+}
+
+// withEpochs gives each stream of a backup an epoch. One that had none may have been granted some after it was backed up, and its ring is no longer known to be blank.
+func withEpochs(entries []*api.BackupEntry) []*api.BackupEntry {
+	has := map[string]bool{}
+	for _, entry := range entries {
+		has[entry.Key] = true
+	}
+	for _, entry := range entries {
+		if prefix, name := cutKey(entry.Key); prefix == keyStreams && !has[keyEpochs+name] {
+			entries = append(entries, &api.BackupEntry{Key: keyEpochs + name, Value: strconv.Itoa(restoreLeap)})
+		}
+	}
+	return entries
+}
