@@ -93,8 +93,8 @@ func newTargetShowCommand(env *environment) *cobra.Command {
 			fmt.Fprintf(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
 		}
 		for _, one := range row.Media {
-			fmt.Fprintf(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
-				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes))
+			fmt.Fprintf(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
+				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes), warningText(one.Warning))
 		}
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
@@ -128,6 +128,13 @@ func newDrainCommand(env *environment) *cobra.Command {
 			}
 		}))
 	return group
+}
+
+func warningText(bits uint32) string {
+	if bits == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it gives a critical warning, 0x%02x", bits)
 }
 
 // worn is how far the most worn device is.

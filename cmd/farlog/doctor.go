@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -11,46 +13,80 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/farlog/farlog/pkg/doctor"
+	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/nvmehost"
+	"github.com/farlog/farlog/pkg/target"
 )
 
 // expirySoon is when a certificate's end is worth a warning.
 const expirySoon = 14 * 24 * time.Hour
 
 func newDoctorCommand(env *environment) *cobra.Command {
-	isOffline, dirs := false, []string(nil)
+	isOffline, dirs, etcd := false, []string(nil), doctor.Etcd{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at this host and say what stands in the way of farlog, and what cures it",
-		Long: `Looks at RDMA devices, limits, memory, processor, clock, certificates and the control plane, and at the directories that are named. It changes
+		Long: `Looks at RDMA and NVMe devices, limits, memory, processor, clock, certificates and the control plane, and at the directories that are named. It changes
 nothing; in a directory it writes one small file and removes it. Limits are those of this shell: a daemon of systemd has its own.
 
 Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			env.kinds = []identity.Kind{identity.KindAdmin, identity.KindHost, identity.KindTarget, identity.KindDrain, identity.KindControl}
 			var host doctor.Host
 			host.Root = "/"
-			findings := host.Examine()
+			findings := slices.Concat(host.Examine(), host.NVMe(deviceHealth), connectionFindings())
 			for _, dir := range dirs {
 				findings = append(findings, host.Disk(dir)...)
 			}
 			if !isOffline {
 				findings = append(findings, env.examineControl(cmd.Context())...)
 			}
+			if len(etcd.Endpoints) > 0 {
+				findings = append(findings, etcd.Examine(cmd.Context())...)
+			}
 			return env.showFindings(findings)
 		},
 	}
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "do not look for a control plane and its certificates")
 	cmd.Flags().StringSliceVar(&dirs, "dir", nil, "`directories` of rings or of a store, to look at their disks")
+	cmd.Flags().StringSliceVar(&etcd.Endpoints, "etcd-endpoints", nil, "`addresses` of the members of an external etcd cluster, host:port or https://host:port: each is asked for its health")
+	cmd.Flags().StringVar(&etcd.Authority, "etcd-ca", "", "`file` with the certificates that sign those of the etcd cluster (default: the system's)")
+	cmd.Flags().StringVar(&etcd.Cert, "etcd-cert", "", "`file` with the certificate by which the etcd cluster knows who asks")
+	cmd.Flags().StringVar(&etcd.Key, "etcd-key", "", "`file` with its key")
 	return cmd
 }
 
-// examineControl looks at the certificates that would be shown, and at whether the control plane answers and sees its etcd.
+func deviceHealth(device string) (doctor.Health, error) {
+	page, err := farlog.DeviceHealth(device)
+	if err != nil {
+		return doctor.Health{}, err
+	}
+	said, err := target.ParseHealth(page)
+	if err != nil {
+		return doctor.Health{}, err
+	}
+	return doctor.Health{UsedRatio: said.UsedRatio, SpareRatio: said.SpareRatio, ThresholdRatio: said.SpareThresholdRatio, CriticalWarning: said.CriticalWarning}, nil
+}
+
+// connectionFindings tells what of connections to other hosts' namespaces does not suit a log. Each warning ends with its cure.
+func connectionFindings() (findings []doctor.Finding) {
+	for _, device := range (nvmehost.Kernel{}).Devices() {
+		for _, warning := range device.Warnings {
+			at := strings.LastIndex(warning, ": ")
+			findings = append(findings, doctor.Finding{Check: "nvme " + device.Name + " connection", State: doctor.Warn, Reason: warning[:at], Cure: warning[at+2:]})
+		}
+	}
+	return findings
+}
+
+// examineControl looks at the certificates that would be shown and those beside them, which this host's daemons show, and at whether the control plane answers and sees its etcd.
 func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 	findings := e.examineCertificates(time.Now())
 	client, err := e.dialControl()
 	if err != nil {
-		return append(findings, doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: err.Error()})
+		return append(findings, unreachedFinding(err.Error(), findings))
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -58,7 +94,11 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 	answer, err := healthpb.NewHealthClient(client.conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {
 	case err != nil:
-		findings = append(findings, doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: oneLine(client.explain(ctx, "", err))})
+		text := oneLine(client.explain(ctx, "", err))
+		if !strings.Contains(text, e.control) {
+			text = "control plane " + e.control + ": " + text
+		}
+		findings = append(findings, unreachedFinding(text, findings))
 	case answer.Status != healthpb.HealthCheckResponse_SERVING:
 		findings = append(findings, doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: e.control + " answers, but cannot read its etcd",
 			Cure: "look at etcd's log: DATA-DIR/etcd/etcd.log, or that of your cluster"})
@@ -66,6 +106,20 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 		findings = append(findings, doctor.Finding{Check: "control plane", State: doctor.OK, Reason: e.control + " answers, and sees its etcd"})
 	}
 	return findings
+}
+
+// unreachedFinding: a certificate that is not good is cured before anything else.
+func unreachedFinding(reason string, certificates []doctor.Finding) doctor.Finding {
+	finding := doctor.Finding{Check: "control plane", State: doctor.Fail, Reason: reason, Cure: "look at the log of farlogd control"}
+	if short, cure, isThere := strings.Cut(reason, ": start one "); isThere {
+		finding.Reason, finding.Cure = short, "start one "+cure
+	}
+	for _, one := range certificates {
+		if one.State == doctor.Fail && one.Cure != "" {
+			finding.Cure = one.Cure
+		}
+	}
+	return finding
 }
 
 func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
@@ -80,12 +134,19 @@ func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
 	if err != nil {
 		return []doctor.Finding{{Check: check, State: doctor.Fail, Reason: err.Error()}}
 	}
-	list, err := identity.ListFiles(files)
+	shown, err := identity.ListFiles(files)
 	if err != nil {
 		return []doctor.Finding{{Check: check, State: doctor.Fail, Reason: err.Error()}}
 	}
+	beside, err := identity.List(files.Dir())
+	if err != nil { // a certificate by itself, with its authority elsewhere
+		beside = nil
+	}
 	var findings []doctor.Finding
-	for _, one := range list {
+	for i, one := range append(shown, beside...) {
+		if i >= len(shown) && slices.ContainsFunc(shown, func(s identity.Listed) bool { return s.File == one.File }) {
+			continue
+		}
 		findings = append(findings, certificateFinding(one, files.Dir(), now))
 	}
 	return findings
@@ -94,6 +155,9 @@ func (e *environment) examineCertificates(now time.Time) []doctor.Finding {
 func certificateFinding(one identity.Listed, dir string, now time.Time) doctor.Finding {
 	finding := doctor.Finding{Check: "certificate " + string(one.ID), State: doctor.OK, Reason: "good until " + one.Expires.Format(time.DateOnly)}
 	switch state := one.State(now); {
+	case state == "expired":
+		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s on %s", one.File, state, one.Expires.Format(time.RFC3339))
+		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir
 	case state != "good":
 		finding.State, finding.Reason = doctor.Fail, fmt.Sprintf("%s: %s", one.File, state)
 		finding.Cure = "farlog ca renew AUTHORITY-DIR " + dir

@@ -30,6 +30,7 @@ type environment struct {
 
 	isInsecure                                    bool // speak without TLS
 	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
+	kinds                                         []identity.Kind // of certificate, the one that is shown first; nil: an administrator's or a host's
 }
 
 const (

@@ -54,8 +54,12 @@ func (e *environment) checkSecurity() error {
 
 // choice takes an administrator's certificate where there is one, else that of a trading host.
 func (e *environment) choice() identity.Choice {
+	kinds := e.kinds
+	if kinds == nil {
+		kinds = []identity.Kind{identity.KindAdmin, identity.KindHost}
+	}
 	return identity.Choice{Dir: e.tlsDir, Authority: e.tlsAuthority, Cert: e.tlsCert, Key: e.tlsKey, Revoked: e.tlsCRL, Control: e.control,
-		Kinds: []identity.Kind{identity.KindAdmin, identity.KindHost}}
+		Kinds: kinds}
 }
 
 func (e *environment) credentials() credentials.TransportCredentials {

@@ -3,10 +3,12 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +35,12 @@ func (h Host) Disk(dir string) []Finding {
 	findings := []Finding{freeFinding(name, room.Bavail*uint64(room.Bsize)), h.cache(name, dir)}
 	took, err := measureSync(dir)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		findings = append(findings, Finding{name + " sync", Fail, err.Error(), "run it as the user of the daemon that has the directory, or chown that user " + dir})
 	case err != nil:
-		findings = append(findings, Finding{name + " sync", Fail, err.Error(), ""})
+		findings = append(findings, Finding{name + " sync", Fail, err.Error(), "look at dmesg"})
 	case took > syncSlow:
-		findings = append(findings, Finding{name + " sync", Warn, fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), ""})
+		findings = append(findings, Finding{name + " sync", Warn, fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), "give a directory on a faster disk: each batch of a drain waits for one"})
 	default:
 		findings = append(findings, Finding{name + " sync", OK, fmt.Sprintf("the median of %d syncs of 4 KiB is %s", syncSamples, took.Round(time.Microsecond)), ""})
 	}
@@ -55,12 +59,12 @@ func freeFinding(name string, free uint64) Finding {
 func (h Host) cache(name, dir string) Finding {
 	var info unix.Stat_t
 	if err := unix.Stat(dir, &info); err != nil {
-		return Finding{name + " cache", Warn, err.Error(), ""}
+		return Finding{name + " cache", Warn, err.Error(), "ls -ld " + dir}
 	}
 	device := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(info.Dev), unix.Minor(info.Dev))
 	place, err := filepath.EvalSymlinks(h.path(device))
 	if err != nil {
-		return Finding{name + " cache", Warn, "no block device is seen below it", ""}
+		return Finding{name + " cache", Warn, "no block device is seen below it", "findmnt -T " + dir + " says what is: a network's file system flushes as its server does"}
 	}
 	// A partition has no queue of its own.
 	for _, queue := range []string{place, path.Dir(place)} {
@@ -68,12 +72,12 @@ func (h Host) cache(name, dir string) Finding {
 		if err != nil {
 			continue
 		}
-		if mode := string(raw); mode == "write through\n" {
+		if strings.TrimSpace(string(raw)) == writeThrough {
 			return Finding{name + " cache", OK, filepath.Base(queue) + " has no volatile cache, or says so", ""}
 		}
 		return Finding{name + " cache", OK, filepath.Base(queue) + " has a volatile cache, which the kernel flushes at each sync", ""}
 	}
-	return Finding{name + " cache", Warn, "the device does not say whether it has a volatile cache", ""}
+	return Finding{name + " cache", Warn, "the device does not say whether it has a volatile cache", "ask its maker"}
 }
 
 func measureSync(dir string) (took time.Duration, err error) {
@@ -82,14 +86,24 @@ func measureSync(dir string) (took time.Duration, err error) {
 		return 0, fmt.Errorf("cannot be written: %w", errors.Unwrap(err))
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	samples, block := make([]time.Duration, 0, syncSamples), make([]byte, syncBytes)
-	for range syncSamples {
-		began := time.Now()
+	block := make([]byte, syncBytes)
+	return medianOf(func() error {
 		if _, err := file.WriteAt(block, 0); err != nil {
-			return 0, err
+			return err
 		}
 		if err := unix.Fdatasync(int(file.Fd())); err != nil {
-			return 0, fmt.Errorf("sync: %w", err)
+			return fmt.Errorf("sync: %w", err)
+		}
+		return nil
+	})
+}
+
+func medianOf(act func() error) (time.Duration, error) {
+	samples := make([]time.Duration, 0, syncSamples)
+	for range syncSamples {
+		began := time.Now()
+		if err := act(); err != nil {
+			return 0, err
 		}
 		samples = append(samples, time.Since(began))
 	}

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"path"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,17 +32,35 @@ func (h Host) limits() []Finding {
 func (h Host) memlock() Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
-		return Finding{"locked memory", Warn, "the limit cannot be read: " + err.Error(), ""}
+		return Finding{"locked memory", Warn, "the limit cannot be read: " + err.Error(), "ulimit -l"}
 	}
-	hasRDMA := len(h.glob("/sys/class/infiniband/*")) > 0
+	return memlockFinding(limit.Cur, h.mayLockAll(), len(h.glob("/sys/class/infiniband/*")) > 0, len(h.glob("/sys/block/nvme*n*")) > 0)
+}
+
+// mayLockAll: the kernel asks a process that has CAP_IPC_LOCK for no limit when it pins memory for a device.
+func (h Host) mayLockAll() bool {
+	for _, line := range strings.Split(h.read("/proc/self/status"), "\n") {
+		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits>>unix.CAP_IPC_LOCK&1 != 0
+		}
+	}
+	return false
+}
+
+func memlockFinding(limit uint64, mayLockAll, hasRDMA, hasNVMe bool) Finding {
+	const cure = "LimitMEMLOCK=infinity in the unit, ulimit -l unlimited in a shell, --ulimit memlock=-1 of a container"
 	switch {
-	case limit.Cur == unlimited:
+	case limit == unlimited:
 		return Finding{"locked memory", OK, "unlimited", ""}
-	case !hasRDMA:
-		return Finding{"locked memory", OK, fmt.Sprintf("%d bytes; only RDMA needs more", limit.Cur), ""}
+	case mayLockAll:
+		return Finding{"locked memory", OK, fmt.Sprintf("%d bytes, which bind no process that has CAP_IPC_LOCK, as this one does", limit), ""}
+	case hasRDMA:
+		return Finding{"locked memory", Warn, fmt.Sprintf("%d bytes: an RDMA device pins rings as a whole", limit), cure}
+	case hasNVMe:
+		return Finding{"locked memory", Warn, fmt.Sprintf("%d bytes: the copy of a larger ring in a namespace is neither locked nor registered, and each append slower", limit), cure}
 	}
-	return Finding{"locked memory", Warn, fmt.Sprintf("%d bytes: an RDMA device pins rings as a whole", limit.Cur),
-		"LimitMEMLOCK=infinity in the unit, ulimit -l unlimited in a shell, --ulimit memlock=-1 of a container"}
+	return Finding{"locked memory", OK, fmt.Sprintf("%d bytes; there is neither an RDMA nor an NVMe device, which need more", limit), ""}
 }
 
 // memory looks at shared, huge and persistent memory.
@@ -48,7 +68,8 @@ func (h Host) memory() []Finding {
 	findings := []Finding{h.shared(), h.hugePages()}
 	regions := h.glob("/sys/bus/nd/devices/region*")
 	if len(regions) == 0 {
-		return append(findings, Finding{"persistent memory", Warn, "none: rings on files are persistent by msync, at a disk's pace", ""})
+		return append(findings, Finding{"persistent memory", Warn, "none: rings on files are persistent by msync, at a disk's pace",
+			"ndctl create-namespace --mode=devdax where there is an NVDIMM; else a ring in a namespace: nvme:/dev/nvmeXnY"})
 	}
 	for _, region := range regions {
 		name := "persistent memory " + path.Base(region)
@@ -60,7 +81,7 @@ func (h Host) memory() []Finding {
 				"ask the vendor, then farlogd target --attestation FILE (docs/operating.md)"})
 		}
 	}
-	if len(h.glob("/sys/class/infiniband/*")) > 0 {
+	if h.hasCard() {
 		findings = append(findings, Finding{"ddio", Warn, "no process can see whether a card's writes stay in the processor's cache: READ does not flush unless it is attested",
 			"docs/operating.md, Attesting what a READ flushes"})
 	}
@@ -79,7 +100,7 @@ func (h Host) hugePages() Finding {
 	case "madvise", "always":
 		return Finding{"huge pages", OK, mode, ""}
 	case "":
-		return Finding{"huge pages", Warn, "this kernel has no transparent huge pages", ""}
+		return Finding{"huge pages", Warn, "this kernel has no transparent huge pages", "a kernel with CONFIG_TRANSPARENT_HUGEPAGE, as distributions build it"}
 	default:
 		return Finding{"huge pages", Warn, mode + ": a far writer's copy of its ring has small pages, and the card more addresses to translate",
 			"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"}

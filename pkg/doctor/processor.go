@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,21 +16,28 @@ const (
 // processor looks at what makes a core slow to answer.
 func (h Host) processor() []Finding { return []Finding{h.idleStates(), h.governor()} }
 
+// idleStates looks at every core: some are often set apart for a writer.
 func (h Host) idleStates() Finding {
-	deepest, latency := "", int64(0)
-	for _, state := range h.glob("/sys/devices/system/cpu/cpu0/cpuidle/state*") {
+	deepest, latency, slow := "", int64(0), map[string]bool{}
+	for _, state := range h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*") {
 		if disabled, _ := h.number(state + "/disable"); disabled != 0 {
 			continue
 		}
-		if wake, ok := h.number(state + "/latency"); ok && wake >= latency {
+		wake, ok := h.number(state + "/latency")
+		if ok && (deepest == "" || wake > latency) {
 			deepest, latency = h.read(state+"/name"), wake
+		}
+		if ok && wake > idleLatencyMax {
+			slow[path.Dir(path.Dir(state))] = true
 		}
 	}
 	switch {
 	case deepest == "":
 		return Finding{"idle states", OK, "none are seen here", ""}
-	case latency > idleLatencyMax:
-		return Finding{"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up", deepest, latency), fmt.Sprintf("cpupower idle-set -D %d", idleLatencyMax)}
+	case len(slow) > 0:
+		count := len(h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle"))
+		return Finding{"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up, on %d of %d cores more than %d us", deepest, latency, len(slow), count, idleLatencyMax),
+			fmt.Sprintf("cpupower idle-set -D %d, or on a writer's cores alone: cpupower -c CORES idle-set -D %d", idleLatencyMax, idleLatencyMax)}
 	}
 	return Finding{"idle states", OK, fmt.Sprintf("the deepest is %s, %d us", deepest, latency), ""}
 }
@@ -60,7 +68,7 @@ func (h Host) clock() []Finding {
 	}
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {
-		return []Finding{finding, {"clock", Warn, "the kernel does not tell of it: " + err.Error(), ""}}
+		return []Finding{finding, {"clock", Warn, "the kernel does not tell of it: " + err.Error(), "allow adjtimex, which a container may forbid"}}
 	}
 	return []Finding{finding, clockFinding(state.Status&staUnsync != 0, int64(state.Maxerror))}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -22,27 +23,45 @@ func (h Host) rdma() []Finding {
 	}
 	findings := h.libraries()
 	for _, device := range devices {
+		if below := h.read(device + "/parent"); below != "" {
+			findings = append(findings, Finding{"rdma " + path.Base(device), Warn, "no card: the kernel's processor does its work on " + below + ", for trials", "install a card, and its driver"})
+		}
 		for _, port := range h.glob(device + "/ports/*") {
 			findings = append(findings, h.port(path.Base(device), port)...)
 		}
-		findings = append(findings, h.nodeOf(path.Base(device), device+"/device/numa_node"))
+		findings = append(findings, h.numa("rdma "+path.Base(device)+" numa", device+"/device/numa_node")...)
 	}
 	return findings
 }
 
 func (h Host) libraries() (findings []Finding) {
 	for _, one := range []struct{ library, pkg string }{{"libibverbs.so.1", "libibverbs1 ibverbs-providers"}, {"librdmacm.so.1", "librdmacm1"}} {
-		if len(h.glob("/usr/lib/*/"+one.library))+len(h.glob("/usr/lib64/"+one.library))+len(h.glob("/usr/lib/"+one.library)) == 0 {
+		if !h.hasLibrary(one.library) {
 			findings = append(findings, Finding{"rdma library", Fail, one.library + " is not installed: verbs:// needs it", "apt-get install " + one.pkg})
 		}
 	}
 	return findings
 }
 
+func (h Host) hasLibrary(name string) bool {
+	return len(h.glob("/usr/lib/*/"+name))+len(h.glob("/usr/lib64/"+name))+len(h.glob("/usr/lib/"+name)) > 0
+}
+
+// hasCard: a device of its own, and not the kernel over an interface, such as SoftRoCE.
+func (h Host) hasCard() bool {
+	return slices.ContainsFunc(h.glob("/sys/class/infiniband/*"), func(device string) bool { return h.read(device+"/parent") == "" })
+}
+
 func (h Host) port(device, port string) []Finding {
 	name := fmt.Sprintf("rdma %s/%s", device, path.Base(port))
 	if state := h.read(port + "/state"); state != portActive {
-		return []Finding{{name, Fail, "port is " + strings.ToLower(strings.TrimLeft(state, "0123456789: ")), "plug the cable in, or: ip link set DEV up"}}
+		ndev := "DEV"
+		for _, below := range []string{path.Dir(path.Dir(port)) + "/parent", port + "/gid_attrs/ndevs/0"} {
+			if h.read(below) != "" {
+				ndev = h.read(below)
+			}
+		}
+		return []Finding{{name, Fail, "port is " + strings.ToLower(strings.TrimLeft(state, "0123456789: ")), "plug the cable in, or: ip link set " + ndev + " up"}}
 	}
 	if h.read(port+"/link_layer") == "InfiniBand" {
 		return []Finding{{name, OK, "active, InfiniBand, " + h.read(port+"/rate"), ""}}
@@ -81,7 +100,7 @@ func (h Host) gids(name, port string) Finding {
 func (h Host) mtu(name, ndev string) Finding {
 	mtu, ok := h.number("/sys/class/net/" + ndev + "/mtu")
 	if !ok {
-		return Finding{name + " mtu", Warn, "the MTU of interface " + ndev + " cannot be read", ""}
+		return Finding{name + " mtu", Warn, "the MTU of interface " + ndev + " cannot be read", "ip link show " + ndev}
 	}
 	active := int64(4096)
 	for active > 256 && active+roceHeaders > mtu {
@@ -92,19 +111,4 @@ func (h Host) mtu(name, ndev string) Finding {
 			fmt.Sprintf("ip link set %s mtu 4200, on hosts and switches", ndev)}
 	}
 	return Finding{name + " mtu", OK, fmt.Sprintf("interface %s has MTU %d, RoCE 4096", ndev, mtu), ""}
-}
-
-// nodeOf says on which socket a card is, where there are several.
-func (h Host) nodeOf(device, path string) Finding {
-	name := "rdma " + device + " numa"
-	nodes := len(h.glob("/sys/devices/system/node/node[0-9]*"))
-	node, ok := h.number(path)
-	switch {
-	case nodes < 2:
-		return Finding{name, OK, "one NUMA node", ""}
-	case !ok || node < 0:
-		return Finding{name, Warn, fmt.Sprintf("%d NUMA nodes, and the device does not say at which it is", nodes), ""}
-	}
-	return Finding{name, Warn, fmt.Sprintf("at node %d of %d: threads and memory on another one pay the link between them", node, nodes),
-		fmt.Sprintf("numactl --cpunodebind=%d --membind=%d PROGRAM; then this is as it should be", node, node)}
 }

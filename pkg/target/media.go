@@ -26,8 +26,8 @@ const (
 	dataUnitBytes = 512 * 1000
 )
 
-// parseHealth reads the log page SMART / Health Information: NVM Express Base Specification 2.0, section 5.16.1.3, figure 207. Numbers are little-endian.
-func parseHealth(page []byte) (*api.MediaHealth, error) {
+// ParseHealth reads the log page SMART / Health Information: NVM Express Base Specification 2.0, section 5.16.1.3, figure 207. Numbers are little-endian.
+func ParseHealth(page []byte) (*api.MediaHealth, error) {
 	if len(page) < healthLen {
 		return nil, fmt.Errorf("health page of %d bytes: expected %d", len(page), healthLen)
 	}
@@ -108,7 +108,7 @@ func (m *media) look(paths []string, complain func(device string, err error)) (s
 		page, err := m.health(device)
 		var state *api.MediaHealth
 		if err == nil {
-			state, err = parseHealth(page)
+			state, err = ParseHealth(page)
 		}
 		if err != nil && !m.told[device] {
 			complain(device, err)

@@ -33,18 +33,18 @@ func healthPage() []byte {
 }
 
 func TestParseHealth(t *testing.T) {
-	got, err := parseHealth(healthPage())
+	got, err := ParseHealth(healthPage())
 	if err != nil || got.CriticalWarning != 4 || got.SpareRatio != 0.87 || got.SpareThresholdRatio != 0.10 || got.UsedRatio != 1.12 || got.WrittenBytes != 123_456_789*512_000 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	page := healthPage()
 	page[56] = 1 // 2^64 units and more
-	if got, err := parseHealth(page); err != nil || got.WrittenBytes != math.MaxUint64 {
+	if got, err := ParseHealth(page); err != nil || got.WrittenBytes != math.MaxUint64 {
 		t.Errorf("more than a number holds: %v, %v", got, err)
 	}
 	page[3] = 101
 	for _, bad := range [][]byte{nil, page[:healthLen-1], page} {
-		if got, err := parseHealth(bad); err == nil {
+		if got, err := ParseHealth(bad); err == nil {
 			t.Errorf("%d bytes: %v", len(bad), got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/doctor"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
@@ -62,6 +63,7 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	}
 	a.waitAcknowledged(100)
 
+	askDoctor(t, endpoints, "", "3 of 3 members are healthy")
 	kills[0]()
 	killed = time.Now()
 	c.waitSince(killed)
@@ -77,7 +79,9 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	c.stop()
 
 	cluster.Controllers[1-leader].Kill()
+	askDoctor(t, endpoints, "does not answer", "2 of 3 members are healthy")
 	kills[1]()
+	askDoctor(t, endpoints, "does not answer", "of 3 members are healthy: no majority")
 	kills[2]()
 	host.agent.Kill()
 	a.goesOnFor(outageOf(t))
@@ -85,6 +89,23 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	a.waitDrained()
 	cluster.Drain.Stop()
 	checkStore(t, cluster.StoreDir, l)
+}
+
+// askDoctor has farlog doctor ask each member of etcd. first: what it says of the first one, "" where that is well.
+func askDoctor(t *testing.T, endpoints []string, first, whole string) {
+	t.Helper()
+	files := identity.In(testenv.TLSDir(t), identity.KindControl)
+	findings := doctor.Etcd{Endpoints: endpoints, Authority: files.Authority, Cert: files.Cert, Key: files.Key}.Examine(t.Context())
+	if len(findings) != len(endpoints)+1 {
+		t.Fatalf("of %d members the doctor says %+v", len(endpoints), findings)
+	}
+	one, all := findings[0], findings[len(endpoints)]
+	if (one.State == doctor.OK) != (first == "") || !strings.Contains(one.Reason, first) || !strings.Contains(all.Reason, whole) || (all.State == doctor.Fail) != strings.Contains(whole, "no majority") {
+		t.Errorf("want %q and %q, the doctor says %+v", first, whole, findings)
+	}
+	if without := (doctor.Etcd{Endpoints: endpoints, Authority: files.Authority}).Examine(t.Context()); without[len(endpoints)].State != doctor.Fail {
+		t.Errorf("without a certificate the doctor says %+v", without)
+	}
 }
 
 // goesOnFor looks every tenth of the time whether appends were acknowledged and records drained.
