@@ -29,8 +29,10 @@ const (
 	nvdimmLen = 64<<20 + 128<<10 // and the label area
 	barLen    = 64 << 20
 	diskLen   = 16 << 20
-	mtu       = 4200 // gives RDMA a path MTU of 4096
-	bootsMax  = 3
+
+	namespaceLen = 32 << 20
+	mtu          = 4200 // gives RDMA a path MTU of 4096
+	bootsMax     = 3
 
 	guestsMost = 5 // of one scenario
 	// hung is when a scenario is given up that does not come to its end. It takes a tenth of that where it has the processors for itself.
@@ -72,6 +74,7 @@ type machine struct {
 	hasNVDIMM  bool
 	hasBAR     bool
 	hasDisk    bool // /dev/vdc
+	namespaces int  // of an NVMe device
 	isNewer    bool // of kernel: that of the backports
 	isOnWire   bool
 	isCounting bool
@@ -207,6 +210,9 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	if m.hasDisk {
 		o.Disk = vm.Memory{Path: filepath.Join(b.dir, m.name+".disk"), SizeBytes: diskLen}
 	}
+	for i := range m.namespaces {
+		o.Namespaces = append(o.Namespaces, vm.Memory{Path: b.namespace(m.name, i+1), SizeBytes: namespaceLen})
+	}
 	if m.isNewer {
 		o.Image = b.image.Newer()
 	}
@@ -236,6 +242,11 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 		}
 	}
 	return g, nil
+}
+
+// namespace is the file below a namespace of a machine's NVMe device.
+func (b *bed) namespace(machine string, number int) string {
+	return filepath.Join(b.dir, fmt.Sprintf("%s.namespace%d", machine, number))
 }
 
 // bootPatiently starts a machine again whose kernel fell over a trap of the emulator's before anything of ours ran in it. Any other end of a boot is a failure.

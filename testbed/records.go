@@ -279,15 +279,19 @@ func (l *ledger) prove(next func() (record.Record, error)) (proof, error) {
 // devdaxOffset is where a namespace's data begin in the memory of the NVDIMM: behind its information block, at the alignment.
 const devdaxOffset = 2 << 20
 
-// proveMemory looks for the records in an NVDIMM's backing file, with our decoder in Go and without any guest: what the media has.
+// proveMemory looks for the records in an NVDIMM's backing file: what the media has.
 func (l *ledger) proveMemory(path string) (proof, error) {
+	return l.proveImage(path, devdaxOffset, nvdimmLen-devdaxOffset-128<<10)
+}
+
+// proveImage looks for the records in a ring of a file, with our decoder in Go and without any guest.
+func (l *ledger) proveImage(path string, offset, size int64) (proof, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return proof{}, err
 	}
 	defer file.Close()
-	size := int64(nvdimmLen - devdaxOffset - 128<<10)
-	image, err := record.OpenImage(io.NewSectionReader(file, devdaxOffset, size), size)
+	image, err := record.OpenImage(io.NewSectionReader(file, offset, size), size)
 	if err != nil {
 		return proof{}, fmt.Errorf("%s: %w", path, err)
 	}

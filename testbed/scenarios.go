@@ -14,6 +14,7 @@ var scenarios = []scenario{
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 3, daemonsKilled},
 	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target's machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
+	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline", 2, nvmeFaulted},

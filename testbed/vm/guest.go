@@ -50,6 +50,8 @@ type Options struct {
 	NVDIMM    Memory // /dev/pmem or /dev/dax after ndctl; Path "" means none
 	BAR       Memory // BAR 2 of an ivshmem device; Path "" means none
 	Disk      Memory // /dev/vdc, with a cache that has to be flushed; Path "" means none
+	// Namespaces of one NVMe device of QEMU's with a cache that has to be flushed: /dev/nvme0n1 and on, once the driver is loaded.
+	Namespaces []Memory
 	// IsCounting makes the guest's clock count instructions instead of time, on one processor: what took twice as long there
 	// executed twice as many instructions, on however busy a machine.
 	IsCounting bool
@@ -98,10 +100,8 @@ func Boot(ctx context.Context, o Options) (*Guest, error) {
 		monitor:   filepath.Join(o.Dir, o.Name+".qmp"),
 		exited:    make(chan struct{}),
 	}
-	for _, memory := range []Memory{o.NVDIMM, o.BAR, o.Disk} {
-		if err := memory.make(); err != nil {
-			return nil, err
-		}
+	if err := o.makeFiles(); err != nil {
+		return nil, err
 	}
 	agentPath := filepath.Join(o.Dir, o.Name+".agent")
 	if err := removeAll(agentPath, g.monitor); err != nil {
@@ -127,6 +127,15 @@ func Boot(ctx context.Context, o Options) (*Guest, error) {
 func removeAll(paths ...string) error {
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Options) makeFiles() error {
+	for _, memory := range append([]Memory{o.NVDIMM, o.BAR, o.Disk}, o.Namespaces...) {
+		if err := memory.make(); err != nil {
 			return err
 		}
 	}
@@ -171,10 +180,8 @@ func (g *Guest) launch(arguments []string) error {
 
 // Interactive is QEMU's command line for a guest whose console is this terminal and whose init gives a shell on it.
 func (o *Options) Interactive() ([]string, error) {
-	for _, memory := range []Memory{o.NVDIMM, o.BAR, o.Disk} {
-		if err := memory.make(); err != nil {
-			return nil, err
-		}
+	if err := o.makeFiles(); err != nil {
+		return nil, err
 	}
 	return append(o.arguments("farlog.shell"), "-serial", "mon:stdio"), nil
 }
@@ -207,6 +214,7 @@ func (o *Options) arguments(parameter string) []string {
 	if o.Disk.Path != "" {
 		arguments = append(arguments, "-drive", "if=virtio,format=raw,cache=writeback,file="+o.Disk.Path)
 	}
+	arguments = append(arguments, o.nvme()...)
 	if o.NVDIMM.Path != "" {
 		arguments = append(arguments, "-machine", "pc,nvdimm=on,nvdimm-persistence=mem-ctrl",
 			"-m", fmt.Sprintf("%dM,slots=2,maxmem=%dM", memory, int64(memory)+o.NVDIMM.SizeBytes>>20+1024),
@@ -223,6 +231,21 @@ func (o *Options) arguments(parameter string) []string {
 			device += ",host_mtu=" + strconv.Itoa(o.MTU)
 		}
 		arguments = append(arguments, "-netdev", "stream,id=n0,server=off,addr.type=unix,addr.path="+o.Port.path, "-device", device)
+	}
+	return arguments
+}
+
+// nvmeDevice is what the monitor calls it.
+const nvmeDevice = "nvme0"
+
+func (o *Options) nvme() (arguments []string) {
+	if len(o.Namespaces) == 0 {
+		return nil
+	}
+	arguments = []string{"-device", "nvme,id=" + nvmeDevice + ",serial=" + o.Name}
+	for i, one := range o.Namespaces {
+		arguments = append(arguments, "-drive", fmt.Sprintf("if=none,id=namespace%d,format=raw,cache=writeback,file=%s", i+1, one.Path),
+			"-device", fmt.Sprintf("nvme-ns,drive=namespace%d,bus=%s,nsid=%d", i+1, nvmeDevice, i+1))
 	}
 	return arguments
 }

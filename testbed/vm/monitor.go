@@ -25,6 +25,15 @@ func (g *Guest) SetLink(ctx context.Context, isUp bool) error {
 	return nil
 }
 
+// SetHealthWarning has the NVMe device give a critical warning (SMART / Health Information, byte 0) from now on.
+func (g *Guest) SetHealthWarning(ctx context.Context, bits uint8) error {
+	arguments := map[string]any{"path": "/machine/peripheral/" + nvmeDevice, "property": "smart_critical_warning", "value": bits}
+	if err := g.monitorCommand(ctx, "qom-set", arguments); err != nil {
+		return fmt.Errorf("%s: set the warning of its NVMe device: %w", g.Name, err)
+	}
+	return nil
+}
+
 // monitorCommand says one thing to QEMU's monitor (QMP) and waits for the answer.
 func (g *Guest) monitorCommand(ctx context.Context, command string, arguments map[string]any) error {
 	dialer := net.Dialer{Timeout: monitorTimeout}
