@@ -191,40 +191,51 @@ func (c *memberCrew) bootTarget(ctx context.Context, name string) (err error) {
 	return c.startTarget(ctx, name)
 }
 
-// takenOver stops the writer, which has records to append when it goes on; an operator fences the stream, and another host opens it. That one goes on without the second member, so by
-// the one whose machine was killed.
+// takenOver: an operator fences the stream, and another host opens it. That one goes on without the second member, so by the one whose machine was killed.
 func (c *memberCrew) takenOver(ctx context.Context) (string, error) {
-	l, central := c.ledger, c.guests[memberCentral]
-	if err := c.writer.Signal(syscall.SIGSTOP); err != nil {
-		return "", err
-	}
-	if _, err := c.writer.Write(l.records.framed(l.next, l.next+memberLate)); err != nil {
-		return "", err
-	}
-	if _, err := central.Run(ctx, fmt.Sprintf("wait-for farlog stream takeover %s --timeout 60s --reason %s %s", daemonStream, memberTakeover, c.control)); err != nil {
-		return "", err
-	}
-	next, err := c.open(ctx, central)
+	central := c.guests[memberCentral]
+	next, told, err := c.succeeded(ctx, func() (*vm.Process, error) {
+		if _, err := central.Run(ctx, fmt.Sprintf("wait-for farlog stream takeover %s --timeout 60s --reason %s %s", daemonStream, memberTakeover, c.control)); err != nil {
+			return nil, err
+		}
+		return c.open(ctx, central)
+	}, c.isTold)
 	if err != nil {
 		return "", err
-	}
-	if err := l.give(ctx, next, 300); err != nil {
-		return "", fmt.Errorf("the next writer: %w: %s", err, next.Stderr())
-	}
-	if err := c.writer.Signal(syscall.SIGCONT); err != nil {
-		return "", err
-	}
-	l.asides = nil
-	acknowledged := l.next
-	told, err := c.isTold(ctx, l.listen(ctx, c.writer, memberLate))
-	if err != nil {
-		return "", fmt.Errorf("the writer that was taken over: %w", err)
-	}
-	if l.next != acknowledged {
-		return "", fmt.Errorf("%d records of the writer that was taken over were acknowledged", l.next-acknowledged)
 	}
 	if err := c.mustKill(ctx, "second"); err != nil {
 		return "", err
 	}
 	return told, c.goesOn(ctx, next)
+}
+
+// succeeded stops the writer, which has records to append when it goes on, and has another host open the stream and append. When the first one goes on, isOut judges how it ended and says
+// what it was told; nothing of it is acknowledged.
+func (s *stage) succeeded(ctx context.Context, open func() (*vm.Process, error), isOut func(ctx context.Context, end error) (string, error)) (next *vm.Process, told string, err error) {
+	l := s.ledger
+	if err := s.writer.Signal(syscall.SIGSTOP); err != nil {
+		return nil, "", err
+	}
+	if _, err := s.writer.Write(l.records.framed(l.next, l.next+memberLate)); err != nil {
+		return nil, "", err
+	}
+	if next, err = open(); err != nil {
+		return nil, "", err
+	}
+	if err := l.give(ctx, next, 300); err != nil {
+		return nil, "", fmt.Errorf("the next writer: %w: %s", err, next.Stderr())
+	}
+	s.bed.say("the next writer goes on")
+	if err := s.writer.Signal(syscall.SIGCONT); err != nil {
+		return nil, "", err
+	}
+	l.asides = nil
+	acknowledged := l.next
+	if told, err = isOut(ctx, l.listen(ctx, s.writer, memberLate)); err != nil {
+		return nil, "", fmt.Errorf("the writer that was taken over: %w", err)
+	}
+	if l.next != acknowledged {
+		return nil, "", fmt.Errorf("%d records of the writer that was taken over were acknowledged", l.next-acknowledged)
+	}
+	return next, told, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/farlog/farlog/testbed/vm"
@@ -154,7 +153,7 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 		name       string
 		begin, end func() error
 	}{
-		{"verbs target killed", func() error { return m.killTarget(ctx) }, func() error { return m.serve(ctx) }},
+		{"verbs target killed", func() error { return crash(ctx, m.target.process) }, func() error { return m.serve(ctx) }},
 		{"namespace's port removed", func() error { return m.removePort(ctx) }, func() error { return m.putPortBack(ctx) }},
 	} {
 		if err := m.whole(ctx); err != nil {
@@ -172,19 +171,6 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 		seen = append(seen, fault.name)
 	}
 	return seen, m.whole(ctx)
-}
-
-// killTarget ends the verbs member's target as a crash would.
-func (m *mixed) killTarget(ctx context.Context) error {
-	if err := m.target.process.Signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	select {
-	case <-m.target.process.Ended():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (m *mixed) removePort(ctx context.Context) error {
@@ -208,46 +194,24 @@ func (m *mixed) putPortBack(ctx context.Context) error {
 	return nil
 }
 
-// connect has patience: on a busy machine a handshake takes longer than a command of the kernel may.
 func (m *mixed) connect(ctx context.Context, name string) error {
-	if _, err := m.guests[name].Run(ctx, "wait-for "+nvmeConnectCommand(name, "tcp", nvmeHostNQN(name))); err != nil {
+	if _, err := m.bed.connectNVMe(ctx, m.guests[name], "tcp"); err != nil {
 		return fmt.Errorf("%s is not connected: %w", name, err)
 	}
 	return nil
 }
 
-// takenOver stops host's writer, which has records to append when it goes on; second fences its ring and opens the stream by the verbs member and the namespace.
+// takenOver: second fences its ring and opens the stream by the verbs member and the namespace.
 func (m *mixed) takenOver(ctx context.Context) (string, error) {
-	l := m.ledger
-	if err := m.writer.Signal(syscall.SIGSTOP); err != nil {
-		return "", err
-	}
-	if _, err := m.writer.Write(l.records.framed(l.next, l.next+memberLate)); err != nil {
-		return "", err
-	}
-	by, err := m.bed.takeover(ctx, m.target, 2)
+	next, told, err := m.succeeded(ctx, func() (*vm.Process, error) {
+		by, err := m.bed.takeover(ctx, m.target, 2)
+		if err != nil {
+			return nil, err
+		}
+		return m.open(ctx, m.machine, by)
+	}, m.isOut)
 	if err != nil {
 		return "", err
-	}
-	next, err := m.open(ctx, m.machine, by)
-	if err != nil {
-		return "", err
-	}
-	if err := l.give(ctx, next, 300); err != nil {
-		return "", fmt.Errorf("the next writer: %w: %s", err, next.Stderr())
-	}
-	m.bed.say("the next writer goes on")
-	if err := m.writer.Signal(syscall.SIGCONT); err != nil {
-		return "", err
-	}
-	l.asides = nil
-	acknowledged := l.next
-	told, err := m.isOut(ctx, l.listen(ctx, m.writer, memberLate))
-	if err != nil {
-		return "", fmt.Errorf("the writer that was taken over: %w", err)
-	}
-	if l.next != acknowledged {
-		return "", fmt.Errorf("%d records of the writer that was taken over were acknowledged", l.next-acknowledged)
 	}
 	return told, m.goesOn(ctx, next)
 }
