@@ -63,8 +63,9 @@
 #define CREDIT_READ(m) CREDIT(0)
 #define IS_READ(m) true
 #define IS_SOUND(m) true
+#define IS_LEFT(r, lsn) true
 #define MAY_KNOW(w, m) true
-#define MAY_JOIN(m) true
+#define MAY_JOIN(w, m) true
 #define FLOOR(w, m) MIN(CREDIT(w), sent[AT(w, m)])
 #define BEGUN_AT_LEAST(w, m) 0
 #define HAS_ALL(w, m) (sent[AT(w, m)] >= acked[w])
@@ -327,7 +328,7 @@ inline check_store()
 	TAKE_IN(w, 0); TAKE_IN(w, 1); TAKE_IN(w, 2); OF_NEW(TAKE_IN(w, NEW);) \
 	for (j : 0 .. RECORDS - 1) { \
 		if \
-		:: j >= from[w] && j >= CREDIT(w) && j < start[w] -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
+		:: j >= from[w] && j >= CREDIT(w) && j < start[w] && IS_LEFT(seen[SLOT(source[w], j)], j) -> r = seen[SLOT(source[w], j)]; tell(j, EPOCH(r)) \
 		:: else \
 		fi \
 	} \
@@ -382,7 +383,7 @@ inline acknowledge(w)
 #define LACKS_FROM(w) CREDIT(w)
 #endif
 #define JOIN(w, m) \
-:: d_step { phase[w] == OPEN && USES(w, m) && fence[m] <= epoch[w] && joins < JOINS && MAY_JOIN(m) -> \
+:: d_step { phase[w] == OPEN && USES(w, m) && fence[m] <= epoch[w] && joins < JOINS && MAY_JOIN(w, m) -> \
 	joins++; TEAR_DOWN(w, m); fence[m] = epoch[w]; flush(m); \
 	sent[AT(w, m)] = (IS_IN(w, m) -> sent[AT(w, m)] : LACKS_FROM(w)); link[AT(w, m)] = IN; \
 	acknowledge(w); CANON }

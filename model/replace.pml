@@ -37,6 +37,9 @@ byte floor;      /* where the records of NEW begin that it is sent by the writer
 #define IS_SOUND(m) ((m) != NEW || sealed[NEW] != 0)
 #endif
 
+/* A writer of before that says late that it is open, when A has forgotten how far all is stored: what it recovered may have been written over. */
+#define IS_LEFT(r, lsn) ((r) != 0 && LSN(r) == (lsn))
+
 /* R3, R8: how many of the others know the epoch. */
 #define KNOWING(w) (ONE_IF(sealed[1] >= epoch[w]) + ONE_IF(sealed[2] >= epoch[w]))
 #ifdef MUTANT_NEW_ALONE
@@ -109,7 +112,7 @@ byte floor;      /* where the records of NEW begin that it is sent by the writer
 :: d_step { swapped && sealed[NEW] != 0 && fence[0] != 0 -> \
 	for (i : 0 .. CAPACITY - 1) { seen[SLOT(0, i)] = 0; kept[SLOT(0, i)] = 0 } \
 	sealed[0] = 0; begun[0] = 0; fence[0] = 0; head[0] = 0; hint[0] = 0; FORGET_LINKS; CANON }
-#define MAY_JOIN(m) ((m) != 0 || !swapped || sealed[0] != 0)
+#define MAY_JOIN(w, m) ((m) == NEW -> (knows[w] != TOLD || sealed[NEW] != 0) : ((m) != 0 || !swapped || sealed[0] != 0))
 
 #if K == 2
 #define SECOND_OF_FOUR(a, b, c, d) MAX(KTH(a, b, c), MIN(d, MAX(MAX(a, b), c)))

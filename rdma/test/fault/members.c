@@ -4,13 +4,13 @@
  * on trying, nothing acknowledged is lost or changed, no LSN and no epoch is given twice, a fenced writer gets no acknowledgement, what is acknowledged is durable on as many
  * members as is said, and no call takes longer than its deadline. How: one thread plays all hosts, and its own time; the ring, the members and the recovery are the real ones. Each opening is
  * compared with what was acknowledged before. A drain moves the heads of some of the members. In some runs a ring is put in the place of a member's for good, as the control plane does:
- * openings by later grants have the new one, a grant of before may still be opened, and the writer is told at some time, when no epoch after its own has been granted.
+ * openings by later grants have the new one, a grant of before may still be opened, and the writer is told at some time, when no epoch after its own has been granted. One
+ * of sixteen runs is of nothing else (members_replace.c).
  *
  * usage: members [--mutants]; SEED=n, RUNS=n (10000), RUN=n one of them, TRACE=1. */
 #include <stdlib.h>
 
 #include "clock.h"
-#include "farlog/replace.h"
 #include "members_world.h"
 #include "mutant.h"
 #include "region_fault.h"
@@ -20,72 +20,7 @@
 
 #define RUNS_DEFAULT 10000u
 #define RUNS_OF_A_MUTANT 10000u
-
-/* ---------------------------------------------------------------- rings in the place of others */
-
-/* swap -- the former ring lives on, where nobody asks for it by a later grant; R4. */
-static void swap(unsigned i)
-{
-	if (world.is_replaced || world.epoch_count == 0 || (i != world.swapped && is_new(world.swapped)))
-		return;
-	if (below(4) == 0) {
-		world.late = (struct grant){.epoch = ++world.granted};
-		strcpy(world.late.uri, world.uri);
-		world.now.is_fenced |= fence(world.granted);
-	}
-	if (world.is_away[i] && below(2))
-		farlog_fault_set_away(world.names[i], 0); /* it comes back, for those who know it */
-	world.is_away[i] = false;
-	world.swapped = i;
-	snprintf(world.names[i], sizeof(world.names[i]), "swap-%u", ++world.swap_count);
-	snprintf(world.uris[i], sizeof(world.uris[i]), "fault:swap-%u", world.swap_count);
-	make_ring(world.uris[i], world.names[i], world.is_remote[i]);
-	(void)farlog_ring_fence(world.uris[i], world.granted, NULL);
-	name_all();
-	world.swaps++;
-	TRACE("member %u is %s\n", i + 1, world.uris[i]);
-}
-
-static void tell(unsigned i, const char *uri)
-{
-	struct farlog_ring_status status;
-
-	if (farlog_ring_inspect(uri, &status, NULL) != FARLOG_OK)
-		return;
-	TRACE("the writer of epoch %u is told that member %u is %s\n", world.now.writer->epoch, i + 1, uri);
-	if (farlog_writer_replace_member(world.now.writer, i, &(struct farlog_member_ring){.uri = uri, .ring_uuid = status.ring_uuid}, NULL) != FARLOG_OK)
-		FAIL("tell of %s", uri);
-}
-
-/* tell_wrong -- of a ring that has been written. */
-static void tell_wrong(void)
-{
-	farlog_writer *writer;
-
-	make_ring("fault:" USED_NAME, USED_NAME, false);
-	if (farlog_writer_open("fault:" USED_NAME, &(struct farlog_writer_config){.counters_dir = ""}, &writer, NULL) == FARLOG_OK)
-		farlog_writer_close(writer);
-	tell((unsigned)below(world.count), "fault:" USED_NAME);
-}
-
-/* change -- rings are changed, openings by old grants come late, and the writer is told: R1. */
-static void change(void)
-{
-	if (below(3) == 0)
-		swap((unsigned)below(world.count));
-	if (world.late.epoch != 0 && below(3) == 0) {
-		bury(&world.former);
-		world.former = world.now;
-		(void)open_side(&world.now, world.late.uri, world.late.epoch);
-		world.late.epoch = 0;
-	}
-	if (world.now.writer == NULL || world.now.writer->epoch != world.granted)
-		return;
-	if (below(16) == 0)
-		tell_wrong();
-	else if (world.swap_count > 0 && strcmp(name_known(world.now.writer, world.swapped), world.names[world.swapped]) != 0)
-		tell(world.swapped, world.uris[world.swapped]);
-}
+#define REPLACEMENT_EVERY 16u /* runs, one is of nothing else */
 
 /* ---------------------------------------------------------------- drain */
 
@@ -108,7 +43,7 @@ static void move_head(unsigned i, const struct head_slot *slot)
 }
 
 /* drain -- some of what is acknowledged goes to the store; then some of the heads. */
-static void drain(void)
+void drain(void)
 {
 	const struct farlog_writer *writer = world.now.writer;
 	struct record_cursor *cursor = &world.drained;
@@ -204,10 +139,8 @@ static void forget_members(void)
 	farlog_fault_drop(USED_NAME);
 }
 
-static void play_run(uint64_t seed)
+static void begin_run(uint64_t seed)
 {
-	bool is_calm;
-
 	memset(world.names, 0, sizeof(world.names));
 	memset(world.is_away, 0, sizeof(world.is_away));
 	memset(&world.drained, 0, sizeof(world.drained));
@@ -221,13 +154,12 @@ static void play_run(uint64_t seed)
 	world.is_swapping = below(4) == 0;
 	make_members(seed);
 	farlog_fault_set_clock(1000000000u);
-	if (below(8) == 0)
-		take_away((unsigned)below(world.count));
-	(void)open_side(&world.now, world.uri, 0);
-	is_calm = below(8) == 0;
-	for (uint64_t left = is_calm ? 150 : 12 + below(40); left > 0 && world.failure[0] == '\0'; left--)
-		is_calm ? step_calmly() : step();
-	if (world.failure[0] == '\0') { /* all come back, and what was acknowledged is there */
+}
+
+/* end_run -- all come back, and what was acknowledged is there. */
+static void end_run(void)
+{
+	if (world.failure[0] == '\0') {
 		mend_all();
 		bury(&world.former);
 		bury(&world.now);
@@ -245,6 +177,20 @@ static void play_run(uint64_t seed)
 	world.runs++;
 }
 
+static void play_run(uint64_t seed)
+{
+	bool is_calm;
+
+	begin_run(seed);
+	if (below(8) == 0)
+		take_away((unsigned)below(world.count));
+	(void)open_side(&world.now, world.uri, 0);
+	is_calm = below(8) == 0;
+	for (uint64_t left = is_calm ? 150 : 12 + below(40); left > 0 && world.failure[0] == '\0'; left--)
+		is_calm ? step_calmly() : step();
+	end_run();
+}
+
 static const struct runs_mutant mutants[] = {
 	{MUTANT_RECOVERED_ON_FEW, "fenced and recovered on fewer than n - k + 1", 14},
 	{MUTANT_EPOCH_ON_FEW, "an epoch used before k members know it", 16},
@@ -256,13 +202,21 @@ static const struct runs_mutant mutants[] = {
 	{MUTANT_NO_FLOOR, "no floor in the superblock", 8},
 	{MUTANT_OLD_RING_COUNTED, "a ring counts that was replaced", 5},
 	{MUTANT_NEW_RING_USED, "the ring in its place is not new", 7},
-	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 39},
+	{MUTANT_NEW_RING_EARLY, "the ring in its place is told too early", 102},
+	{MUTANT_NEW_RING_FLOOR_LOW, "and with a floor too low", 334},
+	{MUTANT_NEW_RING_ALONE, "and alone", 43},
+	{MUTANT_RECOVERY_NO_FLUSH, "recovery builds on what is not flushed", 346},
 };
 
 static void play(uint64_t run, uint64_t seed)
 {
-	(void)run;
-	play_run(seed);
+	if (run % REPLACEMENT_EVERY != REPLACEMENT_EVERY - 1) {
+		play_run(seed);
+		return;
+	}
+	begin_run(seed);
+	play_replacement();
+	end_run();
 }
 
 static void report(void)

@@ -42,7 +42,7 @@ void take_away(unsigned i)
 	farlog_fault_set_away(world.names[i], 1);
 }
 
-static void bring_back(unsigned i)
+void bring_back(unsigned i)
 {
 	TRACE("member %u back\n", i + 1);
 	world.is_away[i] = false;

@@ -77,6 +77,7 @@ void mend_all(void);
 void strike(void *context);
 void strike_later(void);
 void take_away(unsigned i);
+void bring_back(unsigned i);
 void cut_power(unsigned i);
 void append(struct side *side);
 void tend(struct side *side);
@@ -89,5 +90,12 @@ const char *name_known(const struct farlog_writer *writer, unsigned i);
 bool is_new(unsigned i);
 void name_all(void);
 void make_ring(const char *uri, const char *name, bool is_remote);
+
+/* members_replace.c */
+void change(void);
+void play_replacement(void);
+
+/* members.c -- some of what is acknowledged goes to the store; then some of the heads. */
+void drain(void);
 
 #endif
