@@ -1,4 +1,5 @@
 // header_test.cpp -- the C++ layer compiles without exceptions, does what the C calls do, and allocates nothing while it appends.
+#include <farlog/consume.hpp>
 #include <farlog/farlog.hpp>
 
 #include "allocations.hpp"
@@ -94,6 +95,33 @@ static void claim_and_commit(const char *uri)
 		if (!record.is_control() && record.payload.size() < 10)
 			texts += std::string(record.payload.text()) + ",";
 	check(texts == "claim,a,b,c,", "claim__only_what_was_committed");
+}
+
+static void consume(const char *uri)
+{
+	auto writer = farlog::writer::open(uri, visible());
+	const std::uint16_t classes[] = {7};
+	farlog::consumer_config config{};
+	farlog::consumed item;
+	std::string texts;
+
+	config.ring_uri = uri;
+	config.start = FARLOG_CONSUME_END;
+	config.classes = classes;
+	config.class_count = 1;
+	auto consumer = farlog::consumer::open(config);
+	check(consumer && consumer->next(item) == result::not_yet && consumer->trouble().empty(), "consumer__nothing_yet");
+	check(writer->append("one", "K", 7) && writer->append("other", {}, 8) && writer->append("two", {}, 7), "consumer__appended");
+	while (consumer->next(item, std::chrono::milliseconds(1)) == result::ok)
+		texts += std::string(item.payload_bytes().text()) + "/" + std::string(item.key_bytes().text()) + ",";
+	check(texts == "one/K,two/,", "consumer__records_of_its_class");
+	check(consumer->stats().record_count == 2 && consumer->stats().skipped_count == 1 && consumer->commit() == result::ok, "consumer__stats");
+	farlog::consumer moved = *std::move(consumer);
+	moved.close();
+	check(!moved && moved.next(item) == result::closed && moved.commit() == result::closed, "consumer__closed");
+	config.store_dir = "/nowhere";
+	config.start = FARLOG_CONSUME_OLDEST;
+	check(farlog::consumer::open(config).error().code() == result::invalid, "consumer__ring_without_a_stream");
 }
 
 static void fill_the_ring(const char *uri)
@@ -194,8 +222,9 @@ int main()
 	append_and_read(uri.c_str());
 	claim_and_commit(uri.c_str());
 	append_from_threads(uri.c_str());
+	consume(uri.c_str());
 	fill_the_ring(uri.c_str());
-	check(farlog::ring::inspect(uri.c_str()).value().writer_epoch == 4, "inspect__epoch");
+	check(farlog::ring::inspect(uri.c_str()).value().writer_epoch == 5, "inspect__epoch");
 	check(farlog::ring::probe(uri.c_str()).value().level == FARLOG_LEVEL_VISIBLE, "probe__level");
 	config.is_forced = 1;
 	check(static_cast<bool>(farlog::ring::format(uri.c_str(), config)), "format__forced");
