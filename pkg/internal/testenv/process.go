@@ -72,6 +72,14 @@ func StartUnder(tb testing.TB, under []string, stdin io.Reader, stdout io.Writer
 	return p
 }
 
+// StartForeign runs a program that is none of the tree's two, by its path, with these variables added to its environment.
+func StartForeign(tb testing.TB, stdout io.Writer, environ []string, path string, args ...string) *Process {
+	tb.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Env = stdout, append(os.Environ(), environ...)
+	return startCommand(tb, cmd)
+}
+
 // startCommand starts a program whose output, as far as nobody else takes it, is kept.
 func startCommand(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
