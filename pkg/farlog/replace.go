@@ -24,12 +24,14 @@ func (w *Writer) Members() ([]WriterMember, error) {
 		return nil, ErrClosed
 	}
 	var room [C.FARLOG_MEMBER_COUNT_MAX]C.struct_farlog_writer_member
-	count := int(C.farlog_writer_members(w.handle, &room[0], C.FARLOG_MEMBER_COUNT_MAX))
-	var members []WriterMember
-	for _, one := range room[:count] {
+	return membersOf(room[:C.farlog_writer_members(w.handle, &room[0], C.FARLOG_MEMBER_COUNT_MAX)]), nil
+}
+
+func membersOf(found []C.struct_farlog_writer_member) (members []WriterMember) {
+	for _, one := range found {
 		members = append(members, WriterMember{RingUUID: *(*[16]byte)(unsafe.Pointer(&one.ring_uuid[0])), State: MemberState(one.state)})
 	}
-	return members, nil
+	return members
 }
 
 // ReplaceMember has a member be another ring from now on, for good: the control plane says so (ExtendWriter). A zero token is none. From any goroutine; waits for nothing. ErrClosed,
@@ -42,6 +44,13 @@ func (w *Writer) ReplaceMember(member int, uri string, ring Member) error {
 	if w.handle == nil {
 		return ErrClosed
 	}
+	return withMemberRing(uri, ring, func(given *C.struct_farlog_member_ring, failure *C.struct_farlog_error) C.int {
+		return C.farlog_writer_replace_member(w.handle, C.unsigned(member), given, failure)
+	})
+}
+
+// withMemberRing gives a ring to C for one call.
+func withMemberRing(uri string, ring Member, use func(*C.struct_farlog_member_ring, *C.struct_farlog_error) C.int) error {
 	uuid := (*C.uint8_t)(C.CBytes(ring.RingUUID[:]))
 	defer C.free(unsafe.Pointer(uuid))
 	var token *C.uint8_t
@@ -53,6 +62,6 @@ func (w *Writer) ReplaceMember(member int, uri string, ring Member) error {
 		given := (*C.struct_farlog_member_ring)(C.calloc(1, C.sizeof_struct_farlog_member_ring))
 		defer C.free(unsafe.Pointer(given))
 		given.uri, given.ring_uuid, given.grant_token = text, uuid, token
-		return C.farlog_writer_replace_member(w.handle, C.unsigned(member), given, failure)
+		return use(given, failure)
 	})
 }

@@ -68,6 +68,7 @@ enum farlog_mutant {
 	MUTANT_SPILL_NOT_BEGUN = 58,    /* routes: an empty spill keeps the place of records that went straight on */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
+	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */
 	MUTANT_SPILL_RUN_UNASKED = 81,  /* routes: a batch goes straight on without room for all of it in the spill */
 };
 

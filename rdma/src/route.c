@@ -51,7 +51,7 @@ static void begin_run(struct route_step *step, unsigned i)
 	run->spill_bytes += extent;
 }
 
-static void start_flush(struct route_step *step, unsigned i)
+void route_start_flush(struct route_step *step, unsigned i)
 {
 	struct farlog_writer *far = step->route->legs[i].far;
 
@@ -78,7 +78,7 @@ static int post(struct route_step *step)
 		is_written = true;
 		begin_run(step, i);
 		if (is_last)
-			start_flush(step, i);
+			route_start_flush(step, i);
 	}
 	ROUTE_EACH(i, position->required)
 		atomic_add(&step->route->legs[i].counters.offered_count, 1);
@@ -147,7 +147,7 @@ static int run_group(struct route_step *step, size_t *done)
 	refused = fill_group(step);
 	for (unsigned i = 0; i < step->route->leg_count && step->end < step->count; i++)
 		if (step->runs[i].is_begun)
-			start_flush(step, i);
+			route_start_flush(step, i);
 	route_await(step);
 	for (size_t index = step->first; index < step->end; index++) {
 		if (conclude(&step->positions[index]) != FARLOG_OK)

@@ -53,7 +53,7 @@ struct route_gap {
 
 struct route_leg {
 	uint64_t turn;                 /* enum route_turn; released by who gives it away */
-	struct farlog_writer *far;     /* of its ring: whose turn it is. NULL = not open */
+	struct farlog_writer *far;     /* of its ring: whose turn it is. NULL = not open. The carrier sets it, under far_lock, by which others look at it */
 	struct farlog_shared *buffer;  /* appended to by the appender alone; NULL = required with FAIL */
 	struct farlog_reader *reader;  /* of the buffer, as its drain: whose turn it is */
 	uint64_t deadline_ns;          /* of an append to its ring, when none was given */
@@ -64,6 +64,8 @@ struct route_leg {
 	bool is_required;
 	bool has_spill;
 
+	uint64_t is_beat_due;          /* the carrier is to send a heartbeat, when it has nothing else to do */
+	uint64_t beat_offered_count;   /* the appender's: offered_count when heartbeats were asked for last */
 	uint64_t offered_number;       /* the appender's, as the gap */
 	struct route_gap gap;
 
@@ -81,6 +83,7 @@ struct route_leg {
 
 	struct route_counters counters; /* added to by both */
 	struct route_place place;
+	pthread_mutex_t far_lock;
 	pthread_mutex_t text_lock;
 	char text[200];
 	char name[FARLOG_ROUTE_NAME_LEN];

@@ -46,8 +46,7 @@ bool route_select(struct route_step *step)
 	return (position->required | position->optional) != 0;
 }
 
-/* ask_writer -- would it take the record now? */
-static int ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry)
+int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry)
 {
 	struct ring_place place;
 	uint64_t extent;
@@ -81,7 +80,7 @@ static int ask_leg(struct route_step *step, unsigned i, bool is_late)
 		run->way = leg->buffer == NULL || route_take_turn(leg) ? ROUTE_WAY_DIRECT : ROUTE_WAY_SPILL;
 	if (run->way == ROUTE_WAY_SPILL)
 		return route_ask_buffer(leg, entry, 0);
-	result = ask_writer(leg->far, entry);
+	result = route_ask_writer(leg->far, entry);
 	if (!leg->has_spill)
 		return result;
 	if (result == FARLOG_CLOSED || (result == FARLOG_FULL && (is_late || does_reject(leg)))) {

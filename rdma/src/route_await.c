@@ -192,7 +192,6 @@ static uint32_t first_pending(const struct route_step *step)
 void route_await(struct route_step *step)
 {
 	uint32_t pending = first_pending(step);
-	int results[FARLOG_ROUTE_LEG_COUNT_MAX] = {FARLOG_OK};
 
 	while (pending != 0) {
 		uint64_t first_until_ns = UINT64_MAX;
@@ -211,12 +210,12 @@ void route_await(struct route_step *step)
 			if (result == FARLOG_NOT_YET)
 				continue;
 			pending &= ~(1u << i);
-			results[i] = result;
+			step->runs[i].result = result;
 		}
 		if (pending != 0)
 			pause_for(step, pending, now_ns, first_until_ns);
 	}
 	for (unsigned i = 0; i < step->route->leg_count; i++)
 		if (step->runs[i].is_begun)
-			end_leg(step, i, results[i]);
+			end_leg(step, i, step->runs[i].result);
 }

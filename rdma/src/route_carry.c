@@ -161,21 +161,30 @@ static void set_away(struct route_leg *leg, int result, const char *text)
 	leg->retry_at_ns = clock_after_ns(leg->retry_ns);
 }
 
+/* set_far -- others may be looking at the one that is there. */
+static void set_far(struct route_leg *leg, struct farlog_writer *far)
+{
+	pthread_mutex_lock(&leg->far_lock);
+	leg->far = far;
+	pthread_mutex_unlock(&leg->far_lock);
+}
+
 static bool open_far(struct route_leg *leg)
 {
+	struct farlog_writer *far;
 	struct writer_watch watch = {.recovered = settle_head, .context = leg};
 	struct farlog_error error = {0};
 	int result;
 
 	if (leg->retry_at_ns != 0 && clock_monotonic_ns() < leg->retry_at_ns)
 		return false;
-	result = writer_open(leg->place.uri, &leg->place.config, &watch, &leg->far, &error);
+	result = writer_open(leg->place.uri, &leg->place.config, &watch, &far, &error);
 	if (result != FARLOG_OK) {
-		leg->far = NULL;
 		set_away(leg, result, error.text);
 		atomic_store_release(&leg->is_tried, 1);
 		return false;
 	}
+	set_far(leg, far);
 	atomic_add(&leg->counters.reopen_count, leg->was_open);
 	leg->was_open = true;
 	leg->retry_ns = 0;
@@ -197,15 +206,16 @@ static bool open_far(struct route_leg *leg)
 /* lose_far -- its region has failed, or another writer has the stream. */
 static void lose_far(struct route_leg *leg, int result)
 {
-	struct region *region = leg->far->region;
+	struct farlog_writer *far = leg->far;
+	struct region *region = far->region;
 	char text[200];
 
 	snprintf(text, sizeof(text), "its ring: %s%s%.120s", farlog_result_text(result), region->is_far && region->trouble != NULL ? ": " : "",
 		region->is_far && region->trouble != NULL ? region->trouble : "");
 	if (result == FARLOG_FENCED)
-		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&leg->far->fenced_epoch));
-	(void)farlog_writer_close(leg->far);
-	leg->far = NULL;
+		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&far->fenced_epoch));
+	set_far(leg, NULL);
+	(void)farlog_writer_close(far);
 	set_away(leg, result, text);
 	rewind_reader(leg);
 }
@@ -322,11 +332,47 @@ static int carry_batch(struct route_leg *leg, const struct farlog_batch *batch)
 	return result == FARLOG_OK ? sent : result;
 }
 
+/* beat -- a heartbeat, when one is due and nothing waits before it. It takes a seq in the leg's ring, so that what is put into the buffer from now on stands one further there: that is stored
+ * before the heartbeat can be seen. OK, NOT_YET: it is not durable yet; else the ring has failed. */
+static int beat(struct route_leg *leg)
+{
+	struct farlog_entry nothing = {0};
+	struct head_slot slot = leg->reader->released;
+	struct farlog_position position;
+	struct ring_place place;
+	uint64_t extent, far_seq = leg->far->ring.next_seq + 1;
+	int result;
+
+	if (leg->far->durable_lsn < leg->far->ring.appended_lsn)
+		return settle_far(leg); /* the one before */
+	if (!atomic_load_acquire(&leg->is_beat_due) || shared_published_lsn(leg->buffer) != leg->carried_lsn)
+		return FARLOG_OK;
+	atomic_store_relaxed(&leg->is_beat_due, 0);
+	if (writer_check_entry(leg->far, &nothing, &extent) != FARLOG_OK || writer_find_room(leg->far, extent, &place) != FARLOG_OK)
+		return FARLOG_OK; /* another one comes */
+	if (!MUTANT(BEAT_UNSAID) && release(leg, &slot, leg->far->epoch, far_seq) != FARLOG_OK)
+		return FARLOG_OK;
+	leg->head_far_seq = leg->next_far_seq = far_seq;
+	result = writer_stage(leg->far, &nothing, RECORD_FLAG_HEARTBEAT, clock_ticks(), &position);
+	return result == FARLOG_OK ? settle_far(leg) : result;
+}
+
 /* offer_turn -- of a required leg: nothing is left to carry. What is put into the spill after this look is seen by the appender before it takes the turn, or by us. */
 static void offer_turn(struct route_leg *leg)
 {
 	if (leg->is_required && shared_published_lsn(leg->buffer) == leg->carried_lsn)
 		atomic_store_release(&leg->turn, ROUTE_TURN_OFFERED);
+}
+
+/* rest -- there is nothing to carry. */
+static void rest(struct route_leg *leg)
+{
+	int result = leg->far->is_failed ? FARLOG_CLOSED : writer_is_fenced(leg->far) ? FARLOG_FENCED : beat(leg);
+
+	if (result == FARLOG_OK || result == FARLOG_NOT_YET)
+		offer_turn(leg);
+	else
+		lose_far(leg, result);
 }
 
 static bool has_turn(struct route_leg *leg)
@@ -348,12 +394,9 @@ bool route_carry(struct route_leg *leg)
 	result = farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch);
 	if (result == FARLOG_OK)
 		return carry_batch(leg, &batch) == FARLOG_OK;
-	if (result == FARLOG_NOT_YET) {
-		if (leg->far->is_failed || writer_is_fenced(leg->far))
-			lose_far(leg, leg->far->is_failed ? FARLOG_CLOSED : FARLOG_FENCED);
-		else
-			offer_turn(leg);
-	} else
+	if (result == FARLOG_NOT_YET)
+		rest(leg);
+	else
 		route_say(leg, "its buffer cannot be read");
 	return false;
 }

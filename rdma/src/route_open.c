@@ -183,6 +183,7 @@ static int open_leg(struct farlog_route *route, struct route_leg *leg, const str
 	leg->criticality_min = asked->criticality_min;
 	leg->deadline_ns = asked->config.deadline_ns;
 	strcpy(leg->name, asked->name);
+	pthread_mutex_init(&leg->far_lock, NULL);
 	pthread_mutex_init(&leg->text_lock, NULL);
 	result = copy_place(leg, asked, error);
 	if (result != FARLOG_OK)
@@ -263,6 +264,7 @@ static int close_leg(struct route_leg *leg)
 	free(leg->place.uri);
 	free(leg->place.writer_name);
 	free(leg->place.counters_dir);
+	pthread_mutex_destroy(&leg->far_lock);
 	pthread_mutex_destroy(&leg->text_lock);
 	explicit_bzero(leg->place.grant_token, sizeof(leg->place.grant_token));
 	return is_behind ? FARLOG_UNKNOWN : result;

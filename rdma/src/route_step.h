@@ -20,6 +20,7 @@ enum route_way {
 struct route_run {
 	uint8_t way;          /* enum route_way */
 	bool is_begun;        /* one record at least has been written by it */
+	int result;           /* of waiting for the last one: OK, UNKNOWN, FENCED */
 	uint64_t end_lsn;     /* of the last one, in the leg's ring or its spill */
 	uint64_t spill_bytes; /* that those which went straight on would take in the spill */
 };
@@ -53,6 +54,12 @@ int route_find_room(struct route_step *step);
 /* route_put_into_spill -- the record `index`; with is_first its place in the leg's ring, from which on that may have what is in the spill, is said there before. The turn is given away
  * by the caller. OK; IO: nothing was put there. */
 int route_put_into_spill(struct route_step *step, unsigned leg, size_t index, bool is_first, uint64_t far_seq);
+
+/* route_start_flush -- of what a leg was given straight on. */
+void route_start_flush(struct route_step *step, unsigned leg);
+
+/* route_ask_writer -- would it take the record now? OK, FULL, FENCED, TOO_LARGE, INVALID, CLOSED. */
+int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry);
 
 /* route_await -- all that the group has written, and the results of its records. */
 void route_await(struct route_step *step);

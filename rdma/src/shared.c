@@ -7,6 +7,7 @@
  * Owners: ring, last_lsn, fence state and the counters of what was appended by the holder of `reserve`; `published_lsn`, and where
  * sealed is durable the latencies, by the thread whose turn it is; the flush state by the holder of `flush`. `flush` may be
  * held across a flush, `reserve` never. All other counters are added to atomically. */
+#include "farlog/heartbeat.h"
 #include "farlog/host.h"
 
 #include <linux/futex.h>
@@ -36,6 +37,7 @@ struct farlog_shared {
 	uint64_t user_count __attribute__((aligned(64)));
 	uint64_t is_closing;
 	uint64_t is_failed;
+	struct shared_beat *beat; /* NULL = no heartbeats by themselves */
 	uint32_t bell; /* futex word: raised when durable_lsn moves or the region fails */
 };
 
@@ -279,17 +281,16 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	return FARLOG_OK;
 }
 
-static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position)
+static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
 	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
 	struct reservation reservation;
-	int result = reserve(shared, entry, 0, &reservation);
+	int result = reserve(shared, entry, flags, &reservation);
 
 	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
-		result = reserve(shared, entry, 0, &reservation);
+		result = reserve(shared, entry, flags, &reservation);
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
 	*position = reservation.position;
@@ -354,17 +355,32 @@ static void leave(struct farlog_shared *shared)
 	__atomic_fetch_sub(&shared->user_count, 1, __ATOMIC_RELEASE); /* all we did is done before close may free it */
 }
 
-int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position)
+static int append_any(farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	int result;
 
 	memset(position, 0, sizeof(*position));
 	if (!enter(shared))
 		return FARLOG_CLOSED;
-	result = append(shared, entry, deadline_ns, position);
+	result = append(shared, entry, flags, deadline_ns, position);
 	leave(shared);
 	return result;
+}
+
+int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
+	struct farlog_position *position)
+{
+	return append_any(shared, entry, 0, deadline_ns, position);
+}
+
+int farlog_shared_heartbeat(farlog_shared *shared, uint64_t deadline_ns, struct farlog_position *position)
+{
+	return append_any(shared, &(struct farlog_entry){0}, RECORD_FLAG_HEARTBEAT, deadline_ns, position);
+}
+
+struct shared_beat **shared_beat(struct farlog_shared *shared)
+{
+	return &shared->beat;
 }
 
 int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **opened,
@@ -451,6 +467,7 @@ int farlog_shared_close(farlog_shared *shared)
 
 	if (shared == NULL)
 		return FARLOG_OK;
+	shared_end_beat(shared);
 	__atomic_store_n(&shared->is_closing, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&shared->user_count, __ATOMIC_SEQ_CST) != 0)
 		nap();

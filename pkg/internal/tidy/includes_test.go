@@ -21,6 +21,7 @@ var extraHeaders = []struct {
 }{
 	{"agent.c", []string{"poll.h", "sys/socket.h", "sys/un.h", "unistd.h"}, "the host agent's Unix socket"},
 	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
+	{"agent_route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
 	{"agent_members.c", []string{"pthread.h"}, "the thread that asks while a writer runs"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},
@@ -65,6 +66,7 @@ var extraHeaders = []struct {
 	{"route_open.c", []string{"sys/mman.h", "unistd.h"}, "memory of this process in which a leg's records wait"},
 	{"shared.c", []string{"linux/futex.h", "sys/syscall.h", "unistd.h"}, "threads that wait for another's flush"},
 	{"stats.c", []string{"fcntl.h", "sys/mman.h", "sys/stat.h", "unistd.h"}, "the counter file in shared memory"},
+	{"shared_beat.c", []string{"pthread.h"}, "the thread that appends heartbeats"},
 	{"store_reader.c", []string{"dirent.h"}, "a stream's directory in a store"},
 	{"store_scan.c", []string{"fcntl.h", "unistd.h"}, "segments of a store, read only"},
 	{"store_segment.c", []string{"fcntl.h", "sys/stat.h", "unistd.h"}, "segments of a store, read only"},

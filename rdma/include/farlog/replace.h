@@ -1,11 +1,12 @@
 /* replace.h -- libfarlog: telling a writer that runs that one of its stream's rings has been replaced for good. On top of member.h.
  *
- * A writer that was opened by "farlog://NAME" asks the host agent by itself, and needs none of this. It is for whoever opens "members:..." by a grant of his own, and hears of a
+ * A writer, or a route's leg, that was opened by "farlog://NAME" asks the host agent by itself, and needs none of this. It is for whoever opens "members:..." by a grant of his own, and hears of a
  * replacement from the control plane (ExtendWriter). */
 #ifndef FARLOG_REPLACE_H
 #define FARLOG_REPLACE_H
 
 #include "member.h"
+#include "route.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,11 @@ struct farlog_writer_member {
  * output, blocks for nobody but others who ask. */
 FARLOG_API unsigned farlog_writer_members(farlog_writer *writer, struct farlog_writer_member *members, unsigned room);
 FARLOG_API unsigned farlog_shared_members(farlog_shared *shared, struct farlog_writer_member *members, unsigned room);
+
+/* farlog_route_replace_member, farlog_route_members -- the same of a route's leg, whose ring is open just now: 0 members, and UNSUPPORTED, when it is not, or is one ring; INVALID: no such leg. The
+ * leg's next opening is by its uri again. Any thread, not while the route is being closed. */
+FARLOG_API int farlog_route_replace_member(farlog_route *route, uint32_t leg, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error);
+FARLOG_API unsigned farlog_route_members(farlog_route *route, uint32_t leg, struct farlog_writer_member *members, unsigned room);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "farlog/heartbeat.h"
 #include "mutant.h"
 #include "record.h"
 #include "region_fault.h"
@@ -343,7 +344,7 @@ static void step(void)
 {
 	unsigned i = (unsigned)below(LEG_COUNT);
 
-	switch (below(20)) {
+	switch (below(21)) {
 	case 0: set_away(i, !world.legs[i].is_away); break;
 	case 1: set_slowness(i, below(3) == 0 ? 256 : 128); break;
 	case 2:
@@ -358,7 +359,11 @@ static void step(void)
 			farlog_fault_crash(world.legs[i].far_name);
 		}
 		break;
-	case 5: case 6: case 7: case 8:
+	case 5:
+		TRACE("heartbeat\n");
+		(void)farlog_route_heartbeat(world.route, DEADLINE_NS);
+		break;
+	case 6: case 7: case 8: case 9:
 		tear_down();
 		(void)route_carry(&world.route->legs[i]);
 		break;
@@ -492,10 +497,11 @@ static const struct runs_mutant mutants[] = {
 	{MUTANT_SPILL_SENT_AGAIN, "what the ring has is not skipped", 0},
 	{MUTANT_SPILL_HEAD_LATE, "the next epoch before the spill's head", 0},
 	{MUTANT_SPILL_PLACE_UNSAID, "the first spilled record's place not said", 0},
-	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 402},
+	{MUTANT_SPILL_CARRIED_EARLY, "a record carried before it is durable in the spill", 26},
 	{MUTANT_SPILL_NOT_BEGUN, "an empty spill's head not begun anew", 0},
 	{MUTANT_SPILL_RUN_APART, "each record of a late batch says its own place", 9},
 	{MUTANT_SPILL_RUN_UNASKED, "a batch without room for all of it in the spill", 2},
+	{MUTANT_BEAT_UNSAID, "a heartbeat of a leg's thread whose place is not said", 0},
 	{MUTANT_GAP_UNCOUNTED, "a dropped record in no gap", 0},
 };
 
