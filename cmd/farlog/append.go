@@ -83,7 +83,7 @@ stream (level, policy, deadline) or of the route are taken over between two reco
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.stream, "stream", "", "`name` of the stream; its writer is granted by the control plane")
-	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the control plane")
+	flags.StringVar(&options.route, "route", "", "`name` of the route; writers of its streams are granted by the control plane, or with farlog://NAME by the host agent")
 	flags.Uint32Var(&options.criticality, "criticality", 0, "with --route: how critical every record is, 0 to `255`")
 	flags.StringVar(&options.spillDir, "spill-dir", "", "with --route: `directory` of the rings that keep what a stream does not take")
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
@@ -189,7 +189,6 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		talk:     talk,
 		window:   options.window,
 		deadline: place.options.Deadline,
-		beat:     options.heartbeat,
 		policy:   place.options.Policy,
 		classify: classifier(options.isFIX, options.class, options.keyField),
 	}
@@ -203,6 +202,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 	if f.writer, place, err = openWriter(ctx, env, options, place, talk); err != nil {
 		return asUsage(err)
 	}
+	f.beat = options.heartbeat
 	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	stop, err := f.follow(ctx, env, options, place)
 	if err != nil {
@@ -223,7 +223,11 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 		return nil, err
 	}
 	following, cancel := context.WithCancel(ctx)
-	followWriter := func() { go followMembers(following, env, client, options, f.writer, f.writer.Cursors().Epoch) }
+	followWriter := func() {
+		if hasMembers(place.uri) {
+			go followMembers(following, env, client, options, f.writer, f.writer.Cursors().Epoch)
+		}
+	}
 	followWriter()
 	f.changes = &reconfiguration{
 		stream: followStream(following, client, options.stream), options: options, level: place.granted, talk: f.talk,

@@ -22,6 +22,7 @@ const (
 // feed appends what the input gives, in windows of one group commit each.
 type feed struct {
 	writer   *farlog.Writer
+	route    *farlog.Route // in place of writer
 	input    *recordInput
 	output   *acknowledgements
 	talk     *appendTalk
@@ -92,11 +93,25 @@ func (f *feed) wait(ctx context.Context) (bool, error) {
 		if !isDue {
 			return isMore, err
 		}
-		if position, err := f.writer.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) || errors.Is(err, farlog.ErrClosed) {
-			return false, f.explain(err, nil, []farlog.Position{position})
+		if err := f.heartbeat(); err != nil {
+			return false, err
 		}
 	}
 	return f.input.wait(ctx)
+}
+
+// heartbeat is an error when nothing more will be taken.
+func (f *feed) heartbeat() error {
+	if f.route != nil {
+		if err := f.route.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) || errors.Is(err, farlog.ErrClosed) {
+			return fmt.Errorf("no heartbeat was appended to a leg: %w", err)
+		}
+		return nil
+	}
+	if position, err := f.writer.Heartbeat(f.deadline); errors.Is(err, farlog.ErrFenced) || errors.Is(err, farlog.ErrClosed) {
+		return f.explain(err, nil, []farlog.Position{position})
+	}
+	return nil
 }
 
 // gather fills a window with what is there already. A window that would have to wait for input is committed as it is.

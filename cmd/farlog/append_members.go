@@ -23,13 +23,34 @@ const (
 	membersAskMax     = 5 * time.Second  // for an answer
 )
 
+// memberWriter is a writer with several rings: a stream's, or a route's of one of its legs.
+type memberWriter interface {
+	Members() ([]farlog.WriterMember, error)
+	ReplaceMember(member int, uri string, ring farlog.Member) error
+}
+
+// legWriter is that of a leg.
+type legWriter struct {
+	route *farlog.Route
+	leg   int
+}
+
+func (w legWriter) Members() ([]farlog.WriterMember, error) { return w.route.Members(w.leg) }
+
+func (w legWriter) ReplaceMember(member int, uri string, ring farlog.Member) error {
+	return w.route.ReplaceMember(w.leg, member, uri, ring)
+}
+
 // followMembers tells a writer of rings that are put in the place of others, until it is closed or ctx is done. Without the control plane it goes on with those that it has.
-func followMembers(ctx context.Context, env *environment, client *controlClient, options appendOptions, writer *farlog.Writer, epoch uint32) {
+func followMembers(ctx context.Context, env *environment, client *controlClient, options appendOptions, writer memberWriter, epoch uint32) {
 	var least, next time.Time // not before; and at the latest
 	for pause(ctx, membersLook) {
 		members, err := writer.Members()
-		if errors.Is(err, farlog.ErrClosed) || len(members) == 0 {
+		if errors.Is(err, farlog.ErrClosed) {
 			return
+		}
+		if len(members) == 0 {
+			continue // a leg whose ring is not open just now
 		}
 		isAway := slices.ContainsFunc(members, func(member farlog.WriterMember) bool {
 			return member.State != farlog.MemberUp && member.State != farlog.MemberLate
@@ -48,7 +69,7 @@ func followMembers(ctx context.Context, env *environment, client *controlClient,
 	}
 }
 
-func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer *farlog.Writer) error {
+func tellMembers(ctx context.Context, client *controlClient, request *api.ExtendWriterRequest, writer memberWriter) error {
 	call, cancel := context.WithTimeout(ctx, membersAskMax)
 	defer cancel()
 	response, err := client.ExtendWriter(call, request)

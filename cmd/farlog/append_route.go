@@ -24,17 +24,19 @@ const (
 	routeClosePause    = 5 * time.Second // for legs that are behind, when a route is closed
 )
 
-// routeFeed appends what the input gives to a route, a record at a time.
+// routeFeed appends what the input gives to a route, in windows of one batch each.
 type routeFeed struct {
 	feed
-	env      *environment
-	options  appendOptions
-	route    *farlog.Route
-	legs     []farlog.RouteLeg
-	changes  *followed[apiv1.GetRouteResponse]
-	opened   *apiv1.GetRouteResponse // as the route was opened
-	unrouted uint64                  // records that no rule selects
-	retryAt  time.Time               // for new rules, when there was no grant for them
+	env           *environment
+	options       appendOptions
+	client        *controlClient // nil: the host agent grants
+	criticalities []uint32
+	positions     []farlog.RoutePosition
+	changes       *followed[apiv1.GetRouteResponse]
+	opened        *apiv1.GetRouteResponse // as the route was opened
+	unrouted      uint64                  // records that no rule selects
+	beatAt        time.Time               // the next time, however busy other legs are
+	retryAt       time.Time               // for new rules, when there was no grant for them
 }
 
 func (o *appendOptions) validateRoute() error {
@@ -42,7 +44,7 @@ func (o *appendOptions) validateRoute() error {
 		name    string
 		isGiven bool
 	}{
-		{"--level", o.level != ""}, {"--policy", o.policy != ""}, {"--window", o.window != 1}, {"--standby", o.isStandby}, {"--heartbeat", o.heartbeat != 0}, {"--token-file", o.tokenFile != ""},
+		{"--level", o.level != ""}, {"--policy", o.policy != ""}, {"--standby", o.isStandby}, {"--token-file", o.tokenFile != ""},
 	} {
 		if flag.isGiven {
 			return usageErrorf("%s: expected without --route: its legs have their own", flag.name)
@@ -55,10 +57,10 @@ func (o *appendOptions) validateRoute() error {
 }
 
 func runRouteAppend(ctx context.Context, env *environment, options appendOptions) error {
-	f := &routeFeed{env: env, options: options}
+	f := &routeFeed{env: env, options: options, criticalities: slices.Repeat([]uint32{options.criticality}, options.window), positions: make([]farlog.RoutePosition, options.window)}
 	f.feed = feed{
 		input: newRecordInput(env.stdin, options.format, farRecordLenMax-record.OverheadLen), output: newAcknowledgements(options.ack, env.stdout), talk: newAppendTalk(env.stderr),
-		window: 1, classify: classifier(options.isFIX, options.class, options.keyField),
+		window: options.window, deadline: options.deadline, classify: classifier(options.isFIX, options.class, options.keyField),
 	}
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
 		if err == nil {
@@ -66,33 +68,49 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 		}
 		return err
 	}
-	client, err := env.dialControl()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	following, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f.changes = followRoute(following, client, options.route)
-	answer, err := f.acquire(ctx)
-	if err == nil {
-		err = f.open(ctx, answer)
+	err := f.begin(ctx)
+	if f.client != nil {
+		defer f.client.Close()
 	}
 	if err != nil {
 		return asUsage(err)
 	}
+	f.beat = options.heartbeat
 	return f.finish(f.run(ctx))
+}
+
+// begin opens the route: by the host agent, or with grants of the control plane, which also tells of changes.
+func (f *routeFeed) begin(ctx context.Context) (err error) {
+	if isAgentURI(f.options.route) {
+		if f.route, err = farlog.OpenRouteName(f.options.route, farlog.RouteOptions{SpillDir: f.options.spillDir, Name: f.options.name}); err == nil {
+			f.talk.printf("route %s: %d legs", f.options.route, len(f.route.Stats()))
+		}
+		return err
+	}
+	if f.client, err = f.env.dialControl(); err != nil {
+		return err
+	}
+	f.changes = followRoute(ctx, f.client, f.options.route)
+	answer, err := f.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return f.open(ctx, answer)
 }
 
 // open opens the route with grants for all legs. A grant of a far ring is good for one opening: what passes there is tried again with a new one.
 func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse) (err error) {
 	for until := time.Now().Add(f.options.acquireTimeout); ; {
 		f.opened = &apiv1.GetRouteResponse{Route: answer.Route, Resolved: answer.Resolved}
-		if f.legs, err = routeLegs(answer, f.options); err == nil {
-			f.route, err = farlog.OpenRoute(f.options.route, f.legs)
+		legs, err := routeLegs(answer, f.options)
+		if err == nil {
+			f.route, err = farlog.OpenRoute(f.options.route, legs)
 		}
 		if err == nil {
-			f.talk.printf("route %s: %d legs", f.options.route, len(f.legs))
+			f.talk.printf("route %s: %d legs", f.options.route, len(legs))
+			f.followLegs(ctx, legs)
 			return nil
 		}
 		if isRetried := isPassing(err) || errors.Is(err, farlog.ErrFenced); !isRetried || time.Now().After(until) || !pause(ctx, openRetryInterval) {
@@ -100,6 +118,17 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 		}
 		if answer, err = f.acquire(ctx); err != nil {
 			return err
+		}
+	}
+}
+
+// followLegs tells the route of rings that are put in the place of others, of legs with several that were opened by a grant: others ask the host agent by themselves.
+func (f *routeFeed) followLegs(ctx context.Context, legs []farlog.RouteLeg) {
+	for i, leg := range legs {
+		if hasMembers(leg.URI) {
+			options := f.options
+			options.stream = leg.Name
+			go followMembers(ctx, f.env, f.client, options, legWriter{f.route, i}, leg.Options.Epoch)
 		}
 	}
 }
@@ -200,16 +229,25 @@ func (f *routeFeed) run(ctx context.Context) error {
 		if err := f.reconfigure(ctx); err != nil {
 			return err
 		}
-		if err := f.append(ctx, f.entries[0]); err != nil {
+		if err := f.commit(ctx); err != nil {
 			return err
 		}
 		f.entries = f.entries[:0]
+		if f.beat > 0 && time.Now().After(f.beatAt) {
+			if err := f.heartbeat(); err != nil {
+				return err
+			}
+			f.beatAt = time.Now().Add(f.beat)
+		}
 	}
 	return nil
 }
 
 // reconfigure opens the route anew when its rules have changed. What is in its spills is there for that.
 func (f *routeFeed) reconfigure(ctx context.Context) error {
+	if f.changes == nil {
+		return nil
+	}
 	newest := f.changes.newest.Load()
 	if newest == nil || isSameRules(newest.Resolved, f.opened.Resolved) || time.Now().Before(f.retryAt) {
 		return nil
@@ -229,36 +267,63 @@ func isSameRules(a, b []*apiv1.RouteRule) bool {
 	return slices.EqualFunc(a, b, func(one, other *apiv1.RouteRule) bool { return one.String() == other.String() })
 }
 
-// append returns when the record is in all required legs, or in none.
-func (f *routeFeed) append(ctx context.Context, entry farlog.Entry) error {
-	for {
-		position, err := f.route.Append(entry, f.options.criticality, f.options.deadline)
-		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until); {
-			f.count.unknown++
-			if err = f.route.Resolve(&position, resolveDeadline); errors.Is(err, farlog.ErrNotFound) {
-				return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", f.number(), f.options.route, f.legTexts(position))
+// commit appends the window and returns when each record of it is in all required legs.
+func (f *routeFeed) commit(ctx context.Context) error {
+	for entries := f.entries; len(entries) > 0; {
+		positions := f.positions[:len(entries)]
+		done, submitted, err := f.route.AppendBatch(entries, f.criticalities[:len(entries)], f.deadline, positions)
+		if errors.Is(err, farlog.ErrUnknown) {
+			if err := f.resolve(positions[done:submitted], done); err != nil {
+				return err
 			}
 		}
-		switch {
-		case err == nil:
-			return f.acknowledgeRoute(entry, position)
-		case errors.Is(err, farlog.ErrNotFound):
-			f.unrouted++
-			return nil
-		case !errors.Is(err, farlog.ErrFull):
-			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err, f.legTexts(position))
-		}
-		f.count.full++
-		if f.talk.isDue() {
-			f.talk.printf("a required leg is full: waiting: %s", f.legTexts(position))
-		}
-		if err := f.output.flush(); err != nil {
+		if err := f.acknowledgeRoute(entries[:submitted], positions[:submitted]); err != nil {
 			return err
 		}
-		if !pause(ctx, time.Millisecond) {
-			return fmt.Errorf("stopped while a leg was full: input record %d and later ones were not appended", f.number())
+		entries = entries[submitted:]
+		switch {
+		case err == nil, errors.Is(err, farlog.ErrUnknown):
+		case !errors.Is(err, farlog.ErrFull):
+			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err, f.legTexts(positions[submitted]))
+		default:
+			if err := f.waitForRoom(ctx, positions[submitted]); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// resolve finds out about records of which not all required legs are known to have all.
+func (f *routeFeed) resolve(positions []farlog.RoutePosition, before int) error {
+	for i := range positions {
+		err := f.route.Resolve(&positions[i], resolveDeadline)
+		for until := time.Now().Add(resolveTimeout); errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until); {
+			f.count.unknown++
+			err = f.route.Resolve(&positions[i], resolveDeadline)
+		}
+		switch number := f.number() + uint64(before+i); {
+		case errors.Is(err, farlog.ErrNotFound):
+			return fmt.Errorf("input record %d is in some required legs of route %q and never will be in others: %s", number, f.options.route, f.legTexts(positions[i]))
+		case err != nil:
+			return fmt.Errorf("input record %d may be in some required legs of route %q: %w: %s", number, f.options.route, err, f.legTexts(positions[i]))
+		}
+	}
+	return nil
+}
+
+func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePosition) error {
+	f.count.full++
+	if f.talk.isDue() {
+		f.talk.printf("a required leg is full: waiting: %s", f.legTexts(position))
+	}
+	if err := f.output.flush(); err != nil {
+		return err
+	}
+	if !pause(ctx, time.Millisecond) {
+		return fmt.Errorf("stopped while a leg was full: input record %d and later ones were not appended", f.number())
+	}
+	return nil
 }
 
 func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + 1 }
@@ -278,14 +343,22 @@ func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
 	return cmp.Or(strings.Join(texts, "; "), "no leg says why")
 }
 
-func (f *routeFeed) acknowledgeRoute(entry farlog.Entry, position farlog.RoutePosition) error {
-	if f.count.acknowledged == 0 || position.Level < f.count.level {
-		f.count.level = position.Level
-	}
-	f.count.acknowledged++
-	f.count.bytes += uint64(len(entry.Data))
-	for i := range f.legs {
-		if position.Required>>i&1 != 0 {
+func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.RoutePosition) error {
+	for n := range positions {
+		position := &positions[n]
+		if position.Required|position.Optional == 0 {
+			f.unrouted++
+			continue
+		}
+		if f.count.acknowledged == 0 || position.Level < f.count.level {
+			f.count.level = position.Level
+		}
+		f.count.acknowledged++
+		f.count.bytes += uint64(len(entries[n].Data))
+		for i := range position.Legs {
+			if position.Required>>i&1 == 0 {
+				continue
+			}
 			if err := f.output.add(position.Legs[i].Position); err != nil {
 				return err
 			}

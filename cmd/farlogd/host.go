@@ -78,7 +78,7 @@ func (d *daemon) openHost(context.Context) error {
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Route: role.route, Logger: role.logger})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}

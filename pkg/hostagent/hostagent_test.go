@@ -31,7 +31,7 @@ func shortDir(t *testing.T) string {
 func start(t *testing.T, acquire func(context.Context, Request) (Grant, error)) (*Server, string) {
 	t.Helper()
 	socket := filepath.Join(shortDir(t), "made", "s")
-	server, err := Listen(Config{Socket: socket, Acquire: acquire, Extend: extending, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server, err := Listen(Config{Socket: socket, Acquire: acquire, Extend: extending, Route: routing, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +65,21 @@ func extending(_ context.Context, request ExtendRequest) ([]Extension, error) {
 		return nil, nil
 	}
 	return []Extension{{Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd}, Token: bytes.Repeat([]byte{9}, 16)}}, nil
+}
+
+func routing(_ context.Context, name string) ([]RouteLeg, error) {
+	leg := RouteLeg{Stream: "desk7/orders", Policy: "fail", Level: 3, Deadline: time.Second, CriticalityMin: 2}
+	switch name {
+	case "desk7/all":
+		return []RouteLeg{leg, {Stream: "a", IsOptional: true, Policy: "spill", BufferBytes: 9, Classes: [][2]uint32{{1, 3}, {9, 9}}}}, nil
+	case "long":
+		leg.Classes = make([][2]uint32, 500)
+		return []RouteLeg{leg}, nil
+	case "wide":
+		leg.Classes = make([][2]uint32, 200)
+		return []RouteLeg{leg, leg, leg, leg, leg, leg}, nil
+	}
+	return nil, &Refused{Result: "NOT_FOUND", Err: errors.New("there is no route " + name)}
 }
 
 func ask(t *testing.T, socket, packet string) string {
@@ -109,6 +124,10 @@ func TestServer_Answers(t *testing.T) {
 		{"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n", "error INVALID\ntext epoch 7 was not granted"},
 		{"farlog-agent 1 members\nstream a\nepoch 8\nrings abc\n", "error INVALID\ntext rings \"abc\""},
 		{"farlog-agent 1 members\nstream a\nepoch 8\n", "error INVALID\ntext request for a members without rings"},
+		{"farlog-agent 1 route\nroute desk7/all\n", "ok\nleg-0 desk7/orders required fail 3 1000000000 0 2 all\nleg-1 a optional spill 0 0 9 0 1-3,9-9\n"},
+		{"farlog-agent 1 route\nroute none\n", "error NOT_FOUND\ntext there is no route none\n"},
+		{"farlog-agent 1 route\nroute long\n", "error INVALID\ntext route \"long\": stream \"desk7/orders\": classes of "},
+		{"farlog-agent 1 route\nroute wide\n", "error INVALID\ntext route \"wide\": rules of "},
 		{"farlog-agent 2 writer\nstream a\n", "error UNSUPPORTED\ntext protocol version \"2\": this agent speaks 1"},
 		{"farlog-agent 1 steal\nstream a\n", "error UNSUPPORTED\ntext verb \"steal\""},
 		{"GET / HTTP/1.1\r\n", "error INVALID\ntext \"GET / HTTP/1.1\\r\" is no request"},
@@ -118,7 +137,7 @@ func TestServer_Answers(t *testing.T) {
 			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
 		}
 	}
-	if counts := server.Counts(); counts.Granted != 3 || counts.Failed != 1 || counts.Refused != 15 {
+	if counts := server.Counts(); counts.Granted != 3 || counts.Failed != 1 || counts.Refused != 18 {
 		t.Errorf("counted %+v", counts)
 	}
 }

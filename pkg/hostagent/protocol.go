@@ -13,6 +13,7 @@ const (
 	verbWriter  = "writer"
 	verbReader  = "reader"
 	verbMembers = "members"
+	verbRoute   = "route"
 	verbDevice  = "device"
 )
 
@@ -46,6 +47,7 @@ var words = map[string]map[string]bool{
 	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false},
 	verbReader:  {"stream": true, "name": false, "transport": false},
 	verbMembers: {"stream": true, "epoch": true, "rings": true, "transport": false},
+	verbRoute:   {"route": true},
 	verbDevice:  {"path": true, "access": true},
 }
 
@@ -61,7 +63,7 @@ func parseRequest(packet string) (request, error) {
 	}
 	known := words[head[2]]
 	if known == nil {
-		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s, %s or %s", head[2], verbWriter, verbReader, verbMembers, verbDevice)
+		return request{}, refuse("UNSUPPORTED", "verb %.20q: expected %s, %s, %s, %s or %s", head[2], verbWriter, verbReader, verbMembers, verbRoute, verbDevice)
 	}
 	asked := request{verb: head[2], values: make(map[string]string)}
 	for _, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {

@@ -64,6 +64,7 @@ type Config struct {
 	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
 	Extend  func(context.Context, ExtendRequest) ([]Extension, error)
+	Route   func(context.Context, string) ([]RouteLeg, error)
 	Logger  *slog.Logger
 }
 
@@ -241,6 +242,8 @@ func (s *Server) handle(ctx context.Context, p peer, packet string) (*reply, err
 		return s.openDevice(p, asked)
 	case verbMembers:
 		return s.extend(ctx, p, asked)
+	case verbRoute:
+		return s.route(ctx, p, asked)
 	}
 	return s.grant(ctx, p, asked)
 }

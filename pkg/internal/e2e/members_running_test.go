@@ -11,7 +11,11 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-const namedStream = "desk7/named"
+const (
+	namedStream = "desk7/named"
+	legStream   = "desk7/leg"       // of a route that its writer has grants for
+	namedLeg    = "desk7/named-leg" // of one that it knows by name
+)
 
 // running is a stream whose one writer outlives two of its three rings.
 type running struct {
@@ -55,18 +59,29 @@ func (s *memberSite) load(what string, all []*running, until func() (bool, error
 }
 
 // A ring is lost for good and replaced while the stream's writer runs: it brings the new one all that is not stored, and goes on with that when a second ring is lost. One writer was granted
-// the stream by the control plane, another one knows its name alone. No append takes longer than its deadline, and what was acknowledged is in the store.
+// the stream by the control plane, another one knows its name alone; two more are routes, each with a leg of either kind. No append takes longer than its deadline, and what was acknowledged is in the store.
 func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	t.Parallel()
 	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
-	testenv.MustRunUnder(t, s.cluster.Under, "farlog", "stream", "create", namedStream, "--members", "3", "--needed", "2", "--level", "visible", "--wait", "20s",
-		"--control", s.cluster.ControlAddress, "--size", "8MiB", "--record-len-max", "64KiB")
+	for _, stream := range []string{namedStream, legStream, namedLeg} {
+		testenv.MustRunUnder(t, s.cluster.Under, "farlog", "stream", "create", stream, "--members", "3", "--needed", "2", "--level", "visible", "--wait", "20s",
+			"--control", s.cluster.ControlAddress, "--size", "8MiB", "--record-len-max", "64KiB")
+		if stream != namedStream {
+			testenv.MustRunUnder(t, s.cluster.Under, "farlog", "route", "create", "route-of/"+stream, "--leg", stream, "--control", s.cluster.ControlAddress)
+		}
+	}
 	under, deadline := s.network.Under(s.network.Trading()), strconv.Itoa(int(memberDeadline.Seconds()))+"s"
-	all := []*running{{stream: streamName, ledger: newLedger(t, "R")}, {stream: namedStream, ledger: newLedger(t, "N")}}
+	all := []*running{{stream: streamName, ledger: newLedger(t, "R")}, {stream: namedStream, ledger: newLedger(t, "N")}, {stream: legStream, ledger: newLedger(t, "L")},
+		{stream: namedLeg, ledger: newLedger(t, "M")}}
+	socket := s.startHostAgent()
 	all[0].writer = openWriterUnder(t, under, all[0].ledger, "--stream", streamName, "--control", s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
-	all[1].writer = openWriterUnder(t, under, all[1].ledger, "--ring", "farlog://"+namedStream+"?agent="+s.startHostAgent(), "--window", "64", "--deadline", deadline)
+	all[1].writer = openWriterUnder(t, under, all[1].ledger, "--ring", "farlog://"+namedStream+"?agent="+socket, "--window", "64", "--deadline", deadline)
+	all[2].writer = openWriterUnder(t, under, all[2].ledger, "--route", "route-of/"+legStream, "--control", s.cluster.ControlAddress, "--window", "64", "--deadline", deadline)
+	all[3].writer = openWriterUnder(t, under, all[3].ledger, "--route", "farlog://route-of/"+namedLeg+"?agent="+socket, "--window", "64", "--deadline", deadline)
 	s.startTarget(memberCount)
-	s.load("both streams are written", all, func() (bool, error) { return all[0].count() > 0 && all[1].count() > 0, nil })
+	s.load("all streams are written", all, func() (bool, error) {
+		return !slices.ContainsFunc(all, func(one *running) bool { return one.count() == 0 }), nil
+	})
 	s.lose(0)
 	for _, one := range all {
 		if said, isOK := s.farlog("stream", "members", "replace", one.stream, "--member", "storage0", "--reason", "its host is gone"); !isOK || !strings.Contains(said, "by one of target storage3") {
