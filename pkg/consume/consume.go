@@ -125,13 +125,14 @@ type Stats struct {
 type Consumer struct {
 	config  Config
 	reader  *farlog.Reader // nil while it reads the store
-	history *store.Reader  // nil while it reads the ring
+	history *store.Reader  // nil while it reads the ring; both nil: the store is to be opened at its place
 	align   uint32         // of the ring
 	stored  store.Generation
 
 	place   store.Place // of the last record read; zero = none
 	nextLSN uint64      // behind it, in its generation
 	isPlace bool        // place means something
+	isNext  bool        // nextLSN does: where the first record was to be looked for, or behind the last one
 	since   uint64      // nothing before this time, until there was something
 	buf     []byte
 	batch   []byte // of buf, not yet given
@@ -160,14 +161,14 @@ func Open(config Config) (*Consumer, error) {
 
 func (c *Consumer) start() error {
 	if p := c.config.Position; p != nil && p.isThere() {
-		c.place, c.nextLSN, c.isPlace = p.saved.place(), p.saved.NextLSN, true
+		c.place, c.nextLSN, c.isPlace, c.isNext = p.saved.place(), p.saved.NextLSN, true, true
 		return c.openHistory(behind(c.place))
 	}
 	switch c.config.Start {
 	case StartOldest:
 		return c.openHistory(store.Place{})
 	case StartPlace:
-		c.place, c.nextLSN, c.isPlace = before(c.config.Place), c.config.Place.LSN, true
+		c.place, c.nextLSN, c.isPlace, c.isNext = before(c.config.Place), c.config.Place.LSN, true, true
 		return c.openHistory(c.config.Place)
 	case StartTime:
 		c.since = uint64(max(c.config.Time.UnixNano(), 0))
@@ -261,6 +262,12 @@ func (c *Consumer) next() (Item, error) {
 			}
 			continue
 		}
+		if c.history == nil {
+			if err := c.openHistory(behind(c.place)); err != nil {
+				return Item{}, err
+			}
+			continue
+		}
 		item, err := c.history.Next()
 		if err == nil {
 			c.behind = false
@@ -283,5 +290,5 @@ func (c *Consumer) next() (Item, error) {
 }
 
 func (c *Consumer) take(place store.Place, nextLSN uint64) {
-	c.place, c.nextLSN, c.isPlace = place, nextLSN, true
+	c.place, c.nextLSN, c.isPlace, c.isNext = place, nextLSN, true, true
 }

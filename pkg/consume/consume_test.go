@@ -233,6 +233,49 @@ func TestConsumer_WithoutAStoreIsToldWhatItMissed(t *testing.T) {
 	}
 }
 
+// One that is overtaken before it has read anything learns of that gap too, and of the same one from the store when it has one.
+func TestConsumer_OvertakenBeforeItsFirstRecord(t *testing.T) {
+	s := newSite(t)
+	var lost, caught []consume.Notice
+	without := s.open(consume.Config{OnNotice: func(n consume.Notice) { lost = append(lost, n) }})
+	with := s.open(consume.Config{Store: s.store, OnNotice: func(n consume.Notice) { caught = append(caught, n) }})
+	for range 5 {
+		s.append(200)
+		s.drained()
+	}
+	head := s.writer.Cursors().AppendedLSN
+	s.append(7)
+	s.expect(s.read(without, all), 1000, 1007)
+	s.expect(s.read(with, all), 0, 1007)
+	if len(lost) != 1 || lost[0].Kind != consume.NoticeLost || lost[0].FromLSN != 0 || lost[0].ToLSN != head {
+		t.Errorf("without a store %+v, expected that lsn 0 to %d are lost", lost, head)
+	}
+	if len(caught) != 1 || caught[0].Kind != consume.NoticeOverrun || caught[0].ToLSN != head {
+		t.Errorf("with a store %+v, expected one overrun up to lsn %d", caught, head)
+	}
+}
+
+// The store's disk is away when a consumer is overtaken: each call says so, and when it is back nothing is missing.
+func TestConsumer_OvertakenWhileTheStoreIsAway(t *testing.T) {
+	s := newSite(t)
+	s.append(10)
+	c := s.open(consume.Config{Store: s.store})
+	s.expect(s.read(c, all), 0, 10)
+	for range 5 {
+		s.append(200)
+		s.drained()
+	}
+	streams := filepath.Join(s.dir, "store", "streams")
+	s.must(os.Rename(streams, streams+".away"))
+	for range 2 {
+		if _, err := c.Next(); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("error is %v", err)
+		}
+	}
+	s.must(os.Rename(streams+".away", streams))
+	s.expect(s.read(c, all), 10, 1010)
+}
+
 // A named consumer that is killed goes on behind what it committed.
 func TestConsumer_KilledGoesOnWhereItCommitted(t *testing.T) {
 	s := newSite(t)

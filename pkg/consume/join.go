@@ -15,7 +15,7 @@ func (c *Consumer) openHistory(p store.Place) error {
 		return c.openRing(false)
 	}
 	history, err := c.config.Store.OpenReader(c.config.Stream, store.ReaderOptions{IncludeControl: true})
-	if errors.Is(err, store.ErrNotFound) && c.config.RingURI != "" && !c.isPlace {
+	if errors.Is(err, store.ErrNotFound) && c.config.RingURI != "" && !c.isNext {
 		return c.openRing(false) // nothing was drained yet
 	}
 	if err != nil {
@@ -24,7 +24,7 @@ func (c *Consumer) openHistory(p store.Place) error {
 	switch {
 	case !c.isPlace && c.since != 0:
 		err = history.SeekTime(c.config.Time)
-	case !c.isPlace && c.nextLSN != 0:
+	case !c.isPlace && c.isNext:
 		err = history.SeekLSN(c.nextLSN) // overtaken before it had read anything
 	default:
 		err = history.SeekPlace(p)
@@ -43,7 +43,7 @@ func (c *Consumer) findGeneration(isEnd bool) error {
 	if err != nil {
 		return fmt.Errorf("read status of ring %q: %w", c.config.RingURI, err)
 	}
-	c.place.Generation, c.nextLSN = 1, status.HeadLSN
+	c.place.Generation, c.nextLSN, c.isNext = 1, status.HeadLSN, true
 	if isEnd {
 		c.nextLSN = status.AppendedLSN
 	}
@@ -103,7 +103,7 @@ func (c *Consumer) join() error {
 			store.ErrNotFound, c.config.RingURI, status.HeadLSN, c.config.Store.Dir(), c.config.Stream, nextLSN)
 	}
 	if generation != c.place.Generation {
-		c.place, c.nextLSN = store.Place{Generation: generation}, 0
+		c.place, c.nextLSN, c.isNext = store.Place{Generation: generation}, 0, true
 	}
 	err = c.history.Close()
 	c.history = nil
@@ -182,10 +182,11 @@ func (c *Consumer) readRing() error {
 	case err != nil:
 		return fmt.Errorf("read ring %q at lsn %d: %w", c.config.RingURI, batch.FirstLSN, err)
 	}
-	if c.isPlace && batch.FirstLSN > c.nextLSN {
+	if c.isNext && batch.FirstLSN > c.nextLSN {
 		// Only at the head of a ring that was opened again without a store.
 		c.stats.Lost += batch.FirstLSN - c.nextLSN
 		c.config.OnNotice(Notice{Kind: NoticeLost, FromLSN: c.nextLSN, ToLSN: batch.FirstLSN})
+		c.nextLSN = batch.FirstLSN
 	}
 	c.batch = batch.Bytes
 	return nil
@@ -202,13 +203,6 @@ func (c *Consumer) overrun() error {
 	if c.config.Store == nil {
 		return c.openRing(false)
 	}
-	var from store.Place
-	if c.isPlace {
-		from = behind(c.place)
-	}
-	if err := c.openHistory(from); err != nil {
-		return err
-	}
 	c.config.OnNotice(Notice{Kind: NoticeOverrun, FromLSN: c.nextLSN, ToLSN: status.HeadLSN})
-	return nil
+	return nil // next opens the store, again when that fails
 }
