@@ -68,6 +68,19 @@ var targetFields = []fileField[*api.TargetSpec]{
 		func(t *api.TargetSpec) string { return percentOrNothing(t.WearLimitPercent) }},
 }
 
+var tenantFields = []fileField[*api.TenantSpec]{
+	{"name", "name", func(t *api.TenantSpec, text string) error { t.Name = text; return nil }, func(t *api.TenantSpec) string { return t.Name }},
+	{"streams", "streams_max", func(t *api.TenantSpec, text string) error {
+		count, err := readCount(text)
+		t.StreamsMax = uint64(count)
+		return err
+	}, func(t *api.TenantSpec) string { return countOrNothing(uint32(t.StreamsMax)) }},
+	{"ring_bytes", "ring_bytes_max", func(t *api.TenantSpec, text string) (err error) {
+		t.RingBytesMax, err = config.ParseSize(text)
+		return err
+	}, func(t *api.TenantSpec) string { return sizeOrNothing(t.RingBytesMax) }},
+}
+
 var streamFields = []fileField[*api.StreamSpec]{
 	{"name", "name", func(s *api.StreamSpec, text string) error { s.Name = text; return nil }, func(s *api.StreamSpec) string { return s.Name }},
 	{"size", "ring_size_bytes", func(s *api.StreamSpec, text string) (err error) {
@@ -193,10 +206,12 @@ func readFabric(raw []byte) *fabricFile {
 	if len(document.Content) == 0 {
 		return f // an empty file declares nothing
 	}
-	for key, value := range f.members(document.Content[0], "", []string{"targets", "streams", "routes"}) {
+	for key, value := range f.members(document.Content[0], "", []string{"targets", "tenants", "streams", "routes"}) {
 		switch key {
 		case "targets":
 			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
+		case "tenants":
+			f.fabric.Tenants = readItems(f, key, value, tenantFields, func() *api.TenantSpec { return new(api.TenantSpec) })
 		case "streams":
 			f.fabric.Streams = readItems(f, key, value, streamFields, func() *api.StreamSpec { return new(api.StreamSpec) })
 		case "routes":
@@ -331,7 +346,11 @@ func (f *fabricFile) find(field string) (place, string) {
 // writeFabric is readFabric the other way.
 func writeFabric(fabric *api.Fabric) ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
-	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields), scalar("streams"), writeItems(fabric.Streams, streamFields))
+	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields))
+	if len(fabric.Tenants) > 0 {
+		root.Content = append(root.Content, scalar("tenants"), writeItems(fabric.Tenants, tenantFields))
+	}
+	root.Content = append(root.Content, scalar("streams"), writeItems(fabric.Streams, streamFields))
 	if len(fabric.Routes) > 0 {
 		root.Content = append(root.Content, scalar("routes"), writeItemsWith(fabric.Routes, routeFields, routeLists))
 	}

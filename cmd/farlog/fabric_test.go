@@ -50,7 +50,7 @@ router: x
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
 		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, drain`,
-		`15:1: router: unknown key, expected one of targets, streams, routes`,
+		`15:1: router: unknown key, expected one of targets, tenants, streams, routes`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -62,7 +62,7 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 		"streams: [":              "1:1: did not find expected node content",
 		"a: b\n c: d\n":           "2:1: mapping values are not allowed in this context",
 		"streams: 7":              "1:10: streams: expected a list",
-		"- a":                     "1:1: expected keys: targets, streams",
+		"- a":                     "1:1: expected keys: targets, tenants, streams",
 		"streams: &x [*x]":        "",
 		"streams: [{name: *x}]":   "1:1: unknown anchor 'x' referenced",
 		"targets: &t\n- host: *t": "2:9: targets[0].host: expected one value",

@@ -94,6 +94,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newStreamCommand(env),
 		newTailCommand(env),
 		newTargetCommand(env),
+		newTenantCommand(env),
 		newTopCommand(env),
 		newVerifyCommand(env),
 	)

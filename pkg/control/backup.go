@@ -29,7 +29,7 @@ const (
 )
 
 // restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
-var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyStreams}
+var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyStreams}
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
 func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[api.BackupEntry]) error {

@@ -16,10 +16,12 @@ type fabricPlan struct {
 	changes    []*api.Change
 	undeclared []string
 	problems   []*api.Problem
-	deletions  []*api.Deletion  // of streams that are not declared, when that was asked for
-	dropped    []string         // hosts of targets of which nothing is declared any more
-	routes     []*api.RouteSpec // new or changed
-	ended      []string         // routes that are not declared, when that was asked for
+	deletions  []*api.Deletion   // of streams that are not declared, when that was asked for
+	dropped    []string          // keys of targets and tenants of which nothing is declared any more
+	routes     []*api.RouteSpec  // new or changed
+	tenants    []*api.TenantSpec // new or changed
+	isLimited  bool              // a stream that is created has a tenant with a quota
+	ended      []string          // routes that are not declared, when that was asked for
 }
 
 // planFabric compares. All that is wrong is in problems; then nothing of the rest may be done.
@@ -32,9 +34,11 @@ func planFabric(v *view, asked *api.Fabric) (*fabricPlan, error) {
 	plan := &fabricPlan{problems: problems}
 	plan.findDoubles(fabric)
 	plan.compareTargets(v, fabric.Targets)
+	plan.compareTenants(v, fabric.Tenants)
 	plan.compareStreams(v, fabric.Streams)
 	plan.compareRoutes(v, fabric)
 	plan.checkPlaces(v, fabric)
+	plan.checkTenants(v, fabric)
 	plan.findUndeclared(v, fabric)
 	return plan, nil
 }
@@ -44,6 +48,7 @@ func completeFabric(asked *api.Fabric) *api.Fabric {
 	for _, target := range asked.GetTargets() {
 		fabric.Targets = append(fabric.Targets, target)
 	}
+	fabric.Tenants = append(fabric.Tenants, asked.GetTenants()...)
 	for _, stream := range asked.GetStreams() {
 		fabric.Streams = append(fabric.Streams, withDefaults(stream))
 	}
@@ -59,6 +64,7 @@ func (p *fabricPlan) fail(field, value, rule string, args ...any) {
 
 func (p *fabricPlan) findDoubles(fabric *api.Fabric) {
 	findDoubles(p, "targets", "host", fabric.Targets, (*api.TargetSpec).GetHost)
+	findDoubles(p, "tenants", "name", fabric.Tenants, (*api.TenantSpec).GetName)
 	findDoubles(p, "streams", "name", fabric.Streams, (*api.StreamSpec).GetName)
 	findDoubles(p, "routes", "name", fabric.Routes, (*api.RouteSpec).GetName)
 }
@@ -201,6 +207,11 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 			p.undeclared = append(p.undeclared, "target "+host)
 		}
 	}
+	for _, name := range sortedKeys(v.tenants) {
+		if !slices.ContainsFunc(fabric.Tenants, func(spec *api.TenantSpec) bool { return spec.Name == name }) {
+			p.undeclared = append(p.undeclared, "tenant "+name)
+		}
+	}
 	declared := make(map[string]bool, len(fabric.Streams))
 	for _, spec := range fabric.Streams {
 		declared[spec.Name] = true
@@ -222,6 +233,9 @@ func (v *view) fabric() *api.Fabric {
 	fabric := new(api.Fabric)
 	for _, host := range sortedKeys(v.targetSpecs) {
 		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
+	}
+	for _, name := range sortedKeys(v.tenants) {
+		fabric.Tenants = append(fabric.Tenants, v.tenants[name])
 	}
 	for _, name := range withoutSystem(sortedKeys(v.streams)) {
 		if reconcile.IsBeingDeleted(v.deletions[name]) {

@@ -13,6 +13,7 @@ import (
 //
 //	spec/streams/<name>                Stream
 //	spec/targets/<host>                TargetSpec
+//	spec/tenants/<name>                TenantSpec
 //	spec/routes/<name>                 Route
 //	spec/rings/<name>                  RingSpec
 //	spec/assignments/<name>            Assignment
@@ -30,6 +31,7 @@ const (
 	keyRoot        = "/farlog/v1/"
 	keyStreams     = keyRoot + "spec/streams/"
 	keyTargetSpecs = keyRoot + "spec/targets/"
+	keyTenants     = keyRoot + "spec/tenants/"
 	keyRoutes      = keyRoot + "spec/routes/"
 	keyRings       = keyRoot + "spec/rings/"
 	keyAssignments = keyRoot + "spec/assignments/"

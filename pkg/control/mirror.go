@@ -29,6 +29,7 @@ type view struct {
 	routeRevision  int64 // of the last change of a route, or of the end of one that was seen
 	streams        map[string]*api.Stream
 	targetSpecs    map[string]*api.TargetSpec
+	tenants        map[string]*api.TenantSpec
 	routes         map[string]*api.Route
 	rings          map[string]*api.RingSpec
 	assignments    map[string]*api.Assignment
@@ -173,7 +174,7 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 
 // declaredAt remembers when targets and routes changed or ended. Of streams the end of their deletion is that.
 func (v *view) declaredAt(key string, revision int64) {
-	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyRoutes) {
+	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyTenants) || strings.HasPrefix(key, keyRoutes) {
 		v.fabricRevision = max(v.fabricRevision, revision)
 	}
 	if strings.HasPrefix(key, keyRoutes) {
@@ -264,6 +265,7 @@ func messages[M any, P interface {
 var kinds = map[string]kind{
 	keyStreams:     messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
 	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	keyTenants:     messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
 	keyRoutes:      messages(func(v *view) *map[string]*api.Route { return &v.routes }),
 	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
 	keyAssignments: messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),

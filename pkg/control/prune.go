@@ -30,8 +30,8 @@ func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
 		switch {
 		case kind == "route" && left[name] == nil:
 			p.pruneRoute(left, name)
-		case kind == "target":
-			p.dropped = append(p.dropped, name)
+		case kind == "target" || kind == "tenant":
+			p.dropped = append(p.dropped, declaredKeys[kind]+name)
 			p.changes = append(p.changes, &api.Change{Kind: kind, Name: name, IsDeleted: true})
 		case caller.May(api.ControlService_DeleteStream_FullMethodName, name) != nil:
 			stay = append(stay, one)
@@ -64,10 +64,12 @@ func (p *fabricPlan) pruneStream(v *view, left routes, caller access.Caller, nam
 	p.changes = append(p.changes, &api.Change{Kind: "stream", Name: name, IsDeleted: true})
 }
 
+// declaredKeys are where it is kept what is declared of things that exist without it.
+var declaredKeys = map[string]string{"target": keyTargetSpecs, "tenant": keyTenants}
+
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
 func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {
-	for _, host := range plan.dropped {
-		key := keyTargetSpecs + host
+	for _, key := range plan.dropped {
 		if revision, err = s.commit(ctx, []clientv3.Cmp{unchangedSince(v, key)}, []clientv3.Op{clientv3.OpDelete(key)}); err != nil {
 			return 0, err
 		}

@@ -27,7 +27,7 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
 	}
-	stream, isNew, revision, err := s.specs.createStream(ctx, spec)
+	stream, isNew, revision, err := s.createWithin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,9 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	}
 	if have := now.streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
+	}
+	if err := now.within(spec); err != nil {
+		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
 }
@@ -253,13 +256,14 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	return response, s.mirror.waitRevision(ctx, response.Revision)
 }
 
-// mayApply asks for the role on every stream and route that would change; a target is every stream's.
+// mayApply asks for the role on every stream and route that would change; a target is every stream's, and a quota is not its tenant's to raise.
 func mayApply(caller access.Caller, plan *fabricPlan) error {
 	for _, change := range plan.changes {
-		if change.Kind == "target" && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
-			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of target %q needs", caller.ID, change.Name)
+		isOfAll := change.Kind == "target" || change.Kind == "tenant"
+		if isOfAll && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of %s %q needs", caller.ID, change.Kind, change.Name)
 		}
-		if change.Kind != "target" {
+		if !isOfAll {
 			if err := caller.May(api.ControlService_ApplyFabric_FullMethodName, change.Name); err != nil {
 				return status.Error(codes.PermissionDenied, err.Error())
 			}
@@ -267,7 +271,7 @@ func mayApply(caller access.Caller, plan *fabricPlan) error {
 	}
 	plan.undeclared = slices.DeleteFunc(plan.undeclared, func(one string) bool {
 		kind, name, _ := strings.Cut(one, " ")
-		return kind != "target" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
+		return kind != "target" && kind != "tenant" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
 	})
 	return nil
 }
@@ -285,5 +289,5 @@ func (s *Server) GetFabric(ctx context.Context, _ *api.GetFabricRequest) (*api.G
 	fabric.Routes = slices.DeleteFunc(fabric.Routes, func(spec *api.RouteSpec) bool {
 		return callerOf(ctx).May(api.ControlService_GetFabric_FullMethodName, spec.Name) != nil
 	})
-	return &api.GetFabricResponse{Fabric: fabric, Revision: now.fabricRevision}, nil
+	return &api.GetFabricResponse{Fabric: fabric, Revision: now.fabricRevision, Tenants: now.tenantUses()}, nil
 }

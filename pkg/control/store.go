@@ -26,7 +26,8 @@ import (
 type specStore struct{ client *clientv3.Client }
 
 // createStream returns the stream of that name, made now (isNew) or earlier, and the revision it can be seen at.
-func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+// With guards that do not hold it is errUsedMeanwhile, and the revision that to look at.
+func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec, guards ...clientv3.Cmp) (stream *api.Stream, isNew bool, revision int64, err error) {
 	key := keyStreams + spec.Name
 	for {
 		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyStreamID)).Commit()
@@ -48,7 +49,7 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 			return nil, false, 0, err
 		}
 		put, err := s.client.Txn(ctx).
-			If(guard, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			If(append(guards, guard, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))...).
 			Then(clientv3.OpPut(key, value), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last+1), 10))).
 			Commit()
 		if err != nil {
@@ -57,6 +58,9 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec) (stre
 		if put.Succeeded {
 			stream.Revision = put.Header.Revision
 			return stream, true, put.Header.Revision, nil
+		}
+		if len(guards) > 0 {
+			return nil, false, put.Header.Revision, errUsedMeanwhile
 		}
 	}
 }

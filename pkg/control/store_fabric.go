@@ -60,6 +60,13 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 		}
 		guards, writes = append(guards, unchangedSince(v, keyTargetSpecs+target.Host)), append(writes, clientv3.OpPut(keyTargetSpecs+target.Host, value))
 	}
+	for _, tenant := range plan.tenants {
+		value, err := encode(tenant)
+		if err != nil {
+			return 0, err
+		}
+		guards, writes = append(guards, unchangedSince(v, keyTenants+tenant.Name)), append(writes, clientv3.OpPut(keyTenants+tenant.Name, value))
+	}
 	for _, spec := range plan.updated {
 		value, err := encodeStream(streamWith(v.streams[spec.Name], spec))
 		if err != nil {
@@ -74,10 +81,16 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 		}
 		guards, writes = guards[count:], writes[count:]
 	}
+	since := v.revision
 	for batch := range slices.Chunk(plan.created, applyBatch) {
-		if revision, err = s.createBatch(ctx, batch); err != nil {
+		var unused []clientv3.Cmp
+		if plan.isLimited { // a stream of somebody else may have taken what was left of a quota
+			unused = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keyStreamID), "<", since+1)}
+		}
+		if revision, err = s.createBatch(ctx, batch, unused); err != nil {
 			return 0, err
 		}
+		since = revision
 	}
 	routed, err := s.applyRoutes(ctx, v, plan.routes, plan.ended)
 	if err != nil {
@@ -88,7 +101,7 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 }
 
 // createBatch makes streams and gives them the next ids, in one transaction.
-func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec) (int64, error) {
+func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
 	got, err := s.client.Get(ctx, keyStreamID)
 	if err != nil {
 		return 0, fmt.Errorf("read the last stream id: %w", err)
@@ -97,7 +110,7 @@ func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec) (in
 	if err != nil {
 		return 0, err
 	}
-	guards := []clientv3.Cmp{guard}
+	guards = append(guards, guard)
 	writes := []clientv3.Op{clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last)+uint64(len(specs)), 10))}
 	for i, spec := range specs {
 		_, value, err := newStream(spec, last+1+uint32(i))

@@ -925,19 +925,151 @@ func (x *Route) GetRevision() int64 {
 	return 0
 }
 
+// TenantSpec is what a tenant may have. A tenant is the part of a stream's name before the first slash, or the whole name where there is none. One of which nothing is said may have
+// anything.
+type TenantSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	StreamsMax    uint64                 `protobuf:"varint,2,opt,name=streams_max,json=streamsMax,proto3" json:"streams_max,omitempty"`         // 0: any
+	RingBytesMax  uint64                 `protobuf:"varint,3,opt,name=ring_bytes_max,json=ringBytesMax,proto3" json:"ring_bytes_max,omitempty"` // of the rings of all members of its streams; 0: any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantSpec) Reset() {
+	*x = TenantSpec{}
+	mi := &file_farlog_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantSpec) ProtoMessage() {}
+
+func (x *TenantSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantSpec.ProtoReflect.Descriptor instead.
+func (*TenantSpec) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TenantSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TenantSpec) GetStreamsMax() uint64 {
+	if x != nil {
+		return x.StreamsMax
+	}
+	return 0
+}
+
+func (x *TenantSpec) GetRingBytesMax() uint64 {
+	if x != nil {
+		return x.RingBytesMax
+	}
+	return 0
+}
+
+// TenantUse is what a tenant has.
+type TenantUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Streams       uint64                 `protobuf:"varint,2,opt,name=streams,proto3" json:"streams,omitempty"` // those that are being deleted among them
+	RingBytes     uint64                 `protobuf:"varint,3,opt,name=ring_bytes,json=ringBytes,proto3" json:"ring_bytes,omitempty"`
+	Quota         *TenantSpec            `protobuf:"bytes,4,opt,name=quota,proto3" json:"quota,omitempty"` // absent: none is declared
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantUse) Reset() {
+	*x = TenantUse{}
+	mi := &file_farlog_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantUse) ProtoMessage() {}
+
+func (x *TenantUse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
+func (*TenantUse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TenantUse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TenantUse) GetStreams() uint64 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *TenantUse) GetRingBytes() uint64 {
+	if x != nil {
+		return x.RingBytes
+	}
+	return 0
+}
+
+func (x *TenantUse) GetQuota() *TenantSpec {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
 // Fabric is all that an operator declares.
 type Fabric struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Targets       []*TargetSpec          `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
 	Streams       []*StreamSpec          `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
 	Routes        []*RouteSpec           `protobuf:"bytes,3,rep,name=routes,proto3" json:"routes,omitempty"`
+	Tenants       []*TenantSpec          `protobuf:"bytes,4,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fabric) Reset() {
 	*x = Fabric{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1081,7 @@ func (x *Fabric) String() string {
 func (*Fabric) ProtoMessage() {}
 
 func (x *Fabric) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1094,7 @@ func (x *Fabric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fabric.ProtoReflect.Descriptor instead.
 func (*Fabric) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Fabric) GetTargets() []*TargetSpec {
@@ -986,6 +1118,13 @@ func (x *Fabric) GetRoutes() []*RouteSpec {
 	return nil
 }
 
+func (x *Fabric) GetTenants() []*TenantSpec {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
 // Stream is a spec with what the control plane chose at creation.
 type Stream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1001,7 +1140,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1152,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1165,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Stream) GetSpec() *StreamSpec {
@@ -1091,7 +1230,7 @@ type Contract struct {
 
 func (x *Contract) Reset() {
 	*x = Contract{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1242,7 @@ func (x *Contract) String() string {
 func (*Contract) ProtoMessage() {}
 
 func (x *Contract) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1255,7 @@ func (x *Contract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contract.ProtoReflect.Descriptor instead.
 func (*Contract) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Contract) GetKind() string {
@@ -1211,7 +1350,7 @@ type RingSpec struct {
 
 func (x *RingSpec) Reset() {
 	*x = RingSpec{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1362,7 @@ func (x *RingSpec) String() string {
 func (*RingSpec) ProtoMessage() {}
 
 func (x *RingSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1375,7 @@ func (x *RingSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingSpec.ProtoReflect.Descriptor instead.
 func (*RingSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RingSpec) GetTarget() string {
@@ -1312,7 +1451,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1463,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1476,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Replacement) GetFormerTarget() string {
@@ -1400,7 +1539,7 @@ type FarGrant struct {
 
 func (x *FarGrant) Reset() {
 	*x = FarGrant{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1551,7 @@ func (x *FarGrant) String() string {
 func (*FarGrant) ProtoMessage() {}
 
 func (x *FarGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1564,7 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
 func (*FarGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FarGrant) GetToken() []byte {
@@ -1481,7 +1620,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1632,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1645,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -1571,7 +1710,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1722,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1735,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RingState) GetStream() string {
@@ -1857,7 +1996,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +2008,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2021,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Deletion) GetName() string {
@@ -1986,7 +2125,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2137,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2150,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -2148,7 +2287,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2299,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2312,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Agent) GetId() string {
@@ -2258,7 +2397,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2409,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2422,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Region) GetUri() string {
@@ -2319,7 +2458,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2470,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2483,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2391,7 +2530,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2542,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2555,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -2480,7 +2619,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2631,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2644,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2554,7 +2693,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2705,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2718,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2666,7 +2805,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2817,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2830,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2778,7 +2917,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2929,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2942,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Holder) GetHost() string {
@@ -2853,7 +2992,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3004,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3017,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Member) GetUri() string {
@@ -2929,7 +3068,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3080,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3093,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grant) GetStream() string {
@@ -3057,7 +3196,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3208,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3221,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3195,7 +3334,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3346,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3359,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Problem) GetField() string {
@@ -3254,7 +3393,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3405,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3418,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3299,7 +3438,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3450,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3463,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3351,7 +3490,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3502,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3515,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3404,7 +3543,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3555,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3568,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3463,7 +3602,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3614,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3627,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3519,7 +3658,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +3670,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +3683,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3584,7 +3723,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3735,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3748,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3633,7 +3772,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3784,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3797,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3714,7 +3853,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3865,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3878,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3773,7 +3912,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3924,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3937,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3826,7 +3965,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3977,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3990,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -3886,7 +4025,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4037,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4050,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FieldChange) GetName() string {
@@ -3937,7 +4076,7 @@ func (x *FieldChange) GetAfter() string {
 
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, stream or route
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, tenant, stream or route
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`
 	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
@@ -3948,7 +4087,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4099,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4112,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Change) GetKind() string {
@@ -4023,7 +4162,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4174,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4187,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -4082,7 +4221,7 @@ func (x *ApplyFabricRequest) GetIsPrune() bool {
 type ApplyFabricResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
-	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "stream NAME", "route NAME": there, and not in what was declared; they stay
+	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "tenant NAME", "stream NAME", "route NAME": there, and not in what was declared; they stay
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Drift         []*Drift               `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"` // of what was declared before and is declared now: what is not so in the world
 	unknownFields protoimpl.UnknownFields
@@ -4091,7 +4230,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4242,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4255,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4160,7 +4299,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4311,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4324,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Drift) GetKind() string {
@@ -4224,7 +4363,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4375,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4388,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4264,7 +4403,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4415,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4428,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4322,7 +4461,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4473,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4486,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4365,7 +4504,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4516,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,20 +4529,21 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 type GetFabricResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fabric        *Fabric                `protobuf:"bytes,1,opt,name=fabric,proto3" json:"fabric,omitempty"`
 	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Tenants       []*TenantUse           `protobuf:"bytes,3,rep,name=tenants,proto3" json:"tenants,omitempty"` // that have streams or a quota, by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4555,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4568,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4445,6 +4585,13 @@ func (x *GetFabricResponse) GetRevision() int64 {
 	return 0
 }
 
+func (x *GetFabricResponse) GetTenants() []*TenantUse {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
 type GetStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4454,7 +4601,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +4613,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +4626,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4498,7 +4645,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4510,7 +4657,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4523,7 +4670,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4547,7 +4694,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4706,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4719,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4612,7 +4759,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4771,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4784,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4662,7 +4809,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4821,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4834,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -4734,7 +4881,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4746,7 +4893,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4759,7 +4906,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -4780,7 +4927,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +4939,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +4952,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -4833,7 +4980,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +4992,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4858,7 +5005,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -4891,7 +5038,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4903,7 +5050,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4916,7 +5063,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -4936,7 +5083,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4948,7 +5095,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4961,7 +5108,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -4991,7 +5138,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5003,7 +5150,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5016,7 +5163,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5064,7 +5211,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5223,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5236,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5116,7 +5263,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5128,7 +5275,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5141,7 +5288,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5169,7 +5316,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5328,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5341,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5228,7 +5375,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5240,7 +5387,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5253,7 +5400,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5281,7 +5428,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5440,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5453,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5339,7 +5486,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5498,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5511,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5386,7 +5533,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5545,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5411,7 +5558,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5453,7 +5600,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5465,7 +5612,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5478,7 +5625,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5511,7 +5658,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5670,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5683,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5556,7 +5703,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5715,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5728,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5608,7 +5755,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5620,7 +5767,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5633,7 +5780,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5660,7 +5807,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5672,7 +5819,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5685,7 +5832,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5714,7 +5861,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5726,7 +5873,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5739,7 +5886,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5783,7 +5930,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5795,7 +5942,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5808,7 +5955,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5850,7 +5997,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +6009,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +6022,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -5912,7 +6059,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5924,7 +6071,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5937,7 +6084,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -5986,7 +6133,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5998,7 +6145,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6011,7 +6158,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6046,7 +6193,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6205,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6218,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6105,7 +6252,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6264,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6277,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6155,7 +6302,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6167,7 +6314,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6180,7 +6327,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 type ListAgentsResponse struct {
@@ -6195,7 +6342,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6207,7 +6354,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6220,7 +6367,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6260,7 +6407,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6272,7 +6419,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6285,7 +6432,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6304,7 +6451,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6316,7 +6463,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6329,7 +6476,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6348,7 +6495,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6360,7 +6507,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6373,7 +6520,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6392,7 +6539,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6404,7 +6551,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6417,7 +6564,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6437,7 +6584,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6449,7 +6596,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6462,7 +6609,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6488,7 +6635,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6500,7 +6647,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6513,7 +6660,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6532,7 +6679,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6544,7 +6691,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6557,7 +6704,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6576,7 +6723,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6735,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6748,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6687,11 +6834,25 @@ const file_farlog_proto_rawDesc = "" +
 	"\x05Route\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x124\n" +
 	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x98\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xae\x02\n" +
+	"\n" +
+	"TenantSpec\x12\xcb\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xb6\x01\xbaH\xb2\x01\xba\x01\xae\x01\n" +
+	"\x04name\x12bexpected 1 to 63 letters, digits, '.', '_' or '-': the part of streams' names before the first '/'\x1aBthis.size() <= 63 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')R\x04name\x12,\n" +
+	"\vstreams_max\x18\x02 \x01(\x04B\v\xbaH\b2\x06\x18\xff\xff\xff\xff\x0fR\n" +
+	"streamsMax\x12$\n" +
+	"\x0ering_bytes_max\x18\x03 \x01(\x04R\fringBytesMax\"\x85\x01\n" +
+	"\tTenantUse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\astreams\x18\x02 \x01(\x04R\astreams\x12\x1d\n" +
+	"\n" +
+	"ring_bytes\x18\x03 \x01(\x04R\tringBytes\x12+\n" +
+	"\x05quota\x18\x04 \x01(\v2\x15.farlog.v1.TenantSpecR\x05quota\"\xc9\x01\n" +
 	"\x06Fabric\x12/\n" +
 	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
 	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\x12,\n" +
-	"\x06routes\x18\x03 \x03(\v2\x14.farlog.v1.RouteSpecR\x06routes\"\xc4\x01\n" +
+	"\x06routes\x18\x03 \x03(\v2\x14.farlog.v1.RouteSpecR\x06routes\x12/\n" +
+	"\atenants\x18\x04 \x03(\v2\x15.farlog.v1.TenantSpecR\atenants\"\xc4\x01\n" +
 	"\x06Stream\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
@@ -7019,10 +7180,11 @@ const file_farlog_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"+\n" +
 	"\x0fRestoreResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x04R\aentries\"\x12\n" +
-	"\x10GetFabricRequest\"Z\n" +
+	"\x10GetFabricRequest\"\x8a\x01\n" +
 	"\x11GetFabricResponse\x12)\n" +
 	"\x06fabric\x18\x01 \x01(\v2\x11.farlog.v1.FabricR\x06fabric\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"&\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12.\n" +
+	"\atenants\x18\x03 \x03(\v2\x14.farlog.v1.TenantUseR\atenants\"&\n" +
 	"\x10GetStreamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x11GetStreamResponse\x12/\n" +
@@ -7260,7 +7422,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7275,272 +7437,277 @@ var file_farlog_proto_goTypes = []any{
 	(*RouteRule)(nil),                // 10: farlog.v1.RouteRule
 	(*RouteSpec)(nil),                // 11: farlog.v1.RouteSpec
 	(*Route)(nil),                    // 12: farlog.v1.Route
-	(*Fabric)(nil),                   // 13: farlog.v1.Fabric
-	(*Stream)(nil),                   // 14: farlog.v1.Stream
-	(*Contract)(nil),                 // 15: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 16: farlog.v1.RingSpec
-	(*Replacement)(nil),              // 17: farlog.v1.Replacement
-	(*FarGrant)(nil),                 // 18: farlog.v1.FarGrant
-	(*Admission)(nil),                // 19: farlog.v1.Admission
-	(*RingState)(nil),                // 20: farlog.v1.RingState
-	(*Deletion)(nil),                 // 21: farlog.v1.Deletion
-	(*WriterCounters)(nil),           // 22: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 23: farlog.v1.Agent
-	(*Region)(nil),                   // 24: farlog.v1.Region
-	(*TargetState)(nil),              // 25: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 26: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 27: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 28: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 29: farlog.v1.Assignment
-	(*Holder)(nil),                   // 30: farlog.v1.Holder
-	(*Member)(nil),                   // 31: farlog.v1.Member
-	(*Grant)(nil),                    // 32: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 33: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 34: farlog.v1.Problem
-	(*Problems)(nil),                 // 35: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 36: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 37: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 38: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 39: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 40: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 41: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 42: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 43: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 44: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 45: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 46: farlog.v1.FieldChange
-	(*Change)(nil),                   // 47: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 48: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 49: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 50: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 51: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 52: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 53: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 54: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 55: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 56: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 57: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 58: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 59: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 60: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 61: farlog.v1.ExtendWriterResponse
-	(*ExtendedMember)(nil),           // 62: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 63: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 64: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 65: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 66: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 67: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 68: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 69: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 70: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 71: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 72: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 73: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 74: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 75: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 76: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 77: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 78: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 79: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 80: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 81: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 82: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 83: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 84: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 85: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 86: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 87: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 88: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 89: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 90: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 91: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 92: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 93: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 94: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 95: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 96: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 97: google.protobuf.Timestamp
+	(*TenantSpec)(nil),               // 13: farlog.v1.TenantSpec
+	(*TenantUse)(nil),                // 14: farlog.v1.TenantUse
+	(*Fabric)(nil),                   // 15: farlog.v1.Fabric
+	(*Stream)(nil),                   // 16: farlog.v1.Stream
+	(*Contract)(nil),                 // 17: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 18: farlog.v1.RingSpec
+	(*Replacement)(nil),              // 19: farlog.v1.Replacement
+	(*FarGrant)(nil),                 // 20: farlog.v1.FarGrant
+	(*Admission)(nil),                // 21: farlog.v1.Admission
+	(*RingState)(nil),                // 22: farlog.v1.RingState
+	(*Deletion)(nil),                 // 23: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 24: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 25: farlog.v1.Agent
+	(*Region)(nil),                   // 26: farlog.v1.Region
+	(*TargetState)(nil),              // 27: farlog.v1.TargetState
+	(*MediaHealth)(nil),              // 28: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 29: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 30: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 31: farlog.v1.Assignment
+	(*Holder)(nil),                   // 32: farlog.v1.Holder
+	(*Member)(nil),                   // 33: farlog.v1.Member
+	(*Grant)(nil),                    // 34: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 35: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 36: farlog.v1.Problem
+	(*Problems)(nil),                 // 37: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 38: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 39: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 40: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 41: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 42: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 43: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 44: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 45: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 46: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 47: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 48: farlog.v1.FieldChange
+	(*Change)(nil),                   // 49: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 50: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 51: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 52: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 53: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 54: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 55: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 56: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 57: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 58: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 59: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 60: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 61: farlog.v1.AcquireWriterResponse
+	(*ExtendWriterRequest)(nil),      // 62: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 63: farlog.v1.ExtendWriterResponse
+	(*ExtendedMember)(nil),           // 64: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 65: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 66: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 67: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 68: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 69: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 70: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 71: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 72: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 73: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 74: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 75: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 76: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 77: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 78: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 79: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 80: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 81: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 82: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 83: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 84: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 85: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 86: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 87: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 88: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 89: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 90: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 91: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 92: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 93: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 94: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 95: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 96: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 97: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 98: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 99: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	96,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	98,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	96,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	98,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	97,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
-	7,   // 11: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
-	6,   // 12: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	11,  // 13: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
-	6,   // 14: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	97,  // 15: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	0,   // 16: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	96,  // 17: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	14,  // 18: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	19,  // 19: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	17,  // 20: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
-	4,   // 21: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	97,  // 22: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
-	3,   // 23: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	97,  // 24: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	18,  // 25: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	15,  // 26: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	97,  // 27: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	97,  // 28: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	96,  // 29: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	96,  // 30: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	22,  // 31: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	4,   // 32: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	97,  // 33: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	97,  // 34: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
-	0,   // 35: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	96,  // 36: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	96,  // 37: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	96,  // 38: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	96,  // 39: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	24,  // 40: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	0,   // 41: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	23,  // 42: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	20,  // 43: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	97,  // 44: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	26,  // 45: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	97,  // 46: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
-	23,  // 47: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	28,  // 48: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	97,  // 49: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	31,  // 50: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	31,  // 51: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 52: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 53: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	96,  // 54: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	30,  // 55: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	97,  // 56: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	14,  // 57: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	32,  // 58: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	16,  // 59: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	20,  // 60: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	29,  // 61: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	28,  // 62: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 63: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	21,  // 64: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	34,  // 65: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 66: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 67: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 68: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	14,  // 69: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	46,  // 70: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	21,  // 71: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 72: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	33,  // 73: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	14,  // 74: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	21,  // 75: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	46,  // 76: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	13,  // 77: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	47,  // 78: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	50,  // 79: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 80: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	13,  // 81: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	33,  // 82: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	30,  // 83: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	32,  // 84: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	30,  // 85: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	62,  // 86: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	31,  // 87: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	30,  // 88: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	32,  // 89: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	97,  // 90: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	30,  // 91: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 92: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 93: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 94: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 95: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	46,  // 96: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 97: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 98: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 99: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 100: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	76,  // 101: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	30,  // 102: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	32,  // 103: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 104: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 105: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	80,  // 106: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	16,  // 107: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	25,  // 108: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	27,  // 109: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	23,  // 110: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	16,  // 111: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	25,  // 112: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	96,  // 113: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	23,  // 114: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	29,  // 115: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	27,  // 116: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	96,  // 117: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	36,  // 118: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	38,  // 119: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	40,  // 120: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	42,  // 121: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	56,  // 122: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	44,  // 123: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	58,  // 124: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	60,  // 125: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	63,  // 126: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	65,  // 127: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	67,  // 128: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	69,  // 129: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	71,  // 130: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	73,  // 131: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	75,  // 132: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	77,  // 133: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	79,  // 134: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	82,  // 135: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	84,  // 136: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	86,  // 137: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	48,  // 138: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	51,  // 139: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	52,  // 140: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	54,  // 141: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	88,  // 142: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	90,  // 143: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	92,  // 144: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	94,  // 145: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	37,  // 146: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	39,  // 147: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	41,  // 148: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	43,  // 149: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	57,  // 150: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	45,  // 151: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	59,  // 152: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	61,  // 153: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	64,  // 154: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	66,  // 155: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	68,  // 156: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	70,  // 157: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	72,  // 158: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	74,  // 159: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	76,  // 160: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	78,  // 161: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	81,  // 162: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	83,  // 163: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	85,  // 164: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	87,  // 165: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	49,  // 166: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	52,  // 167: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	53,  // 168: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	55,  // 169: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	89,  // 170: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	91,  // 171: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	93,  // 172: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	95,  // 173: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	146, // [146:174] is the sub-list for method output_type
-	118, // [118:146] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	99,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	13,  // 11: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
+	7,   // 12: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	6,   // 13: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	11,  // 14: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
+	13,  // 15: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
+	6,   // 16: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	99,  // 17: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	0,   // 18: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	98,  // 19: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	16,  // 20: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	21,  // 21: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	19,  // 22: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
+	4,   // 23: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	99,  // 24: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	3,   // 25: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	99,  // 26: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	20,  // 27: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	17,  // 28: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	99,  // 29: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	99,  // 30: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	98,  // 31: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	98,  // 32: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	24,  // 33: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	4,   // 34: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	99,  // 35: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	99,  // 36: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,   // 37: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	98,  // 38: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	98,  // 39: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	98,  // 40: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	98,  // 41: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	26,  // 42: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	0,   // 43: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	25,  // 44: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	22,  // 45: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	99,  // 46: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	28,  // 47: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	99,  // 48: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	25,  // 49: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	30,  // 50: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	99,  // 51: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	33,  // 52: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	33,  // 53: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 54: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 55: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	98,  // 56: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	32,  // 57: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	99,  // 58: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	16,  // 59: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	34,  // 60: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	18,  // 61: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	22,  // 62: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	31,  // 63: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	30,  // 64: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 65: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	23,  // 66: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	36,  // 67: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 68: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	16,  // 69: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 70: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	16,  // 71: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	48,  // 72: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	23,  // 73: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 74: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	35,  // 75: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	16,  // 76: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	23,  // 77: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	48,  // 78: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	15,  // 79: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	49,  // 80: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	52,  // 81: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 82: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	15,  // 83: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	14,  // 84: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	35,  // 85: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	32,  // 86: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 87: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	32,  // 88: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	64,  // 89: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	33,  // 90: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	32,  // 91: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 92: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	99,  // 93: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	32,  // 94: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 95: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 96: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 97: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 98: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	48,  // 99: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 100: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 101: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 102: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 103: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	78,  // 104: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	32,  // 105: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 106: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 107: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 108: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	82,  // 109: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	18,  // 110: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	27,  // 111: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	29,  // 112: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	25,  // 113: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	18,  // 114: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	27,  // 115: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	98,  // 116: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	25,  // 117: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	31,  // 118: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	29,  // 119: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	98,  // 120: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	38,  // 121: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	40,  // 122: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	42,  // 123: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	44,  // 124: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	58,  // 125: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	46,  // 126: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	60,  // 127: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	62,  // 128: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	65,  // 129: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	67,  // 130: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	69,  // 131: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	71,  // 132: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	73,  // 133: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	75,  // 134: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	77,  // 135: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	79,  // 136: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	81,  // 137: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	84,  // 138: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	86,  // 139: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	88,  // 140: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	50,  // 141: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	53,  // 142: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	54,  // 143: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	56,  // 144: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	90,  // 145: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	92,  // 146: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	94,  // 147: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	96,  // 148: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	39,  // 149: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	41,  // 150: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	43,  // 151: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	45,  // 152: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	59,  // 153: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	47,  // 154: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	61,  // 155: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	63,  // 156: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	66,  // 157: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	68,  // 158: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	70,  // 159: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	72,  // 160: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	74,  // 161: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	76,  // 162: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	78,  // 163: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	80,  // 164: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	83,  // 165: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	85,  // 166: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	87,  // 167: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	89,  // 168: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	51,  // 169: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	54,  // 170: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	55,  // 171: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	57,  // 172: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	91,  // 173: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	93,  // 174: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	95,  // 175: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	97,  // 176: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	149, // [149:177] is the sub-list for method output_type
+	121, // [121:149] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7554,7 +7721,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   90,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
