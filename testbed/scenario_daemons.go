@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,9 +26,15 @@ const (
 	exitKilled        = 128 + 9
 )
 
+// clockJumps are made between kills, one behind each quarter of them: the trading host's clock and that of the control plane go an hour ahead, and come back.
+var clockJumps = []struct {
+	guest string
+	by    time.Duration
+}{{"host", time.Hour}, {"central", time.Hour}, {"host", -time.Hour}, {"central", -time.Hour}}
+
 // daemonsKilled kills the target's daemon, the drain, the writer and the control plane at random, and starts them again. The writer is on the trading
 // host, the ring on the target's NVDIMM, drain and control plane on the central host; all that lies between them is SoftRoCE and the
-// control plane's connections. At the end every acknowledged record is in the store.
+// control plane's connections. The clocks of trading host and control plane jump meanwhile. At the end every acknowledged record is in the store.
 func daemonsKilled(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.bootAll(ctx, targetMachine, hostMachine, centralMachine)
 	if err != nil {
@@ -60,19 +67,24 @@ func daemonsKilled(ctx context.Context, b *bed) (string, error) {
 	}
 	proved, err := c.drained(ctx, daemonStream, "central", l)
 	if err != nil {
-		return "", fmt.Errorf("after kills %v: %w", kills, err)
+		return "", fmt.Errorf("after kills %v and jumps of clocks: %w", kills, err)
 	}
 	wire, err := b.crossed()
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("kills %v, %d writers: %s; %s", kills, c.writers, proved, wire), nil
+	return fmt.Sprintf("kills %v and %d jumps of clocks by an hour, %d writers: %s; %s", kills, len(clockJumps), c.writers, proved, wire), nil
 }
 
 // killAll kills in an order that is drawn, most of them after some records, some at once after the one before.
 func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (map[string]int, error) {
-	kills := map[string]int{}
-	for _, name := range c.bed.drawKills() {
+	kills, order := map[string]int{}, c.bed.drawKills()
+	for i, name := range order {
+		if quarter := len(order) / len(clockJumps); i%quarter == quarter/2 && i/quarter < len(clockJumps) {
+			if err := c.jump(ctx, clockJumps[i/quarter].guest, clockJumps[i/quarter].by); err != nil {
+				return kills, err
+			}
+		}
 		count := 50 + c.bed.draw(100)
 		if c.bed.draw(hurriedKillsOneIn) == 0 {
 			count = 0
@@ -95,6 +107,20 @@ func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (ma
 		return kills, fmt.Errorf("after kills %v: %w", kills, err)
 	}
 	return kills, nil
+}
+
+// jump sets a guest's clock; whoever measures time there has to do without it.
+func (c *crew) jump(ctx context.Context, guest string, by time.Duration) error {
+	text, err := c.guests[guest].Run(ctx, fmt.Sprintf("from=$(date +%%s); date -s @$((from + %d)) >/dev/null && echo $(($(date +%%s) - from))", int(by.Seconds())))
+	if err != nil {
+		return err
+	}
+	seconds, err := strconv.Atoi(strings.TrimSpace(text))
+	if off := time.Duration(seconds)*time.Second - by; err != nil || off < -time.Minute || off > time.Minute {
+		return fmt.Errorf("the clock of %s jumped by %q s, want %s: %w", guest, text, by, err)
+	}
+	c.bed.say("the clock of %s jumped by %s", guest, by)
+	return nil
 }
 
 // pileUp stops the drain for some records, so that it is at work, and not waiting for more, when it is killed.

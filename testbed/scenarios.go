@@ -11,7 +11,7 @@ var scenarios = []scenario{
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told in time; once by the device, while its queue pair still lives", 3, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 1, verbsContract},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from a central host, then 50,000 locally", 3, trading},
-	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too", 3, daemonsKilled},
+	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too; clocks jump by an hour and back", 3, daemonsKilled},
 	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target's machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
