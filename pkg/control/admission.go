@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,16 +41,21 @@ func newToken() ([]byte, error) {
 // admission reads the admission of a ring, by its MemberKey, lets change change it, and gives the condition that nobody else has meanwhile and the write.
 // The write is nil when there is nothing to change.
 func (s specStore) admission(ctx context.Context, name string, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
+	got, err := s.client.Get(ctx, keyAdmissions+name)
+	if err != nil {
+		return clientv3.Cmp{}, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
+	}
+	return changeAdmission(name, got.Kvs, change)
+}
+
+// changeAdmission changes an admission that was read; without kvs there is none yet.
+func changeAdmission(name string, kvs []*mvccpb.KeyValue, change func(*api.Admission) error) (clientv3.Cmp, *clientv3.Op, error) {
 	key := keyAdmissions + name
 	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
-	got, err := s.client.Get(ctx, key)
-	if err != nil {
-		return unchanged, nil, fmt.Errorf("read admission of stream %q: %w", name, err)
-	}
 	before := new(api.Admission)
-	if len(got.Kvs) > 0 {
-		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", got.Kvs[0].ModRevision)
-		if err := decode(key, got.Kvs[0].Value, before); err != nil {
+	if len(kvs) > 0 {
+		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)
+		if err := decode(key, kvs[0].Value, before); err != nil {
 			return unchanged, nil, err
 		}
 	}

@@ -96,7 +96,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		})
 		both.Go(func() {
 			<-start
-			placed = r.perform(t.Context(), action, nil)
+			placed = r.performAll(t.Context(), now, []reconcile.Action{action}, nil)
 		})
 		close(start)
 		both.Wait()
@@ -114,7 +114,8 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 // stays -- after a grant no ring is ever made anew, by nobody who decided on it before or after.
 func (r *reconciler) stays(t *testing.T, round int, name string, action reconcile.Action) {
 	t.Helper()
-	if err := r.perform(t.Context(), action, nil); err == nil {
+	seen, _ := r.mirror.load()
+	if err := r.performAll(t.Context(), seen, []reconcile.Action{action}, nil); err == nil {
 		t.Fatalf("round %d: done after a grant", round)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -25,6 +26,9 @@ const leaderLease = 2 * time.Second
 // leaderRetryDelay is how long an instance waits after it lost the leadership or could not change etcd.
 const leaderRetryDelay = 500 * time.Millisecond
 
+// fullPassPeriod is how often all streams are planned, changed or not.
+const fullPassPeriod = time.Minute
+
 // reconciler carries out what reconcile.Plan says, on one control instance at a time.
 type reconciler struct {
 	client   *clientv3.Client
@@ -33,7 +37,8 @@ type reconciler struct {
 	instance string
 	isSole   bool // the lock of the embedded etcd's directory is the election
 
-	isLeading *atomic.Bool // told to whoever asks
+	isLeading *atomic.Bool  // told to whoever asks
+	planned   *atomic.Int64 // streams that were looked at
 	sink      func(context.Context, [][]byte) error
 }
 
@@ -94,22 +99,47 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 		defer moving.Wait()
 		defer cancel()
 	}
+	return r.keepSettled(ctx, guards)
+}
+
+// keepSettled plans whatever may need something, as soon as it may: all streams at first and then now and again, for what nobody has thought of.
+func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) error {
+	unsettled, again, lost := map[string]bool{}, reconcile.Dirt{}, 0
+	again.TouchAll()
+	rarely := time.NewTicker(fullPassPeriod)
+	defer rarely.Stop()
 	for {
-		now, changed := r.mirror.load()
-		for _, action := range reconcile.Plan(now.world()) {
-			if err := r.perform(ctx, action, guards); err != nil {
-				return err
+		now, dirt := r.mirror.takeDirt()
+		dirt.Add(again)
+		again = reconcile.Dirt{}
+		world := now.world()
+		names := dirt.Streams(world, unsettled)
+		actions := reconcile.PlanOf(world, names, unsettled)
+		r.planned.Add(int64(len(names)))
+		err := r.performAll(ctx, now, actions, guards)
+		if lost++; !errors.Is(err, errLost) {
+			lost = 0
+		}
+		if err != nil && (lost == 0 || lost == lostBatchesMost) {
+			return err
+		}
+		if err != nil {
+			for _, action := range actions { // others were first: planned again with what they did
+				again.Touch(streamOf(action))
 			}
+			continue
 		}
 		select {
-		case <-changed:
+		case <-r.mirror.dirty:
+		case <-rarely.C:
+			again.TouchAll()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// perform writes one action and waits until the mirror shows it, so that the next plan knows of it.
+// perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
 func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) (err error) {
 	ctx, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
 	defer func() { endSpan(span, err) }()
@@ -118,11 +148,7 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 		return err
 	}
 	guards = slices.Clone(guards)
-	if action.Place != nil || action.Renew != nil {
-		now, _ := r.mirror.load()
-		guards = append(guards, placeGuards(now, action)...)
-	}
-	changes := admissionsOf(action)
+	var changes map[int]func(*api.Admission) error
 	if action.Retire != "" {
 		now, _ := r.mirror.load()
 		changes = withoutDrains(reconcile.MemberCount(now.streams[action.Retire]))

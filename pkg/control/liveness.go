@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,16 +17,30 @@ import (
 )
 
 // liveness keeps one etcd lease an agent. An agent that stops reporting disappears from state/live when its lease
-// runs out; everything else that is known about it stays. Nothing is remembered here: an agent may report through any
-// control instance, several at once even, and only what etcd says of its key counts.
+// runs out; everything else that is known about it stays. An agent may report through any control instance, several at
+// once even, and only what etcd says of its key counts: the mirror tells it, and etcd itself where the lease is to be another.
 type liveness struct {
-	client *clientv3.Client
-	ttl    time.Duration
+	client  *clientv3.Client
+	mirror  *mirror
+	ttl     time.Duration
+	renewed sync.Map // by key: renewal
 }
+
+// renewal is when a lease was last renewed here.
+type renewal struct {
+	lease clientv3.LeaseID
+	at    time.Time
+}
+
+// renewalsPerLease is how often in its time a lease is renewed at most: agents report more often than that.
+const renewalsPerLease = 5
 
 // touch says that an agent lives: it renews the lease under its key, or makes a new one when there is none or the key
 // names an earlier process.
-func (l liveness) touch(ctx context.Context, key string, agent *api.Agent) error {
+func (l *liveness) touch(ctx context.Context, key string, agent *api.Agent) error {
+	if isAlive, err := l.renewKnown(ctx, key, agent); isAlive || err != nil {
+		return err
+	}
 	for {
 		got, err := l.client.Get(ctx, key)
 		if err != nil {
@@ -39,8 +55,34 @@ func (l liveness) touch(ctx context.Context, key string, agent *api.Agent) error
 	}
 }
 
+// renewKnown renews the lease that the mirror shows under a key; false: etcd has to be asked.
+func (l *liveness) renewKnown(ctx context.Context, key string, agent *api.Agent) (bool, error) {
+	now, _ := l.mirror.load()
+	lease := clientv3.LeaseID(now.leases[key])
+	if lease == clientv3.NoLease || !proto.Equal(now.liveAgent(key), agent) {
+		return false, nil
+	}
+	if last, ok := l.renewed.Load(key); ok && last.(renewal).lease == lease && time.Since(last.(renewal).at) < l.ttl/renewalsPerLease {
+		return true, nil
+	}
+	began := time.Now()
+	isAlive, err := l.keepAlive(ctx, key, lease)
+	if isAlive {
+		l.renewed.Store(key, renewal{lease, began})
+	}
+	return isAlive, err
+}
+
+// liveAgent is who lives under a key; nil: nobody.
+func (v *view) liveAgent(key string) *api.Agent {
+	if id, isTarget := strings.CutPrefix(key, keyLiveTargets); isTarget {
+		return v.liveTargets[id]
+	}
+	return v.liveDrains[strings.TrimPrefix(key, keyLiveDrains)]
+}
+
 // renew is false when the agent needs a new lease.
-func (l liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
+func (l *liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
 	if len(kvs) == 0 || kvs[0].Lease == int64(clientv3.NoLease) {
 		return false, nil
 	}
@@ -48,7 +90,12 @@ func (l liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue,
 	if err := decode(key, kvs[0].Value, known); err != nil || !proto.Equal(known, agent) {
 		return false, nil // an unreadable value is written again
 	}
-	_, err := l.client.KeepAliveOnce(ctx, clientv3.LeaseID(kvs[0].Lease))
+	return l.keepAlive(ctx, key, clientv3.LeaseID(kvs[0].Lease))
+}
+
+// keepAlive is false when the lease has run out.
+func (l *liveness) keepAlive(ctx context.Context, key string, lease clientv3.LeaseID) (bool, error) {
+	_, err := l.client.KeepAliveOnce(ctx, lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return false, nil
 	}
@@ -60,7 +107,7 @@ func (l liveness) renew(ctx context.Context, key string, kvs []*mvccpb.KeyValue,
 
 // grant writes the key under a new lease, unless somebody else has written it since it was read: two calls at the
 // same time must not leave the key under one lease and renew the other. False: look again.
-func (l liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
+func (l *liveness) grant(ctx context.Context, key string, kvs []*mvccpb.KeyValue, agent *api.Agent) (bool, error) {
 	value, err := encode(agent)
 	if err != nil {
 		return false, err

@@ -16,10 +16,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // mirrorRetryDelay is how long a broken watch of etcd waits before it starts over.
 const mirrorRetryDelay = 200 * time.Millisecond
+
+// readPage is how many keys are read at once.
+const readPage = 1000
 
 // view is everything in etcd, decoded, at one revision. A view is never changed after it was published, so that
 // readers need no lock; its messages must not be changed either.
@@ -42,25 +46,34 @@ type view struct {
 	liveTargets    map[string]*api.Agent
 	liveDrains     map[string]*api.Agent
 
+	ringsAt index            // by target: the keys of the rings that are wanted of it
+	givenTo index            // by drain: the streams that it is given
+	leases  map[string]int64 // by the key of an agent's life: its lease in etcd
+
 	owned map[string]bool // prefixes whose maps are not shared with the view before; nil: all of them
 
 	measured sync.Once // room, when it is asked for first
 	room     map[string]uint64
 }
 
-// mirror follows etcd by a watch and publishes a view after each change. One goroutine writes (run); any may read.
+// mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.
 type mirror struct {
 	client *clientv3.Client
 	logger *slog.Logger
 	synced atomic.Bool // false while etcd cannot be followed: the view is old
 
+	writing sync.Mutex // held from the copy of a view to its publication
+
 	mutex   sync.Mutex
 	current *view
-	changed chan struct{} // closed and replaced at each publication
+	changed chan struct{}            // closed and replaced at each publication
+	told    map[string]chan struct{} // by the key of an agent's life: closed and forgotten when it is to be told something else
+	dirt    reconcile.Dirt           // since takeDirt
+	dirty   chan struct{}            // has room for one word: there is dirt
 }
 
 func newMirror(client *clientv3.Client, logger *slog.Logger) *mirror {
-	return &mirror{client: client, logger: logger, current: newView(), changed: make(chan struct{})}
+	return &mirror{client: client, logger: logger, current: newView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, dirty: make(chan struct{}, 1)}
 }
 
 // load returns the present view, and a channel that is closed when there is a newer one.
@@ -109,43 +122,135 @@ func (m *mirror) run(ctx context.Context) {
 func (m *mirror) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	all, err := m.client.Get(ctx, keyRoot, clientv3.WithPrefix())
+	first, err := m.readAll(ctx)
 	if err != nil {
 		return fmt.Errorf("read etcd: %w", err)
 	}
-	next := newView()
-	next.revision = all.Header.Revision
-	for _, kv := range all.Kvs {
-		m.apply(next, kv)
-	}
-	m.publish(next)
+	m.writing.Lock()
+	m.publish(first, nil)
+	m.writing.Unlock()
 	m.synced.Store(true)
-	watch := m.client.Watch(ctx, keyRoot, clientv3.WithPrefix(), clientv3.WithRev(next.revision+1))
+	watch := m.client.Watch(ctx, keyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
 	for response := range watch {
 		if err := response.Err(); err != nil {
 			return fmt.Errorf("watch etcd: %w", err)
 		}
-		next = next.clone()
-		next.revision = response.Header.Revision
-		for _, event := range response.Events {
-			if event.Type == clientv3.EventTypeDelete {
-				next.remove(string(event.Kv.Key))
-				next.declaredAt(string(event.Kv.Key), event.Kv.ModRevision)
-			} else {
-				m.apply(next, event.Kv)
-			}
-		}
-		m.publish(next)
+		m.take(&response)
 	}
 	return fmt.Errorf("watch etcd: ended")
 }
 
-func (m *mirror) publish(next *view) {
+// readAll reads everything as it is at one revision, page by page: all of it at once would be in memory twice.
+func (m *mirror) readAll(ctx context.Context) (*view, error) {
+	next, from, end := newView(), keyRoot, clientv3.GetPrefixRangeEnd(keyRoot)
+	for {
+		page, err := m.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(next.revision))
+		if err != nil {
+			return nil, err
+		}
+		if next.revision == 0 {
+			next.revision = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			m.apply(next, kv)
+		}
+		if !page.More {
+			return next, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// take publishes what a message of the watch changes.
+func (m *mirror) take(response *clientv3.WatchResponse) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	now, _ := m.load()
+	next, touched := now.clone(), newTouched()
+	next.revision = response.Header.Revision
+	for _, event := range response.Events {
+		key := string(event.Kv.Key)
+		prefix, name := cutKey(key)
+		reported, ring, drain := next.targets[name], next.rings[name], next.drains[name]
+		touched.note(next, prefix, name)
+		if event.Type == clientv3.EventTypeDelete {
+			next.remove(key)
+			next.declaredAt(key, event.Kv.ModRevision)
+		} else {
+			m.apply(next, event.Kv)
+		}
+		touched.note(next, prefix, name)
+		switch {
+		case prefix == keyTargets:
+			touched.noteReport(next, name, reported, next.targets[name])
+		case prefix == keyDrains && !proto.Equal(drain.GetAgent(), next.drains[name].GetAgent()):
+			touched.tellWhereFrom(next, name)
+		case prefix == keyRings && ring != nil && ring.Target != next.rings[name].GetTarget():
+			touched.TouchUnsettled() // it leaves room for others
+		}
+	}
+	m.publish(next, touched)
+}
+
+// publish makes a view the present one. touched is nil where everything may be another.
+func (m *mirror) publish(next *view, touched *touched) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.current = next
 	close(m.changed)
 	m.changed = make(chan struct{})
+	if touched == nil {
+		touched = newTouched()
+		touched.TouchAll()
+		for agent := range m.told {
+			touched.agents[agent] = true
+		}
+	}
+	for agent := range touched.agents {
+		if told := m.told[agent]; told != nil {
+			close(told)
+			delete(m.told, agent)
+		}
+	}
+	m.dirt.Add(touched.Dirt)
+	if !m.dirt.IsClean() {
+		select {
+		case m.dirty <- struct{}{}:
+		default: // it is said already
+		}
+	}
+}
+
+// loadFor is load for who only asks what an agent is told: the channel is closed when that may have become something else.
+func (m *mirror) loadFor(agent string) (*view, <-chan struct{}) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.told[agent] == nil {
+		m.told[agent] = make(chan struct{})
+	}
+	return m.current, m.told[agent]
+}
+
+// takeDirt returns the present view, and what has changed since the last call.
+func (m *mirror) takeDirt() (*view, reconcile.Dirt) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	dirt := m.dirt
+	m.dirt = reconcile.Dirt{}
+	return m.current, dirt
+}
+
+// show puts something into the present view that is not in etcd, and wakes nobody: what is waited for is in etcd.
+func (m *mirror) show(change func(now, next *view) (isShown bool)) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	now, _ := m.load()
+	next := now.clone()
+	if change(now, next) {
+		m.mutex.Lock()
+		m.current = next
+		m.mutex.Unlock()
+	}
 }
 
 // apply puts one key into a view. A value that cannot be read is reported and left out: one bad key must not blind
@@ -170,6 +275,10 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 		v.fabricRevision = max(v.fabricRevision, kv.ModRevision)
 	}
 	v.declaredAt(string(kv.Key), kv.ModRevision)
+	if prefix, _ := cutKey(string(kv.Key)); prefix == keyLiveTargets || prefix == keyLiveDrains {
+		v.leases = maps.Clone(v.leases) // as many as there are agents, and changed when one begins
+		v.leases[string(kv.Key)] = kv.Lease
+	}
 }
 
 // declaredAt remembers when targets and routes changed or ended. Of streams the end of their deletion is that.
@@ -183,7 +292,7 @@ func (v *view) declaredAt(key string, revision int64) {
 }
 
 func newView() *view {
-	v := new(view)
+	v := &view{leases: map[string]int64{}}
 	for _, kind := range kinds {
 		kind.begin(v)
 	}
@@ -192,10 +301,12 @@ func newView() *view {
 
 // clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
 func (v *view) clone() *view {
-	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, routeRevision: v.routeRevision, owned: map[string]bool{}}
+	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, routeRevision: v.routeRevision, owned: map[string]bool{}, leases: v.leases}
 	for _, kind := range kinds {
 		kind.share(next, v)
 	}
+	next.ringsAt.share(v.ringsAt)
+	next.givenTo.share(v.givenTo)
 	return next
 }
 
@@ -210,16 +321,20 @@ func (v *view) kindOf(key string) (kind, string) {
 	return found, name
 }
 
-func (v *view) put(key string, value []byte) error {
-	if kind, name := v.kindOf(key); kind != nil {
-		return kind.put(v, key, name, value)
+func (v *view) put(key string, value []byte) (err error) {
+	kind, name := v.kindOf(key)
+	if kind == nil {
+		return nil
 	}
-	return nil
+	prefix, _ := cutKey(key)
+	v.reindex(prefix, name, func() { err = kind.put(v, key, name, value) })
+	return err
 }
 
 func (v *view) remove(key string) {
 	if kind, name := v.kindOf(key); kind != nil {
-		kind.remove(v, name)
+		prefix, _ := cutKey(key)
+		v.reindex(prefix, name, func() { kind.remove(v, name) })
 	}
 }
 

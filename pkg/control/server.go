@@ -75,10 +75,12 @@ type Server struct {
 	specs      specStore
 	limiter    *limiter
 	recorder   *recorder
-	liveness   liveness
+	liveness   *liveness
+	reports    *reports
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
+	planned    atomic.Int64  // streams that the reconciler has looked at
 	stopping   chan struct{} // closed when Run ends: watches end too
 }
 
@@ -93,13 +95,15 @@ func New(config Config) *Server {
 	if config.CallRate == 0 {
 		config.CallRate = CallRateDefault
 	}
+	mirror := newMirror(config.Client, config.Logger)
 	return &Server{
 		config:   config,
-		mirror:   newMirror(config.Client, config.Logger),
+		mirror:   mirror,
 		specs:    specStore{client: config.Client},
 		limiter:  newLimiter(config.CallRate),
 		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
-		liveness: liveness{client: config.Client, ttl: config.Lease},
+		liveness: &liveness{client: config.Client, mirror: mirror, ttl: config.Lease},
+		reports:  newReports(config.Client, mirror, config.IsSole),
 		stopping: make(chan struct{}),
 	}
 }
@@ -169,7 +173,7 @@ func (s *Server) waitSynced(ctx context.Context) error {
 func (s *Server) newReconciler() *reconciler {
 	return &reconciler{
 		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
-		instance: instanceName(), isLeading: &s.isLeading, sink: s.config.Audit,
+		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, sink: s.config.Audit,
 	}
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"unicode"
 
@@ -27,16 +26,17 @@ func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetSer
 	if err := s.register(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *view) *api.WatchRingsResponse {
-		response := new(api.WatchRingsResponse)
-		for _, name := range sortedKeys(v.rings) {
-			if v.rings[name].Target == request.Agent.Id {
-				response.Rings = append(response.Rings, v.ringSpec(name))
-			}
-		}
-		return response
+	wanted := func(v *view) *api.WatchRingsResponse { return v.ringsOf(request.Agent.Id) }
+	return watch(s, stream.Context(), keyLiveTargets+request.Agent.Id, wanted, stream.Send)
+}
+
+// ringsOf is what a target is told.
+func (v *view) ringsOf(target string) *api.WatchRingsResponse {
+	response := new(api.WatchRingsResponse)
+	for _, name := range v.ringsAt.of[target] {
+		response.Rings = append(response.Rings, v.ringSpec(name))
 	}
-	return watch(s, stream.Context(), wanted, stream.Send)
+	return response
 }
 
 // ringSpec is what a target is told of a ring.
@@ -54,22 +54,25 @@ func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream a
 	if err := s.register(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
-	wanted := func(v *view) *api.WatchAssignmentsResponse {
-		response := new(api.WatchAssignmentsResponse)
-		for _, name := range sortedKeys(v.assignments) {
-			// The id survives a restart with another --store-dir; the right to the stream does not.
-			if given := v.assignments[name]; given.Drain == request.Agent.Id && reconcile.WritesStore(request.Agent, given) && reconcile.MayDrain(request.Agent, name) {
-				told := proto.Clone(given).(*api.Assignment)
-				told.Token = v.drainToken(given, 0)
-				for i, member := range told.Members {
-					member.Token = v.drainToken(given, i)
-				}
-				response.Assignments = append(response.Assignments, told)
+	wanted := func(v *view) *api.WatchAssignmentsResponse { return v.assignmentsOf(request.Agent) }
+	return watch(s, stream.Context(), keyLiveDrains+request.Agent.Id, wanted, stream.Send)
+}
+
+// assignmentsOf is what a drain is told.
+func (v *view) assignmentsOf(drain *api.Agent) *api.WatchAssignmentsResponse {
+	response := new(api.WatchAssignmentsResponse)
+	for _, name := range v.givenTo.of[drain.Id] {
+		// The id survives a restart with another --store-dir; the right to the stream does not.
+		if given := v.assignments[name]; reconcile.WritesStore(drain, given) && reconcile.MayDrain(drain, name) {
+			told := proto.Clone(given).(*api.Assignment)
+			told.Token = v.drainToken(given, 0)
+			for i, member := range told.Members {
+				member.Token = v.drainToken(given, i)
 			}
+			response.Assignments = append(response.Assignments, told)
 		}
-		return response
 	}
-	return watch(s, stream.Context(), wanted, stream.Send)
+	return response
 }
 
 // ReportTarget implements farlog.v1.TargetService.
@@ -80,7 +83,7 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 	}
 	now, _ := s.mirror.load()
 	now.keepSigns(request.State)
-	if err := s.keep(ctx, keyTargets+agent.Id, request.State); err != nil {
+	if err := s.reports.keepTarget(ctx, request.State); err != nil {
 		return nil, err
 	}
 	return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval)}, nil
@@ -92,7 +95,7 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
-	if err := s.keep(ctx, keyDrains+agent.Id, request.State); err != nil {
+	if err := s.reports.keepDrain(ctx, request.State); err != nil {
 		return nil, err
 	}
 	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval)}, nil
@@ -123,24 +126,12 @@ func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agen
 	return s.liveness.touch(ctx, livePrefix[role]+agent.Id, agent)
 }
 
-// keep writes a state that was reported. A state is not guarded: the last report is the truth.
-func (s *Server) keep(ctx context.Context, key string, state proto.Message) error {
-	value, err := encode(state)
-	if err != nil {
-		return status.Errorf(codes.InvalidArgument, "state of %s: %s", key, err)
-	}
-	if _, err := s.config.Client.Put(ctx, key, value); err != nil {
-		return fmt.Errorf("keep %s: %w", key, err)
-	}
-	return nil
-}
-
-// watch sends what is wanted, first at once and then whenever it has become something else.
-func watch[M proto.Message](s *Server, ctx context.Context, wanted func(*view) M, send func(M) error) error {
+// watch sends what is wanted of an agent, by the key of its life: first at once and then whenever it has become something else.
+func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*view) M, send func(M) error) error {
 	var last M
 	isFirst := true
 	for {
-		now, changed := s.mirror.load()
+		now, changed := s.mirror.loadFor(agent)
 		if next := wanted(now); isFirst || !proto.Equal(last, next) {
 			if err := send(next); err != nil {
 				return err

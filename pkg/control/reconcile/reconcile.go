@@ -47,12 +47,14 @@ type Writer struct {
 // nothing to plan. What works is never moved: a ring that was made stays where it was placed for good, a stream stays with its
 // drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound to the ring
 // that was made for it, and from its first writer on to the store that its first drain wrote.
-func Plan(world World) []Action {
+func Plan(world World) []Action { return PlanOf(world, sortedNames(world.Streams), map[string]bool{}) }
+
+// PlanOf is Plan for some of the streams, which are named in order. Of these it puts into unsettled, or takes out of it, those that wait for a target, a drain or
+// room: what the world has of these is not of one stream.
+func PlanOf(world World, names []string, unsettled map[string]bool) []Action {
 	var actions []Action
-	placed := countPlaced(world)
-	room := Room(world, world.TargetSpecs)
-	loads := countAssigned(world)
-	for _, name := range sortedNames(world.Streams) {
+	tally := &tally{world: world}
+	for _, name := range names {
 		rings, isWhole := RingSpecs(world.Rings, world.Streams[name])
 		if action, isNext, isLast := end(world, rings, name); isLast {
 			if isNext {
@@ -60,8 +62,8 @@ func Plan(world World) []Action {
 			}
 			continue
 		}
-		if !IsBeingDeleted(world.Deletions[name]) {
-			actions = append(actions, placeMissing(world, name, placed, room)...)
+		if isOpen := !isWhole || slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return IsMovable(world, ring) }); isOpen && !IsBeingDeleted(world.Deletions[name]) {
+			actions = append(actions, placeMissing(world, name, tally.placed(), tally.room())...)
 		}
 		for i, ring := range rings {
 			if action, ok := bind(world, ring, name); ok {
@@ -72,8 +74,15 @@ func Plan(world World) []Action {
 		if !IsBeingDeleted(world.Deletions[name]) {
 			actions = append(actions, renewLost(world, rings)...)
 		}
-		if action, ok := assign(world, rings, name, loads); isWhole && ok {
-			actions = append(actions, action)
+		isSettled := isWhole && isWellGiven(world, name)
+		if action, ok := assign(world, rings, name, tally); isWhole && ok {
+			actions, isSettled = append(actions, action), true
+		}
+		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) == 0 }) {
+			isSettled = false
+		}
+		if unsettled[name] = true; isSettled {
+			delete(unsettled, name)
 		}
 		for i, ring := range rings {
 			if action, ok := keep(world, ring, name, i); ok {
@@ -82,6 +91,35 @@ func Plan(world World) []Action {
 		}
 	}
 	return actions
+}
+
+// tally counts what is given to whom when that is asked for first: most plans need none of it.
+type tally struct {
+	world    World
+	rings    map[string]int
+	free     map[string]uint64
+	assigned map[string]int
+}
+
+func (t *tally) placed() map[string]int {
+	if t.rings == nil {
+		t.rings = countPlaced(t.world)
+	}
+	return t.rings
+}
+
+func (t *tally) room() map[string]uint64 {
+	if t.free == nil {
+		t.free = Room(t.world, t.world.TargetSpecs)
+	}
+	return t.free
+}
+
+func (t *tally) loads() map[string]int {
+	if t.assigned == nil {
+		t.assigned = countAssigned(t.world)
+	}
+	return t.assigned
 }
 
 // SeenRing is the state of a stream's ring as its target last reported it; nil when it has not.
@@ -146,7 +184,7 @@ func IsStoreBound(epochGranted uint32, seen *api.RingState) bool {
 
 // assign gives a stream with ready rings to a living drain that reaches them. A ring that is missing, or is another than
 // the stream's, changes nothing: the drain keeps the one that it has open. Of a stream with members it is the same of each.
-func assign(world World, rings []*api.RingSpec, name string, loads map[string]int) (Action, bool) {
+func assign(world World, rings []*api.RingSpec, name string, tally *tally) (Action, bool) {
 	current := world.Assignments[name]
 	isBound := false
 	for i, ring := range rings {
@@ -158,13 +196,13 @@ func assign(world World, rings []*api.RingSpec, name string, loads map[string]in
 		isBound = isBound || current != nil && IsStoreBound(world.Epochs[name], seen)
 	}
 	if current != nil {
-		drain := world.LiveDrains[current.Drain]
-		if WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
+		if isWellGiven(world, name) {
 			wanted, ok := assignmentOf(world, rings, name, current.Drain, current)
 			wanted.StoreUuid, wanted.StoreDir = current.StoreUuid, current.StoreDir
 			return Action{Assign: wanted}, ok && !isSameRing(current, wanted)
 		}
 	}
+	loads := tally.loads()
 	drain, ok := leastLoaded(candidates(world, rings, name, current, isBound), loads)
 	if !ok {
 		return Action{}, false
@@ -176,6 +214,13 @@ func assign(world World, rings []*api.RingSpec, name string, loads map[string]in
 	wanted, _ := assignmentOf(world, rings, name, drain, current)
 	wanted.StoreUuid, wanted.StoreDir = world.LiveDrains[drain].StoreUuid, world.LiveDrains[drain].StoreDir
 	return Action{Assign: wanted}, true
+}
+
+// isWellGiven tells whether the drain that has a stream may keep it.
+func isWellGiven(world World, name string) bool {
+	current := world.Assignments[name]
+	drain := world.LiveDrains[current.GetDrain()]
+	return current != nil && WritesStore(drain, current) && MayDrain(drain, name) && isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost())
 }
 
 // assignmentOf is what a drain would be told of the rings. False: it does not reach one of them.
