@@ -53,6 +53,9 @@ func run(args []string) error {
 	if len(args) == 4 && args[0] == drainChild {
 		return drainOnce(args[1], args[2], args[3])
 	}
+	if slices.Equal(args, []string{"fabric"}) {
+		return benchFabric()
+	}
 	parts := []struct {
 		name string
 		run  func() error

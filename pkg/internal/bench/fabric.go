@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// The control plane with a large fabric: a farlogd control as it is installed, with its etcd inside, and agents on as many hosts as there are targets, which speak
+// to it as the daemons do and provide no memory. Grants are of one real target. What other programs take of the machine shows in all of it.
+const (
+	fabricStreams = 10_000
+	fabricHosts   = 100
+	fabricGrants  = 100
+	fabricSteady  = 20 * time.Second
+	fabricWait    = 10 * time.Minute
+	fabricAddress = "127.0.0.1:17070"
+	fabricPage    = 1000
+	fabricPause   = 20 * time.Millisecond
+	ticksPerSec   = 100 // of /proc/PID/stat: USER_HZ
+)
+
+// fabric is what is measured.
+type fabric struct {
+	dir     string
+	daemon  string
+	process *exec.Cmd
+	conn    *grpc.ClientConn
+	control api.ControlServiceClient
+	agents  *agents
+	streams int
+}
+
+// benchFabric runs only when it is asked for: it takes minutes.
+func benchFabric() (err error) {
+	dir, err := os.MkdirTemp("", "farlog-fabric-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	f := &fabric{dir: dir, daemon: os.Getenv("FARLOGD")}
+	if f.daemon == "" {
+		f.daemon = "bin/farlogd"
+	}
+	if err := f.startControl(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.end()) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if f.agents, err = startAgents(ctx, fabricHosts); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{f.apply, f.list, f.fanOut, f.steady, f.restart, f.list, f.grants} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fabric) startControl() (err error) {
+	f.process, err = f.start("control", "--insecure", "--listen", fabricAddress, "--metrics-listen", "off", "--audit-stream", "off",
+		"--data-dir", filepath.Join(f.dir, "control"))
+	if err != nil {
+		return err
+	}
+	if f.conn, err = grpc.NewClient(fabricAddress, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))); err != nil {
+		return err
+	}
+	f.control = api.NewControlServiceClient(f.conn)
+	return nil
+}
+
+// start runs a daemon and waits until it is ready.
+func (f *fabric) start(role string, args ...string) (*exec.Cmd, error) {
+	ready := filepath.Join(f.dir, role+".ready")
+	process := exec.Command(f.daemon, append([]string{role, "--ready-file", ready, "--log-level", "warn"}, args...)...)
+	process.Stderr = os.Stderr
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w: make build first, or name it in FARLOGD", f.daemon, err)
+	}
+	return process, await(role+" is ready", func() (bool, error) {
+		_, err := os.Stat(ready)
+		return err == nil, nil
+	})
+}
+
+func (f *fabric) end() error {
+	f.conn.Close()
+	return stopDaemon(f.process)
+}
+
+func stopDaemon(process *exec.Cmd) error {
+	if err := process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return process.Wait()
+}
+
+// await looks until something is so.
+func await(what string, isSo func() (bool, error)) error {
+	for deadline := time.Now().Add(fabricWait); time.Now().Before(deadline); time.Sleep(fabricPause) {
+		if is, err := isSo(); is || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("not within %s: %s", fabricWait, what)
+}
+
+func (f *fabric) apply(ctx context.Context) error {
+	declared := new(api.Fabric)
+	for i := range fabricStreams {
+		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%02d/s%05d", i%50, i), RingSizeBytes: 1 << 20})
+	}
+	began, before := time.Now(), f.processor()
+	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
+		return err
+	}
+	applied := time.Since(began)
+	f.streams = fabricStreams
+	if err := await("all streams have rings and drains", func() (bool, error) { return f.agents.bound() == f.streams && f.agents.given() == f.streams, nil }); err != nil {
+		return err
+	}
+	placed := time.Since(began)
+	return errors.Join(f.tell("fabric/apply", applied.Seconds(), "s", fmt.Sprintf("%d streams in one call", f.streams)),
+		f.tell("fabric/place", placed.Seconds(), "s", fmt.Sprintf("from the call on until all rings were placed, reported, bound and given to drains, of which all agents had been told; %.1f s of the processor", f.processor()-before)))
+}
+
+// list is a median of three.
+func (f *fabric) list(ctx context.Context) error {
+	var took []time.Duration
+	for range 3 {
+		began := time.Now()
+		all, _, err := f.look(ctx)
+		if err != nil {
+			return err
+		}
+		if all != f.streams {
+			return fmt.Errorf("%d of %d streams are listed", all, f.streams)
+		}
+		took = append(took, time.Since(began))
+	}
+	return f.tell("fabric/list", median(took).Seconds(), "s", fmt.Sprintf("all %d streams with their state, %d a page", f.streams, fabricPage))
+}
+
+// look lists all streams, and counts those in order.
+func (f *fabric) look(ctx context.Context) (all, good int, err error) {
+	request := &api.ListStreamsRequest{PageSize: fabricPage}
+	for {
+		page, err := f.control.ListStreams(ctx, request)
+		if err != nil {
+			return all, good, err
+		}
+		for _, one := range page.Streams {
+			if all++; one.Condition == api.Condition_CONDITION_OK {
+				good++
+			}
+		}
+		if request.PageToken = page.NextPageToken; request.PageToken == "" {
+			return all, good, nil
+		}
+	}
+}
+
+// fanOut declares a stream more for every host, and waits until the last target has been told of its ring.
+func (f *fabric) fanOut(ctx context.Context) error {
+	declared := new(api.Fabric)
+	for i := range fabricHosts {
+		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("fan/s%03d", i), TargetHost: hostName(i), RingSizeBytes: 1 << 20})
+	}
+	began := time.Now()
+	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
+		return err
+	}
+	applied := time.Since(began)
+	f.streams += fabricHosts
+	if err := await("every target has its new ring", func() (bool, error) { return f.agents.wanted() == f.streams, nil }); err != nil {
+		return err
+	}
+	told := time.Since(began)
+	if err := await("the new streams are bound and given", func() (bool, error) { return f.agents.bound() == f.streams && f.agents.given() == f.streams, nil }); err != nil {
+		return err
+	}
+	return f.tell("fabric/watch", told.Seconds()*1000, "ms", fmt.Sprintf("from a call that declares a stream for each of %d targets until the watch of the last has told it of its ring; the call took %d ms of it", fabricHosts, applied.Milliseconds()))
+}
+
+func (f *fabric) steady(context.Context) error {
+	time.Sleep(5 * time.Second) // the last reports of what was made
+	runtime.GC()                // the agents' own, which shares the machine
+	began, before, reports := time.Now(), f.processor(), f.agents.reports.Load()
+	time.Sleep(fabricSteady)
+	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
+	perReport := 1e6 * (f.processor() - before) / float64(f.agents.reports.Load()-reports)
+	resident, most, err := f.memory()
+	return errors.Join(err, f.tell("fabric/steady", share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each", fabricSteady, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport)),
+		f.tell("fabric/resident", resident, "MiB", fmt.Sprintf("of control; the most there ever was is %.0f MiB", most)))
+}
+
+// restart ends when the new process has listed all streams as being in order: their targets and drains have come back to it.
+func (f *fabric) restart(ctx context.Context) error {
+	if err := f.end(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := f.startControl(); err != nil {
+		return err
+	}
+	ready := time.Since(began)
+	err := await("all streams are in order after the restart", func() (bool, error) {
+		all, good, err := f.look(ctx)
+		return err == nil && all == f.streams && good == f.streams, nil
+	})
+	resident, most, failed := f.memory()
+	return errors.Join(err, failed, f.tell("fabric/restart", time.Since(began).Seconds(), "s", fmt.Sprintf("from the start of control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams, ready.Seconds(), f.processor())),
+		f.tell("fabric/restart-resident", resident, "MiB", fmt.Sprintf("of control then; the most was %.0f MiB", most)))
+}
+
+// grants lets a writer into streams that have never had one, one after the other, and appends.
+func (f *fabric) grants(ctx context.Context) (err error) {
+	target, err := f.start("target", "--insecure", "--control", fabricAddress, "--metrics-listen", "off", "--host-name", "bench", "--data-dir", filepath.Join(f.dir, "target"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopDaemon(target)) }()
+	declared := new(api.Fabric)
+	for i := range fabricGrants {
+		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: "bench", RingSizeBytes: 1 << 20})
+	}
+	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
+		return err
+	}
+	err = await("the target has made the rings", func() (bool, error) {
+		page, err := f.control.ListStreams(ctx, &api.ListStreamsRequest{Name: "grant/*"})
+		isBound := func(one *api.StreamStatus) bool { return len(one.RingSpecs) == 1 && len(one.RingSpecs[0].RingUuid) > 0 }
+		return err == nil && len(page.Streams) == fabricGrants && !slices.ContainsFunc(page.Streams, func(one *api.StreamStatus) bool { return !isBound(one) }), nil
+	})
+	if err != nil {
+		return err
+	}
+	var took, granted []time.Duration
+	for _, spec := range declared.Streams {
+		grant, all, err := f.grant(ctx, spec.Name)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", spec.Name, err)
+		}
+		took, granted = append(took, all), append(granted, grant)
+	}
+	slices.Sort(took)
+	note := fmt.Sprintf("from the call for a grant until the first append of a new writer is acknowledged, by a target on this host, %d times; the call alone %.1f ms", fabricGrants, median(granted).Seconds()*1000)
+	return errors.Join(f.tell("fabric/grant-p50", median(took).Seconds()*1000, "ms", note), f.tell("fabric/grant-p99", took[len(took)*99/100].Seconds()*1000, "ms", "the same"))
+}
+
+func (f *fabric) grant(ctx context.Context, stream string) (granted, all time.Duration, err error) {
+	began := time.Now()
+	response, err := f.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: &api.Holder{Host: "bench", Pid: uint32(os.Getpid()), Name: "bench"}})
+	if err != nil {
+		return 0, 0, err
+	}
+	granted = time.Since(began)
+	member := response.Grant.Members[0]
+	options := farlog.WriterOptions{Level: farlog.Level(response.Grant.Level), Epoch: response.Grant.Epoch, Name: "bench", CountersDir: "none", Deadline: 10 * time.Second, RingUUID: (*[16]byte)(member.RingUuid)}
+	writer, err := farlog.OpenWriter(member.Uri, options)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = writer.Append(farlog.Entry{Data: []byte("first")}, 10*time.Second)
+	all = time.Since(began)
+	return granted, all, errors.Join(err, writer.Close())
+}
+
+func (f *fabric) tell(name string, value float64, unit, note string) error {
+	return report(result{Name: name, Ours: value, Unit: unit, Note: note}, 0)
+}
+
+// processor is how many seconds of it control has had.
+func (f *fabric) processor() float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.process.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / ticksPerSec
+}
+
+// memory is what control has resident, and the most it ever had, in MiB.
+func (f *fabric) memory() (now, most float64, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.process.Process.Pid))
+	for _, line := range strings.Split(string(raw), "\n") {
+		name, rest, _ := strings.Cut(line, ":")
+		if kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 64); err == nil {
+			switch name {
+			case "VmRSS":
+				now = kib / 1024
+			case "VmHWM":
+				most = kib / 1024
+			}
+		}
+	}
+	return now, most, err
+}
