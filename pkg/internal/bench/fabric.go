@@ -239,7 +239,7 @@ func (f *fabric) grants(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopDaemon(target)) }()
-	declared := new(api.Fabric)
+	declared := &api.Fabric{Targets: []*api.TargetSpec{{Host: "bench"}}}
 	for i := range fabricGrants {
 		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: "bench", RingSizeBytes: 1 << 20})
 	}
