@@ -33,12 +33,16 @@ type dumpOptions struct {
 func newDumpCommand(env *environment) *cobra.Command {
 	var options dumpOptions
 	command := &cobra.Command{
-		Use:   "dump PATH [flags]",
+		Use:   "dump PATH|MEMBERS [flags]",
 		Short: "Print the records of a ring image, a segment or a store, one a line",
 		Long: `Prints every record, farlog's own included: lsn, seq, epoch, time, flags, class, key, length and payload. Records that a
 later epoch replaced carry SUPERSEDED. In a ring image the walk begins at the head. It needs no daemon. With --output json
-each line is one JSON object.`,
+each line is one JSON object.
+
+Of a stream with several members ("members:K URI URI ...", of mem: and nvme: rings or the paths of their images) it prints the log that the next
+opening would choose. It only reads, and fences nobody.`,
 		Example: `  farlog dump data/rings/orders.ring --limit 10
+  farlog dump "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog dump data/store --stream desk7/orders --from 4096 --to 8192 --payload hex`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,6 +87,8 @@ func runDump(ctx context.Context, env *environment, path string, options dumpOpt
 		err = d.segment(path)
 	case kindRing:
 		err = d.ring(path)
+	case kindMembers:
+		err = d.members(path)
 	}
 	if errors.Is(err, errDumpLimit) {
 		err = nil
@@ -156,7 +162,10 @@ func (d *dumper) ring(path string) error {
 		return err
 	}
 	defer file.Close()
-	walk := image.Walk()
+	return d.walk(path, image.Superblock.StreamName, image.Walk())
+}
+
+func (d *dumper) walk(path, stream string, walk *record.Walker) error {
 	for {
 		rec, err := walk.Next()
 		if err == io.EOF {
@@ -165,7 +174,7 @@ func (d *dumper) ring(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := d.print(image.Superblock.StreamName, rec, false); err != nil {
+		if err := d.print(stream, rec, false); err != nil {
 			return err
 		}
 	}

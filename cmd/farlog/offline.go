@@ -26,10 +26,14 @@ const (
 	kindStore   pathKind = "store"
 	kindSegment pathKind = "segment"
 	kindRing    pathKind = "ring"
+	kindMembers pathKind = "members"
 )
 
 // detectKind looks at what a path holds, by its first bytes and not by its name.
 func detectKind(path string) (pathKind, error) {
+	if strings.HasPrefix(path, "members:") {
+		return kindMembers, nil
+	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "mem:") || strings.HasPrefix(path, "nvme:")) {
 		scheme, _, _ := strings.Cut(path, ":")

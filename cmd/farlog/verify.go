@@ -26,7 +26,7 @@ type verifyOptions struct {
 func newVerifyCommand(env *environment) *cobra.Command {
 	var options verifyOptions
 	command := &cobra.Command{
-		Use:   "verify PATH [--stream NAME] [--against STORE]",
+		Use:   "verify PATH|MEMBERS [--stream NAME] [--against STORE]",
 		Short: "Prove that nothing is missing, altered or out of order",
 		Long: `Reads a store, a segment file or a ring image from its first byte to its last and checks every record (CRC, lsn, seq,
 epoch) and, in a store, every segment header and the chain of signed manifests. Says between which positions nothing is
@@ -37,10 +37,15 @@ entry by entry, byte for byte.
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and names the first difference; one that
 has fewer records of a stream is behind, not different.
 
+Of a stream with several members ("members:K URI URI ...", of mem: and nvme: rings or the paths of their images) it reads them all, finds the log that the next
+opening would choose, and says which of them agree with it, which lack what, and what is cut by which superblock. It only reads, and fences nobody; beside a writer
+the members are those of different moments. A member that is behind is no failure; too few, one that has lost what it had, and two records of one epoch at one lsn are.
+
 Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store
+  farlog verify "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog verify data/store --public-key /secure/place/signing.pub`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,6 +70,7 @@ type verifyResult struct {
 	Against string               `json:"against,omitempty"`
 	Compare []store.Comparison   `json:"compare,omitempty"`
 	Ring    *ringReport          `json:"ring,omitempty"`
+	Members *membersReport       `json:"members,omitempty"`
 }
 
 // ringReport is what a walk over a ring image found.
@@ -105,6 +111,8 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 		result.Streams, result.OK = []store.StreamReport{report}, report.Failure == nil
 	case kindRing:
 		err = verifyRing(ctx, &result)
+	case kindMembers:
+		err = verifyMembers(ctx, &result)
 	}
 	clear()
 	if err != nil {
@@ -223,10 +231,16 @@ func (v verifyResult) failure() error {
 	if v.Merged != nil {
 		return fmt.Errorf("verify %s: merged order: %s", v.Path, v.Merged.Failure)
 	}
+	if v.Members != nil {
+		return fmt.Errorf("verify %s: %s", v.Path, v.Members.Failure)
+	}
 	return fmt.Errorf("verify %s: %s", v.Path, v.Ring.Failure)
 }
 
 func (v verifyResult) writeTable(w io.Writer) error {
+	if v.Members != nil {
+		return v.Members.writeTable(w)
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if v.Ring != nil {
 		v.Ring.writeTable(table)

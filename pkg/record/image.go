@@ -116,6 +116,7 @@ type Walker struct {
 	buf    []byte
 	chunk  []byte // unread part of buf, beginning at cursor.LSN
 	reason error
+	newest Superblock // cuts the log, when it is of several members
 }
 
 // Walk begins at the head.
@@ -183,6 +184,9 @@ func (w *Walker) decode() (Record, error) {
 	}
 	if err := w.cursor.Check(header); err != nil {
 		return Record{}, err
+	}
+	if header.Epoch < w.newest.WriterEpoch && header.LSN >= w.newest.EpochStartLSN {
+		return Record{}, fmt.Errorf("%w at lsn %d by epoch %d, and this record is of epoch %d", ErrCut, w.newest.EpochStartLSN, w.newest.WriterEpoch, header.Epoch)
 	}
 	id := w.im.Superblock.Identity()
 	extent := header.Extent(id.Align)

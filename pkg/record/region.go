@@ -88,6 +88,7 @@ type Superblock struct {
 	BlockLen      uint32 // of a ring on blocks: the LBA that it was made for; 0 = in memory
 	StreamName    string
 	WriterID      string
+	Floor         HeadSlot // of one of several members: where undrained records began when the epoch was opened; else 0
 }
 
 // Identity is what the records of this ring are checked against.
@@ -120,6 +121,8 @@ func DecodeSuperblock(raw []byte) (Superblock, error) {
 		BlockLen:      binary.LittleEndian.Uint32(raw[104:]),
 		StreamName:    unpad(raw[128:192]),
 		WriterID:      unpad(raw[192:320]),
+		Floor: HeadSlot{HeadLSN: binary.LittleEndian.Uint64(raw[320:]), HeadSeq: binary.LittleEndian.Uint64(raw[328:]),
+			LastEpoch: binary.LittleEndian.Uint32(raw[336:])},
 	}
 	if err := s.checkRanges(); err != nil {
 		return s, err
