@@ -30,11 +30,17 @@ type consumers struct {
 	count       int // records appended
 }
 
-func newConsumers(t *testing.T) *consumers {
-	c := &consumers{T: t, program: os.Getenv("FARLOG_C_CONSUMER")}
-	if c.program == "" {
+func consumerInC(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("FARLOG_C_CONSUMER")
+	if program == "" {
 		t.Skip("FARLOG_C_CONSUMER is not set to the program of rdma/examples/05-consume.c: scripts/examples.sh compiles it and runs this")
 	}
+	return program
+}
+
+func newConsumers(t *testing.T) *consumers {
+	c := &consumers{T: t, program: consumerInC(t)}
 	dir := testenv.MemoryDir(t)
 	c.states = filepath.Join(dir, "states")
 	c.cluster = testenv.NewCluster(t, dir, "--store-segment", "1MiB")
@@ -270,5 +276,39 @@ func TestConsumers_CKilledGoesOnBehindItsCommit(t *testing.T) {
 		c.check("C", raw, first, c.count)
 	} else if seen != c.count {
 		t.Fatalf("%d records printed, expected %d", seen, c.count)
+	}
+}
+
+// By a stream's name alone, on a host that only the network joins to the ring: the agent gives the grant, the history comes from the store.
+func TestConsumers_CByAStreamsName(t *testing.T) {
+	program := consumerInC(t)
+	b := newHostBench(t)
+	writer, err := farlog.OpenWriter(b.uri(streamName), farlog.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	b.append(writer, 40, "stored")
+	testenv.Until(t, "they are drained", func() (bool, error) { return writer.Cursors().HeadLSN == writer.Cursors().AppendedLSN, nil })
+	b.cluster.Drain.Kill()
+	b.append(writer, 20, "live")
+	file, err := os.Create(filepath.Join(t.TempDir(), "c.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	p := testenv.StartForeign(t, file, nil, program, b.uri(streamName), b.cluster.StoreDir, "-")
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, p.Log())
+	}
+	var want strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&want, "stored-%d\n", i)
+	}
+	for i := range 20 {
+		fmt.Fprintf(&want, "live-%d\n", i)
+	}
+	if got, err := os.ReadFile(file.Name()); err != nil || string(got) != want.String() {
+		t.Errorf("%v: printed %.300q", err, got)
 	}
 }
