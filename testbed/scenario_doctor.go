@@ -199,7 +199,7 @@ func (d *patient) lookAgain(ctx context.Context, command string, expected ...exp
 func (d *patient) startControl(ctx context.Context) (err error) {
 	const ready = "/run/control.ready"
 	text, err := d.host.Run(ctx, fmt.Sprintf("device=$(basename $(dirname $(grep -lx 3 /sys/block/nvme0n*/nsid))) && mkfs.ext4 -q -F /dev/$device && "+
-		"mkdir -p %[1]s && mount /dev/$device %[1]s && echo $device", doctorStore))
+		"mkdir -p %[1]s && mount /dev/$device %[1]s && dd if=/dev/zero of=%[1]s/fill bs=1M count=4 oflag=direct 2>/dev/null && echo $device", doctorStore))
 	if err != nil {
 		return err
 	}
