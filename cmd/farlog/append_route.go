@@ -21,6 +21,7 @@ import (
 
 const (
 	agentSocketDefault = "/run/farlog/host.sock"
+	asidePause         = time.Second
 	routeClosePause    = 5 * time.Second // for legs that are behind, when a route is closed
 )
 
@@ -35,6 +36,7 @@ type routeFeed struct {
 	changes       *followed[apiv1.GetRouteResponse]
 	opened        *apiv1.GetRouteResponse // as the route was opened
 	unrouted      uint64                  // records that no rule selects
+	asideAt       time.Time               // when it was told last that a leg does not keep up
 	beatAt        time.Time               // the next time, however busy other legs are
 	retryAt       time.Time               // for new rules, when there was no grant for them
 }
@@ -365,7 +367,29 @@ func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.
 		}
 	}
 	f.talk.progress(&f.count)
+	f.tellAside(positions)
 	return nil
+}
+
+// tellAside says, now and then, that a required leg spills, or an optional one drops: the result of an append does not.
+func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
+	isAside := slices.ContainsFunc(positions, func(position farlog.RoutePosition) bool {
+		for i := range position.Legs {
+			if position.Required>>i&1 != 0 && position.Legs[i].IsBuffered {
+				return true
+			}
+		}
+		return position.Dropped != 0
+	})
+	if !isAside || time.Since(f.asideAt) < asidePause {
+		return
+	}
+	f.asideAt = time.Now()
+	for _, leg := range f.route.Stats() {
+		if leg.Required && leg.Behind > 0 || leg.Dropped > 0 {
+			f.talk.printf("leg %s does not keep up (%s): spilled %d, dropped %d, %d bytes behind%s", leg.Name, leg.State, leg.Spilled, leg.Dropped, leg.Behind, strings.TrimSuffix(": "+leg.Text, ": "))
+		}
+	}
 }
 
 func (f *routeFeed) close() {
@@ -375,7 +399,8 @@ func (f *routeFeed) close() {
 		return // by a change of its rules, and not opened again
 	}
 	for _, leg := range stats {
-		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried, leg.Dropped)
+		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried,
+			leg.Dropped, leg.Gaps)
 	}
 	if err != nil {
 		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route is opened again", f.options.route)
