@@ -281,6 +281,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	line("epoch granted", "%d", status.EpochGranted)
 	if holder := status.LastGrant.GetHolder(); holder != nil {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
+		line("writer", "%s", writerTermsText(status.LastGrant))
 	}
 	line("target", "%s", targetOf(status))
 	line("drain", "%s", drainText(status))

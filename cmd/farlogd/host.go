@@ -127,24 +127,19 @@ func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (host
 		return grant, err
 	}
 	member := granted.Members[0] // whose counters the writer keeps
-	policy := farlog.PolicyBlock
-	if granted.Policy == api.Policy_POLICY_REJECT {
-		policy = farlog.PolicyReject
-	}
 	r.remember(request.Stream, hostWriter{
 		RingUUID: hex.EncodeToString(member.RingUuid), Target: member.Target, Level: farlog.Level(granted.Level).String(),
 	})
-	grant.Policy = uint32(policy)
 	return grant, nil
 }
 
-// grantOf is a grant in the agent's words, but for its policy.
+// grantOf is a grant in the agent's words.
 func grantOf(granted *api.Grant) (hostagent.Grant, error) {
 	if len(granted.GetMembers()) == 0 {
 		return hostagent.Grant{}, fmt.Errorf("grant for stream %q names no ring", granted.GetStream())
 	}
 	var uris []string
-	grant := hostagent.Grant{Epoch: granted.Epoch, Level: uint32(granted.Level), Deadline: granted.Deadline.AsDuration()}
+	grant := hostagent.Grant{Epoch: granted.Epoch, Terms: termsOf(&api.WriterTerms{Level: granted.Level, Policy: granted.Policy, Deadline: granted.Deadline})}
 	for _, member := range granted.Members {
 		if n := len(member.Token); len(member.RingUuid) != 16 || n != 0 && n != farlog.TokenLen {
 			return hostagent.Grant{}, fmt.Errorf("grant for stream %q with a ring's uuid of %d bytes and a token of %d, expected 16 and %d", granted.Stream,

@@ -6,27 +6,54 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/hostagent"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// extend asks the control plane which rings of a writer of this host were replaced.
-func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, error) {
+// extend asks the control plane how the stream of a writer of this host is declared by now, and which of its rings were replaced.
+func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
 	response, err := r.client.ExtendWriter(ctx, &api.ExtendWriterRequest{
-		Stream: request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
+		Running: runningTerms(request.Running),
+		Stream:  request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
 		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Addresses: identity.Addresses(r.settings.hostAddresses)},
 	})
 	if err != nil {
-		return nil, refusalOf(err)
+		return nil, hostagent.Terms{}, refusalOf(err)
 	}
 	var extensions []hostagent.Extension
 	for _, one := range response.Members {
 		if n := len(one.Ring.GetToken()); len(one.Ring.GetRingUuid()) != 16 || n != 0 && n != farlog.TokenLen {
-			return nil, fmt.Errorf("ring of stream %q with a uuid of %d bytes and a token of %d, expected 16 and %d", request.Stream, len(one.Ring.GetRingUuid()), n, farlog.TokenLen)
+			return nil, hostagent.Terms{}, fmt.Errorf("ring of stream %q with a uuid of %d bytes and a token of %d, expected 16 and %d", request.Stream, len(one.Ring.GetRingUuid()), n, farlog.TokenLen)
 		}
 		extensions = append(extensions, hostagent.Extension{Member: one.Member, URI: one.Ring.Uri, RingUUID: [16]byte(one.Ring.RingUuid), Token: one.Ring.Token})
 	}
-	return extensions, nil
+	return extensions, termsOf(response.Declared), nil
+}
+
+// termsOf is what was declared, as the C library numbers it.
+func termsOf(declared *api.WriterTerms) hostagent.Terms {
+	policy := farlog.PolicyBlock
+	if declared.GetPolicy() == api.Policy_POLICY_REJECT {
+		policy = farlog.PolicyReject
+	}
+	return hostagent.Terms{Level: uint32(declared.GetLevel()), Policy: uint32(policy), Deadline: declared.GetDeadline().AsDuration()}
+}
+
+func runningTerms(running *hostagent.Terms) *api.WriterTerms {
+	if running == nil {
+		return nil
+	}
+	policy := api.Policy_POLICY_BLOCK
+	if running.Policy == uint32(farlog.PolicyReject) {
+		policy = api.Policy_POLICY_REJECT
+	}
+	terms := &api.WriterTerms{Level: api.Level(running.Level), Policy: policy}
+	if running.Deadline > 0 {
+		terms.Deadline = durationpb.New(running.Deadline)
+	}
+	return terms
 }

@@ -34,9 +34,10 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if err := now.isGrantOf(request, string(callerOf(ctx).ID)); err != nil {
 		return nil, err
 	}
+	s.noteRunning(ctx, now, request)
 	changed := now.ringsChanged(request)
 	if len(changed) == 0 {
-		return new(api.ExtendWriterResponse), nil
+		return &api.ExtendWriterResponse{Declared: termsOf(now.streams[request.Stream].Spec)}, nil
 	}
 	response, err := s.recorder.act(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })
 	extended, _ := response.(*api.ExtendWriterResponse)
@@ -75,7 +76,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 	name, asked := request.Stream, &api.AcquireWriterRequest{Stream: request.Stream, Holder: request.Holder, Transport: request.Transport}
 	guards := append(ringsUnchanged(now, name), unchangedSince(now, keyDeletions+name), unchangedSince(now, keyEpochs+name), unchangedSince(now, keyStreams+name))
 	var writes []clientv3.Op
-	response, granted := new(api.ExtendWriterResponse), proto.Clone(now.grants[name]).(*api.Grant)
+	response, granted := &api.ExtendWriterResponse{Declared: termsOf(now.streams[name].Spec)}, proto.Clone(now.grants[name]).(*api.Grant)
 	for _, i := range changed {
 		key := reconcile.MemberKey(name, i)
 		seen := reconcile.SeenRing(now.targets, now.rings[key])

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math"
+	"time"
 )
 
 const ringsMax = 9 // FARLOG_MEMBER_COUNT_MAX
@@ -14,6 +16,13 @@ type ExtendRequest struct {
 	Epoch             uint32
 	RingUUIDs         [][]byte // that it has, in order
 	PID               int32    // of who asks, whose the grant has to be
+	Running           *Terms   // that it has taken in; nil: it does not say
+}
+
+// Terms are how a writer acknowledges, as the C library numbers them. No deadline: the region's own.
+type Terms struct {
+	Level, Policy uint32
+	Deadline      time.Duration
 }
 
 // Extension is a ring that is another one than the writer has.
@@ -38,11 +47,15 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	if err != nil || len(raw)%16 != 0 || len(raw) > 16*ringsMax {
 		return nil, refuse("INVALID", "rings %.40q: expected 32 hexadecimal digits for each of at most %d rings", asked.values["rings"], ringsMax)
 	}
-	request := ExtendRequest{Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
+	running, err := runningOf(asked)
+	if err != nil {
+		return nil, err
+	}
+	request := ExtendRequest{Running: running, Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
 	for ; len(raw) > 0; raw = raw[16:] {
 		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
 	}
-	extensions, err := s.config.Extend(ctx, request)
+	extensions, declared, err := s.config.Extend(ctx, request)
 	if err := asRefusal(err); err != nil {
 		return nil, err
 	}
@@ -56,5 +69,20 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 			made.add(fmt.Sprint("token-", one.Member), hex.EncodeToString(one.Token))
 		}
 	}
+	made.addTerms(declared)
 	return made, nil
+}
+
+// runningOf is what a request says of its writer.
+func runningOf(asked request) (*Terms, error) {
+	level, err := asked.number("level")
+	if err != nil || level == 0 {
+		return nil, err
+	}
+	policy, err := asked.number("policy")
+	if err != nil {
+		return nil, err
+	}
+	deadline, err := asked.numberTo("deadline-ns", math.MaxInt64)
+	return &Terms{Level: level, Policy: policy, Deadline: time.Duration(deadline)}, err
 }

@@ -54,17 +54,21 @@ func granting(_ context.Context, request Request) (Grant, error) {
 	if request.Stream == "broken" {
 		return Grant{}, errors.New("two\nlines " + strings.Repeat("long ", 200))
 	}
-	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}}, Level: 3, Deadline: time.Second}, nil
+	return Grant{URI: "mem:/x", Epoch: request.EpochSeen + 1, RingUUIDs: [][16]byte{{0xab}}, Tokens: [][]byte{{1, 2}}, Terms: Terms{Level: 3, Deadline: time.Second}}, nil
 }
 
-func extending(_ context.Context, request ExtendRequest) ([]Extension, error) {
+func extending(_ context.Context, request ExtendRequest) ([]Extension, Terms, error) {
 	if request.Epoch != 8 || request.PID != int32(os.Getpid()) {
-		return nil, &Refused{Result: "INVALID", Err: fmt.Errorf("epoch %d was not granted to process %d", request.Epoch, request.PID)}
+		return nil, Terms{}, &Refused{Result: "INVALID", Err: fmt.Errorf("epoch %d was not granted to process %d", request.Epoch, request.PID)}
+	}
+	terms := Terms{Level: 2}
+	if request.Running != nil {
+		terms = *request.Running
 	}
 	if len(request.RingUUIDs) == 1 {
-		return nil, nil
+		return nil, terms, nil
 	}
-	return []Extension{{Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd}, Token: bytes.Repeat([]byte{9}, 16)}}, nil
+	return []Extension{{Member: 1, URI: "ofi:tcp://x:1/a", RingUUID: [16]byte{0xcd}, Token: bytes.Repeat([]byte{9}, 16)}}, terms, nil
 }
 
 func routing(_ context.Context, name string) ([]RouteLeg, error) {
@@ -118,7 +122,9 @@ func TestServer_Answers(t *testing.T) {
 		{head + "stream a\nepoch-seen -1\n", "error INVALID\ntext epoch-seen \"-1\": expected a number"},
 		{head + "stream " + strings.Repeat("a", 2000) + "\n", "error INVALID\ntext line \"stream aaa"},
 		{head + strings.Repeat("a", packetLenMax), "error INVALID\ntext request of more than 4096 bytes"},
-		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n", "ok\n"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 16) + "\n", "ok\nlevel 2\npolicy 0\ndeadline-ns 0\n"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 5000000000\nrings " + strings.Repeat("ab", 16) + "\n", "ok\nlevel 3\npolicy 1\ndeadline-ns 5000000000\n"},
+		{"farlog-agent 1 members\nstream a\nepoch 8\nlevel 3\npolicy 1\ndeadline-ns 9223372036854775808\nrings " + strings.Repeat("ab", 16) + "\n", "error INVALID\ntext deadline-ns \"9223372036854775808\": expected a number up to 9223372036854775807"},
 		{"farlog-agent 1 members\nstream a\nepoch 8\nrings " + strings.Repeat("ab", 32) + "\n",
 			"ok\nuri-1 ofi:tcp://x:1/a\nuuid-1 cd000000000000000000000000000000\ntoken-1 09090909090909090909090909090909\n"},
 		{"farlog-agent 1 members\nstream a\nepoch 7\nrings " + strings.Repeat("ab", 32) + "\n", "error INVALID\ntext epoch 7 was not granted"},
@@ -137,7 +143,7 @@ func TestServer_Answers(t *testing.T) {
 			t.Errorf("%.60q: got %q, expected %q", test.packet, got, test.want)
 		}
 	}
-	if counts := server.Counts(); counts.Granted != 3 || counts.Failed != 1 || counts.Refused != 18 {
+	if counts := server.Counts(); counts.Granted != 3 || counts.Failed != 1 || counts.Refused != 19 {
 		t.Errorf("counted %+v", counts)
 	}
 }

@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -46,7 +47,7 @@ type request struct {
 var words = map[string]map[string]bool{
 	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false},
 	verbReader:  {"stream": true, "name": false, "transport": false},
-	verbMembers: {"stream": true, "epoch": true, "rings": true, "transport": false},
+	verbMembers: {"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false, "transport": false},
 	verbRoute:   {"route": true},
 	verbDevice:  {"path": true, "access": true},
 }
@@ -92,15 +93,20 @@ func listOf(known map[string]bool) string {
 
 // number is a value, 0 when it was not given.
 func (r request) number(word string) (uint32, error) {
+	number, err := r.numberTo(word, math.MaxUint32)
+	return uint32(number), err
+}
+
+func (r request) numberTo(word string, most uint64) (uint64, error) {
 	text := r.values[word]
 	if text == "" {
 		return 0, nil
 	}
-	number, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return 0, refuse("INVALID", "%s %.20q: expected a number up to 4294967295", word, text)
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || number > most {
+		return 0, refuse("INVALID", "%s %.20q: expected a number up to %d", word, text, most)
 	}
-	return uint32(number), nil
+	return number, nil
 }
 
 // reply is built line by line.

@@ -35,12 +35,11 @@ type Request struct {
 
 // Grant is what it gets. A reader's has the rings alone.
 type Grant struct {
-	URI           string // of a stream with several rings: all of them
-	Epoch         uint32
-	RingUUIDs     [][16]byte // one a ring
-	Tokens        [][]byte   // one a ring; empty: it is on this host
-	Level, Policy uint32     // as the C library numbers them
-	Deadline      time.Duration
+	URI       string // of a stream with several rings: all of them
+	Epoch     uint32
+	RingUUIDs [][16]byte // one a ring
+	Tokens    [][]byte   // one a ring; empty: it is on this host
+	Terms
 }
 
 // Refused is an error of Config.Acquire for a program that asked for something that is not, or that it may not have: the program is told, and nothing
@@ -63,7 +62,7 @@ type Config struct {
 	Readers []Rule // who may read
 	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
-	Extend  func(context.Context, ExtendRequest) ([]Extension, error)
+	Extend  func(context.Context, ExtendRequest) ([]Extension, Terms, error) // rings that are others, and how the stream is declared
 	Route   func(context.Context, string) ([]RouteLeg, error)
 	Logger  *slog.Logger
 }
@@ -300,10 +299,14 @@ func replyOf(grant Grant, isReader bool) *reply {
 	if isReader {
 		return made
 	}
-	made.add("level", grant.Level)
-	made.add("policy", grant.Policy)
-	made.add("deadline-ns", grant.Deadline.Nanoseconds())
+	made.addTerms(grant.Terms)
 	return made
+}
+
+func (r *reply) addTerms(terms Terms) {
+	r.add("level", terms.Level)
+	r.add("policy", terms.Policy)
+	r.add("deadline-ns", terms.Deadline.Nanoseconds())
 }
 
 // enter gives how many requests of the user are under way already: one user does not take all places.

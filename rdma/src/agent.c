@@ -50,19 +50,19 @@ static int connect_to(const char *path, const char *what, int *fd, struct farlog
 	return refuse_connect(path, what, failure, error);
 }
 
-/* wait_until -- false when the time came first. */
-static bool wait_until(int fd, uint64_t until_ns)
+/* wait_until -- false when the time came first, or the bell rang. */
+static bool wait_until(int fd, int bell, uint64_t until_ns)
 {
 	for (;;) {
 		uint64_t now_ns = clock_monotonic_ns();
-		struct pollfd wanted = {.fd = fd, .events = POLLIN};
+		struct pollfd wanted[2] = {{.fd = fd, .events = POLLIN}, {.fd = bell, .events = POLLIN}};
 		int count;
 
 		if (now_ns >= until_ns)
 			return false;
-		count = poll(&wanted, 1, (int)((until_ns - now_ns) / NS_PER_MS + 1));
+		count = poll(wanted, 2, (int)((until_ns - now_ns) / NS_PER_MS + 1));
 		if (count > 0)
-			return true;
+			return wanted[1].revents == 0;
 		if (count < 0 && errno != EINTR)
 			return true; /* what it is the receiving says */
 	}
@@ -108,7 +108,7 @@ static int judge(const char *path, const char *what, const struct agent_reply *r
 	return error_set(error, result_named(name), 0, "%s: %s", what, text);
 }
 
-int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error)
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error)
 {
 	size_t len = strlen(request);
 	ssize_t got = -1;
@@ -121,7 +121,7 @@ int agent_call(const char *socket_path, const char *what, const char *request, u
 	if (result != FARLOG_OK)
 		return result;
 	errno = 0;
-	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, until_ns))
+	if (send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len && wait_until(fd, bell, until_ns))
 		got = receive(fd, reply);
 	if (got <= 0)
 		result = error_set(error, FARLOG_IO, errno, "%s: no answer of the host agent at \"%s\"", what, socket_path);
@@ -133,6 +133,23 @@ int agent_call(const char *socket_path, const char *what, const char *request, u
 		reply->fd = -1;
 	}
 	return result;
+}
+
+int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error)
+{
+	return agent_call_until(socket_path, what, request, until_ns, -1, reply, error);
+}
+
+bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number)
+{
+	char text[24];
+	char *end;
+
+	if (!agent_value(reply, word, text, sizeof(text)) || strspn(text, "0123456789") != strlen(text))
+		return false;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return errno == 0 && *end == '\0';
 }
 
 bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room)

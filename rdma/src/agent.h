@@ -23,6 +23,12 @@ const char *agent_socket(const char *given);
  * did not answer in time or not in these words; anything else is what it said. The error names the socket and `what`. */
 int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error);
 
+/* agent_call_until -- the same, and give up (IO) as soon as `bell` can be read; -1 = none. */
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error);
+
+/* agent_take_number -- a line's value that is a number. False: there is none, or it is no number. */
+bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number);
+
 /* agent_value -- the value of a line; false: there is none, or it is longer than the room. */
 bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room);
 
@@ -34,6 +40,9 @@ bool agent_is_stream(const char *uri);
 struct writer_watch;
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error);
+
+/* agent_unfollow -- nobody asks for this writer any more. Before it is closed; safe where nobody did. Waits for no answer. */
+void agent_unfollow(farlog_writer *writer);
 
 /* agent_reader_open -- farlog_reader_open for such a URI, by a reader's grant; not as a drain. */
 int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);

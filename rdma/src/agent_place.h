@@ -38,8 +38,9 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 /* agent_take_hex -- so many bytes, in small digits. */
 bool agent_take_hex(const char *text, uint8_t *bytes, size_t count);
 
-/* agent_follow_members -- of a stream with several rings: from now on ask which rings they are, until the writer is closed. */
-void agent_follow_members(farlog_writer *writer, const struct agent_place *place);
+/* agent_follow -- from now on ask how the stream is declared, of what `asked` left open, and of a stream with several rings which they are, until agent_unfollow. Where nobody can ask, the
+ * writer goes on as it was granted. */
+void agent_follow(farlog_writer *writer, const struct farlog_writer_config *asked, const struct agent_place *place);
 
 /* agent_refuse_reply -- IO: the answer is no grant. */
 int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error);

@@ -1,8 +1,6 @@
 /* agent_writer.c -- opening a stream by its name: the host agent says where its ring is, and by which grant. */
 #include "agent.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,26 +15,14 @@ struct grant {
 	struct farlog_writer_config config;
 };
 
-static bool take_number(const struct agent_reply *reply, const char *word, uint64_t *number)
-{
-	char text[24];
-	char *end;
-
-	if (!agent_value(reply, word, text, sizeof(text)) || strspn(text, "0123456789") != strlen(text))
-		return false;
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	return errno == 0 && *end == '\0';
-}
-
 /* take_grant -- what was asked for goes before what the stream would have. False: this is no grant. */
 static bool take_grant(const struct agent_reply *reply, const struct farlog_writer_config *asked, struct grant *grant)
 {
 	uint64_t epoch, level, policy, deadline_ns;
 
 	grant->config = *asked;
-	if (!agent_take_rings(reply, &grant->rings) || !take_number(reply, "epoch", &epoch) || !take_number(reply, "level", &level) ||
-		!take_number(reply, "policy", &policy) || !take_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
+	if (!agent_take_rings(reply, &grant->rings) || !agent_take_number(reply, "epoch", &epoch) || !agent_take_number(reply, "level", &level) ||
+		!agent_take_number(reply, "policy", &policy) || !agent_take_number(reply, "deadline-ns", &deadline_ns) || epoch == 0 || epoch > UINT32_MAX)
 		return false;
 	grant->config.epoch = (uint32_t)epoch;
 	grant->config.ring_uuid = grant->rings.uuid;
@@ -100,7 +86,7 @@ int agent_writer_open(const char *uri, const struct farlog_writer_config *asked,
 		result = FARLOG_OK;
 	}
 	if (result == FARLOG_OK)
-		agent_follow_members(*writer, &place);
+		agent_follow(*writer, asked, &place);
 	explicit_bzero(&grant, sizeof(grant));
 	return result;
 }

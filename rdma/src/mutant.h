@@ -66,6 +66,9 @@ enum farlog_mutant {
 	MUTANT_GAP_UNCOUNTED = 55,      /* routes: a dropped record is in no GAP record */
 	MUTANT_SPILL_CARRIED_EARLY = 57, /* routes: a record is carried that the spill may lose yet */
 	MUTANT_SPILL_NOT_BEGUN = 58,    /* routes: an empty spill keeps the place of records that went straight on */
+	MUTANT_LEVEL_UNASKED = 80,      /* terms: a stronger level is said, and the members are not asked for it */
+	MUTANT_LEVEL_OF_BEFORE = 81,    /* terms: and of what was appended before it, too */
+	MUTANT_LEVEL_LOWERED_EARLY = 82, /* terms: a weaker level holds for what was appended before it */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

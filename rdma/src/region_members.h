@@ -60,7 +60,6 @@ struct member {
 	bool is_going;
 	bool is_cut;           /* what is under way is given up: its bytes here may change */
 	bool is_late;
-	bool is_weak;          /* gives less than the level asked for */
 	bool has_been_in;      /* it may have records of this writer */
 	uint64_t demotion_count;
 	uint64_t eviction_count;
@@ -86,11 +85,6 @@ struct member {
 	pthread_t thread;
 };
 
-/* Whoever asks others which rings the members are. */
-struct members_follower {
-	void (*stop)(struct members_follower *follower); /* and free it. Before the members are closed */
-};
-
 struct region_members {
 	struct region region;
 	struct member members[MEMBER_COUNT_MAX];
@@ -103,7 +97,9 @@ struct region_members {
 	uint64_t poll_count;
 	uint8_t *copy;
 	uint64_t copy_len;
-	uint32_t level;
+	uint32_t level;        /* who gives less does not count */
+	uint32_t level_next;   /* the one from level_next_lsn on, which is weaker; 0: it stays */
+	uint64_t level_next_lsn;
 	uint64_t epoch;        /* 0 until the superblock is proposed; loaded by members' threads, too */
 	uint32_t epoch_last;   /* the highest that was found */
 	uint64_t epoch_last_start_lsn; /* and where it began: what lies there of older ones is of no log any more */
@@ -118,7 +114,6 @@ struct region_members {
 	struct staging staging;
 	bool has_staging;
 	uint8_t first_uuid[16]; /* of the first member, as it was asked for; all zero = any */
-	struct members_follower *follower;
 	pthread_mutex_t mutex;
 	pthread_cond_t bell;
 	char trouble[200];
@@ -215,6 +210,12 @@ void members_take_credit(struct region_members *whole, bool is_urgent);
 
 /* members_tell_counters -- is_busy is taken: how each member is, to whoever looks from outside. */
 void members_tell_counters(struct region_members *whole);
+
+/* members_check_level -- do so many members as are needed give it now? OK or LEVEL. */
+int members_check_level(struct region_members *whole, uint32_t level, struct farlog_error *error);
+
+/* members_set_level -- of records from from_lsn on, none of which has been asked for yet. A stronger one is asked for at once; a weaker one is allowed when all below is complete. */
+void members_set_level(struct region_members *whole, uint32_t level, uint64_t from_lsn);
 
 /* members_turn -- is_busy is taken: whatever has come back, and what can be sent; and now and then, or at once, how late it is. */
 void members_turn(struct region_members *whole, bool is_clock_due);

@@ -108,7 +108,6 @@ static int open_ring(struct member *member)
 		result = error_set(&member->error, FARLOG_CORRUPT, 0, "both head slots fail their check");
 	head_start(&member->superblock, &member->head);
 	member->deadline_ns = member->region->contract.deadline_default_ns;
-	member->is_weak = member->region->contract.level < whole->level;
 	return result;
 }
 

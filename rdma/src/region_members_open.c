@@ -283,8 +283,6 @@ void members_close(struct region *region)
 	struct region_members *whole = members_of(region);
 
 	members_tell_closing(whole);
-	if (whole->follower != NULL)
-		whole->follower->stop(whole->follower);
 	members_stop_threads(whole);
 	members_tell_counters(whole);
 	for (unsigned i = 0; i < whole->count; i++)

@@ -196,10 +196,25 @@ static void watch(struct member *member, uint64_t now_ns)
 
 /* ---------------------------------------------------------------- the whole: is_busy is taken */
 
+/* is_weak -- it gives less than the level asked for. Its region is open. */
+static bool is_weak(const struct region_members *whole, const struct member *member)
+{
+	return member->region->contract.level < whole->level;
+}
+
 static bool counts(const struct region_members *whole, const struct member *member)
 {
-	return member_state(member) == MEMBER_IN && member->is_of_epoch && !member->is_weak && !is_fenced(whole, member) &&
+	return member_state(member) == MEMBER_IN && member->is_of_epoch && !is_weak(whole, member) && !is_fenced(whole, member) &&
 		member->done_lsn >= whole->asked_lsn;
+}
+
+/* take_weaker -- what was asked for is complete. */
+static void take_weaker(struct region_members *whole)
+{
+	if (whole->level_next == 0 || (whole->asked_lsn < whole->level_next_lsn && !MUTANT(LEVEL_LOWERED_EARLY)))
+		return;
+	whole->level = whole->level_next;
+	whole->level_next = 0;
 }
 
 /* settle -- is what was asked for complete? In LSN order, because each member's log is. */
@@ -220,6 +235,7 @@ static void settle(struct region_members *whole)
 		return;
 	atomic_store_relaxed(&whole->region.more_copies, count - 1);
 	atomic_store_relaxed(&whole->region.tag_done, whole->tag_asked);
+	take_weaker(whole);
 }
 
 /* kept_of -- up to where a member that fenced this writer has, durably, all that was written; 0: it does not tell. */
@@ -227,7 +243,7 @@ static uint64_t kept_of(const struct member *member)
 {
 	const struct region *region = member_state(member) == MEMBER_IN ? member->region : NULL;
 
-	if (region == NULL || !is_fenced(member->whole, member) || !member->is_of_epoch || member->is_weak || !region_can_be_shut(region))
+	if (region == NULL || !is_fenced(member->whole, member) || !member->is_of_epoch || is_weak(member->whole, member) || !region_can_be_shut(region))
 		return 0;
 	if (atomic_load_acquire(&region->is_fence_open) || !region->is_fence_exact || region->fence_lsn == UINT64_MAX)
 		return 0;

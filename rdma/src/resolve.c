@@ -79,7 +79,7 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 		return FARLOG_NOT_FOUND;
 	result = settle_own(writer, position, deadline);
 	if (result == FARLOG_OK) {
-		position->level = writer->level;
+		position->level = writer_level_at(writer, position->lsn);
 		position->copies = writer_copies(writer);
 	}
 	return result;
@@ -125,7 +125,7 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 	if (found.flags & RECORD_FLAG_PAD)
 		return FARLOG_NOT_FOUND;
 	read_header(writer, position->lsn, &header);
-	describe(writer, &header, writer->level, position);
+	describe(writer, &header, writer_level_at(writer, position->lsn), position);
 	position->copies = writer_copies(writer);
 	return FARLOG_OK;
 }

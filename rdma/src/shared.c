@@ -96,6 +96,7 @@ struct reservation {
 	struct gather gather;
 	struct farlog_position position;
 	uint64_t start_lsn; /* of the PAD, when there is one */
+	uint8_t level;      /* that the record is acknowledged at */
 };
 
 static int refuse(struct farlog_writer *writer, int result, struct farlog_position *position)
@@ -126,6 +127,9 @@ static int reserve(struct farlog_shared *shared, const struct farlog_entry *entr
 	if (result == FARLOG_OK)
 		result = writer_find_room(writer, extent, &reservation->place);
 	if (result == FARLOG_OK) {
+		if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
+			writer_take_terms(writer);
+		reservation->level = writer->level;
 		reservation->start_lsn = writer->ring.appended_lsn;
 		writer_gather(writer, &reservation->place, entry, flags, clock_ticks(), &reservation->gather);
 		writer_position(writer, &reservation->place, writer->ring.next_seq, &reservation->position);
@@ -285,11 +289,12 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 {
 	struct farlog_writer *writer = shared->writer;
 	uint64_t start_ticks = clock_ticks();
-	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
+	struct deadline deadline = {.duration_ns = deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns)};
+	bool is_waiting = farlog_writer_policy(writer) == FARLOG_POLICY_BLOCK;
 	struct reservation reservation;
 	int result = reserve(shared, entry, flags, &reservation);
 
-	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK && deadline_pause(&deadline, writer, false))
+	while (result == FARLOG_FULL && is_waiting && deadline_pause(&deadline, writer, false))
 		result = reserve(shared, entry, flags, &reservation);
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
@@ -307,7 +312,7 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 		}
 		stats_latency_shared(writer->counters, clock_elapsed_ns(clock_ticks() - start_ticks));
 	}
-	position->level = writer->level;
+	position->level = reservation.level;
 	position->copies = writer_copies(writer);
 	return FARLOG_OK;
 }
@@ -414,7 +419,7 @@ void farlog_shared_ring(const farlog_shared *shared, struct farlog_ring_status *
 int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
-	uint64_t until_ns = clock_after_ns(deadline_ns != 0 ? deadline_ns : writer->deadline_ns);
+	uint64_t until_ns = clock_after_ns(deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns));
 	uint64_t published_lsn;
 	int result = FARLOG_NOT_FOUND;
 

@@ -176,16 +176,17 @@ int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadlin
 
 struct deadline deadline_of(const struct farlog_writer *writer, uint64_t deadline_ns)
 {
-	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : writer->deadline_ns};
+	return (struct deadline){.duration_ns = deadline_ns != 0 ? deadline_ns : atomic_load_relaxed(&writer->deadline_ns)};
 }
 
 /* wait_for_room -- and stage what found none. FULL: at the deadline, or the policy is not to wait. */
 __attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags,
 	struct deadline *deadline, struct farlog_position *position)
 {
+	bool is_waiting = writer->policy == FARLOG_POLICY_BLOCK; /* for this append, whatever is taken in meanwhile */
 	int result = FARLOG_FULL;
 
-	while (result == FARLOG_FULL && writer->policy == FARLOG_POLICY_BLOCK) {
+	while (result == FARLOG_FULL && is_waiting) {
 		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
 		if (writer_pump(writer) != FARLOG_OK)
 			return FARLOG_CLOSED;
@@ -299,6 +300,8 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 	int result = FARLOG_OK;
 	size_t acknowledged;
 
+	if (__builtin_expect(atomic_load_relaxed(&writer->terms.is_news) != 0, 0))
+		writer_take_terms(writer);
 	writer->has_claim = false;
 	for (*submitted = 0; *submitted < count && refused == FARLOG_OK;) {
 		struct farlog_position *position = &positions[*submitted];
@@ -317,7 +320,7 @@ int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entrie
 		result = acknowledge(writer, start_ticks, &deadline, &positions[*submitted - 1]);
 	/* One that was refused has end_lsn 0: it is not below anything. */
 	for (acknowledged = 0; acknowledged < *submitted && positions[acknowledged].end_lsn - 1 < writer->durable_lsn; acknowledged++) {
-		positions[acknowledged].level = writer->level;
+		positions[acknowledged].level = writer_level_at(writer, positions[acknowledged].lsn);
 		positions[acknowledged].copies = writer_copies(writer);
 	}
 	*done = acknowledged;

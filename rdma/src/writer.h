@@ -8,6 +8,7 @@
 #include "region.h"
 #include "ring.h"
 #include "stats.h"
+#include "terms.h"
 
 /* Fields of the append path first; all are owned by the writer's thread (in a shared writer: by who holds its reserve
  * lock, except where shared.c says otherwise). */
@@ -49,6 +50,13 @@ struct farlog_writer {
 	uint16_t claim_key_len;
 	bool has_claim;
 	bool has_clock;
+	bool has_terms;
+	uint8_t level_before;      /* of records from level_before_lsn up to level_lsn, from which on it is `level` */
+	uint8_t level_least;       /* that it ever had */
+	uint64_t level_lsn;
+	uint64_t level_before_lsn;
+	struct writer_terms terms; /* as others would have them */
+	struct agent_follower *follower; /* asks the host agent; NULL: nobody does */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
 };
@@ -85,7 +93,8 @@ int writer_stage_generally(struct farlog_writer *writer, const struct farlog_ent
 static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
 	struct farlog_position *position)
 {
-	return flags == 0 ? writer->stage(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
+	/* Whoever sets terms puts another way there. */
+	return flags == 0 ? __atomic_load_n(&writer->stage, __ATOMIC_RELAXED)(writer, entry, ticks, position) : writer_stage_generally(writer, entry, flags, ticks, position);
 }
 
 /* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq, superblock.writer_epoch was its last epoch, `epoch` is going to

@@ -366,6 +366,8 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 
 static void release(struct farlog_writer *writer)
 {
+	agent_unfollow(writer);
+	writer_end_terms(writer);
 	if (writer->has_clock)
 		clock_stop();
 	if (writer->region != NULL)
@@ -406,6 +408,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 		return result;
 	}
 	publish_constants(writer);
+	writer_begin_terms(writer);
 	writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
 	*opened = writer;
 	return FARLOG_OK;
@@ -449,7 +452,7 @@ const struct farlog_contract *farlog_writer_contract(const farlog_writer *writer
 
 uint32_t farlog_writer_policy(const farlog_writer *writer)
 {
-	return writer->policy;
+	return __atomic_load_n(&writer->policy, __ATOMIC_RELAXED);
 }
 
 const char *farlog_writer_trouble(const farlog_writer *writer)

@@ -308,13 +308,13 @@ static int submit_general(struct farlog_writer *writer, const struct farlog_entr
 	int result;
 
 	writer->has_claim = false;
-	result = writer->stage(writer, entry, clock_ticks(), position);
+	result = writer_stage(writer, entry, 0, clock_ticks(), position);
 	return result == FARLOG_OK ? result : writer_refuse(writer, result, position);
 }
 
 int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position)
 {
-	return writer->submit(writer, entry, position);
+	return __atomic_load_n(&writer->submit, __ATOMIC_RELAXED)(writer, entry, position); /* as writer_stage */
 }
 
 static void choose_general_way(struct farlog_writer *writer)

@@ -3062,6 +3062,7 @@ type Grant struct {
 	Deadline      *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Holder        *Holder                `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
 	Granted       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=granted,proto3" json:"granted,omitempty"`
+	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"` // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3169,6 +3170,13 @@ func (x *Grant) GetHolder() *Holder {
 func (x *Grant) GetGranted() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Granted
+	}
+	return nil
+}
+
+func (x *Grant) GetRunning() *WriterTerms {
+	if x != nil {
+		return x.Running
 	}
 	return nil
 }
@@ -4802,7 +4810,8 @@ type ExtendWriterRequest struct {
 	Holder    *Holder `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
 	Transport string  `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
 	// The rings that the writer has, in the order of the grant's members; empty = of this one it needs what the grant said anew.
-	RingUuids     [][]byte `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
+	RingUuids     [][]byte     `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
+	Running       *WriterTerms `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"` // that it has taken in; absent: not said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4872,9 +4881,17 @@ func (x *ExtendWriterRequest) GetRingUuids() [][]byte {
 	return nil
 }
 
+func (x *ExtendWriterRequest) GetRunning() *WriterTerms {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
 type ExtendWriterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Members       []*ExtendedMember      `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	Declared      *WriterTerms           `protobuf:"bytes,2,opt,name=declared,proto3" json:"declared,omitempty"` // of the stream by now: what the program left open it takes from here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4916,6 +4933,74 @@ func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
 	return nil
 }
 
+func (x *ExtendWriterResponse) GetDeclared() *WriterTerms {
+	if x != nil {
+		return x.Declared
+	}
+	return nil
+}
+
+// How a writer acknowledges.
+type WriterTerms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         Level                  `protobuf:"varint,1,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"`
+	Policy        Policy                 `protobuf:"varint,2,opt,name=policy,proto3,enum=farlog.v1.Policy" json:"policy,omitempty"`
+	Deadline      *durationpb.Duration   `protobuf:"bytes,3,opt,name=deadline,proto3" json:"deadline,omitempty"` // absent: the region's own default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriterTerms) Reset() {
+	*x = WriterTerms{}
+	mi := &file_farlog_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriterTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriterTerms) ProtoMessage() {}
+
+func (x *WriterTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
+func (*WriterTerms) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *WriterTerms) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *WriterTerms) GetPolicy() Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return Policy_POLICY_UNSPECIFIED
+}
+
+func (x *WriterTerms) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 // One of the rings is another one than the writer has.
 type ExtendedMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4927,7 +5012,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4939,7 +5024,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4952,7 +5037,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -4980,7 +5065,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5077,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5090,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5038,7 +5123,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5135,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5148,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5083,7 +5168,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5180,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5193,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5138,7 +5223,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5235,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5248,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5211,7 +5296,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5308,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5321,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5263,7 +5348,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5360,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5373,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5316,7 +5401,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5413,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5426,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5375,7 +5460,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5472,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5485,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5428,7 +5513,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5525,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5538,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5486,7 +5571,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +5583,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +5596,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5533,7 +5618,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5630,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5643,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5600,7 +5685,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5697,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5625,7 +5710,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5658,7 +5743,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5670,7 +5755,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5683,7 +5768,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5703,7 +5788,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5715,7 +5800,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5728,7 +5813,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5755,7 +5840,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5767,7 +5852,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5780,7 +5865,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5807,7 +5892,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5819,7 +5904,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5832,7 +5917,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5861,7 +5946,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5873,7 +5958,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5886,7 +5971,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -5930,7 +6015,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5942,7 +6027,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5955,7 +6040,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -5997,7 +6082,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6009,7 +6094,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6022,7 +6107,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6059,7 +6144,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6071,7 +6156,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6084,7 +6169,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6133,7 +6218,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6230,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6243,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6193,7 +6278,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6205,7 +6290,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6218,7 +6303,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6252,7 +6337,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6264,7 +6349,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6277,7 +6362,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6302,7 +6387,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6314,7 +6399,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6327,7 +6412,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 type ListAgentsResponse struct {
@@ -6342,7 +6427,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6354,7 +6439,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6367,7 +6452,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6407,7 +6492,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6419,7 +6504,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6432,7 +6517,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6451,7 +6536,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6463,7 +6548,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6476,7 +6561,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6495,7 +6580,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6507,7 +6592,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6520,7 +6605,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6539,7 +6624,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6551,7 +6636,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6564,7 +6649,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6584,7 +6669,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6681,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6694,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6635,7 +6720,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +6732,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6660,7 +6745,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6679,7 +6764,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6691,7 +6776,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6704,7 +6789,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6723,7 +6808,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6735,7 +6820,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6748,7 +6833,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -7059,7 +7144,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\fR\x05token\"\x9e\x03\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\xd0\x03\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -7072,7 +7157,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeadline\x18\t \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12)\n" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
-	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\"\xf0\x04\n" +
+	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
+	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\xf0\x04\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -7196,16 +7282,22 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xab\x01\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xdd\x01\n" +
 	"\x13ExtendWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12)\n" +
 	"\x06holder\x18\x03 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\x12\x1d\n" +
 	"\n" +
-	"ring_uuids\x18\x05 \x03(\fR\tringUuids\"K\n" +
+	"ring_uuids\x18\x05 \x03(\fR\tringUuids\x120\n" +
+	"\arunning\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\x7f\n" +
 	"\x14ExtendWriterResponse\x123\n" +
-	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\"O\n" +
+	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\x122\n" +
+	"\bdeclared\x18\x02 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"\x97\x01\n" +
+	"\vWriterTerms\x12&\n" +
+	"\x05level\x18\x01 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12)\n" +
+	"\x06policy\x18\x02 \x01(\x0e2\x11.farlog.v1.PolicyR\x06policy\x125\n" +
+	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"O\n" +
 	"\x0eExtendedMember\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12%\n" +
 	"\x04ring\x18\x02 \x01(\v2\x11.farlog.v1.MemberR\x04ring\"w\n" +
@@ -7422,7 +7514,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7488,226 +7580,233 @@ var file_farlog_proto_goTypes = []any{
 	(*AcquireWriterResponse)(nil),    // 61: farlog.v1.AcquireWriterResponse
 	(*ExtendWriterRequest)(nil),      // 62: farlog.v1.ExtendWriterRequest
 	(*ExtendWriterResponse)(nil),     // 63: farlog.v1.ExtendWriterResponse
-	(*ExtendedMember)(nil),           // 64: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 65: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 66: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 67: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 68: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 69: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 70: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 71: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 72: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 73: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 74: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 75: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 76: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 77: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 78: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 79: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 80: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 81: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 82: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 83: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 84: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 85: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 86: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 87: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 88: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 89: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 90: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 91: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 92: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 93: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 94: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 95: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 96: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 97: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 98: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 99: google.protobuf.Timestamp
+	(*WriterTerms)(nil),              // 64: farlog.v1.WriterTerms
+	(*ExtendedMember)(nil),           // 65: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 66: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 67: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 68: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 69: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 70: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 71: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 72: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 73: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 74: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 75: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 76: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 77: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 78: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 79: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 80: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 81: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 82: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 83: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 84: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 85: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 86: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 87: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 88: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 89: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 90: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 91: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 92: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 93: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 94: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 95: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 96: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 97: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 98: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 99: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	98,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	99,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	98,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	99,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	99,  // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	100, // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	13,  // 11: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 12: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 13: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
 	11,  // 14: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
 	13,  // 15: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	6,   // 16: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	99,  // 17: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	100, // 17: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 18: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	98,  // 19: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	99,  // 19: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	16,  // 20: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	21,  // 21: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	19,  // 22: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 23: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	99,  // 24: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	100, // 24: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 25: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	99,  // 26: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	100, // 26: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	20,  // 27: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	17,  // 28: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	99,  // 29: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	99,  // 30: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	98,  // 31: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	98,  // 32: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	100, // 29: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	100, // 30: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	99,  // 31: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	99,  // 32: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	24,  // 33: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 34: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	99,  // 35: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	99,  // 36: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	100, // 35: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	100, // 36: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 37: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	98,  // 38: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	98,  // 39: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	98,  // 40: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	98,  // 41: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	99,  // 38: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	99,  // 39: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	99,  // 40: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	99,  // 41: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	26,  // 42: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
 	0,   // 43: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	25,  // 44: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	22,  // 45: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	99,  // 46: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	100, // 46: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	28,  // 47: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	99,  // 48: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	100, // 48: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
 	25,  // 49: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	30,  // 50: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	99,  // 51: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	100, // 51: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	33,  // 52: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	33,  // 53: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 54: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 55: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	98,  // 56: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	99,  // 56: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	32,  // 57: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	99,  // 58: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	16,  // 59: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	34,  // 60: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	18,  // 61: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	22,  // 62: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	31,  // 63: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	30,  // 64: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 65: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	23,  // 66: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	36,  // 67: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 68: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	16,  // 69: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 70: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	16,  // 71: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	48,  // 72: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	23,  // 73: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 74: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	35,  // 75: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	16,  // 76: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	23,  // 77: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	48,  // 78: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	15,  // 79: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	49,  // 80: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	52,  // 81: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 82: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	15,  // 83: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	14,  // 84: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	35,  // 85: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	32,  // 86: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 87: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	32,  // 88: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	64,  // 89: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	33,  // 90: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	32,  // 91: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 92: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	99,  // 93: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	32,  // 94: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 95: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 96: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 97: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 98: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	48,  // 99: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 100: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 101: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 102: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 103: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	78,  // 104: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	32,  // 105: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 106: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 107: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 108: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	82,  // 109: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	18,  // 110: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	27,  // 111: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	29,  // 112: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	25,  // 113: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	18,  // 114: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	27,  // 115: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	98,  // 116: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	25,  // 117: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	31,  // 118: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	29,  // 119: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	98,  // 120: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	38,  // 121: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	40,  // 122: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	42,  // 123: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	44,  // 124: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	58,  // 125: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	46,  // 126: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	60,  // 127: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	62,  // 128: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	65,  // 129: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	67,  // 130: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	69,  // 131: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	71,  // 132: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	73,  // 133: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	75,  // 134: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	77,  // 135: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	79,  // 136: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	81,  // 137: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	84,  // 138: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	86,  // 139: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	88,  // 140: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	50,  // 141: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	53,  // 142: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	54,  // 143: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	56,  // 144: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	90,  // 145: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	92,  // 146: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	94,  // 147: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	96,  // 148: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	39,  // 149: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	41,  // 150: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	43,  // 151: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	45,  // 152: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	59,  // 153: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	47,  // 154: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	61,  // 155: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	63,  // 156: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	66,  // 157: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	68,  // 158: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	70,  // 159: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	72,  // 160: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	74,  // 161: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	76,  // 162: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	78,  // 163: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	80,  // 164: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	83,  // 165: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	85,  // 166: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	87,  // 167: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	89,  // 168: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	51,  // 169: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	54,  // 170: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	55,  // 171: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	57,  // 172: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	91,  // 173: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	93,  // 174: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	95,  // 175: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	97,  // 176: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	149, // [149:177] is the sub-list for method output_type
-	121, // [121:149] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	100, // 58: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	64,  // 59: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
+	16,  // 60: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	34,  // 61: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	18,  // 62: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	22,  // 63: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	31,  // 64: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	30,  // 65: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 66: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	23,  // 67: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	36,  // 68: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 69: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	16,  // 70: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 71: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	16,  // 72: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	48,  // 73: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	23,  // 74: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 75: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	35,  // 76: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	16,  // 77: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	23,  // 78: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	48,  // 79: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	15,  // 80: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	49,  // 81: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	52,  // 82: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 83: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	15,  // 84: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	14,  // 85: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	35,  // 86: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	32,  // 87: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 88: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	32,  // 89: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	64,  // 90: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	65,  // 91: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	64,  // 92: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 93: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 94: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	99,  // 95: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	33,  // 96: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	32,  // 97: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 98: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	100, // 99: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	32,  // 100: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	11,  // 101: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 102: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 103: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	12,  // 104: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	48,  // 105: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	12,  // 106: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 107: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	12,  // 108: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 109: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	79,  // 110: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	32,  // 111: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	34,  // 112: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	12,  // 113: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	10,  // 114: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	83,  // 115: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	18,  // 116: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	27,  // 117: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	29,  // 118: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	25,  // 119: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	18,  // 120: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	27,  // 121: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	99,  // 122: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	25,  // 123: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	31,  // 124: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	29,  // 125: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	99,  // 126: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	38,  // 127: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	40,  // 128: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	42,  // 129: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	44,  // 130: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	58,  // 131: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	46,  // 132: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	60,  // 133: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	62,  // 134: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	66,  // 135: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	68,  // 136: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	70,  // 137: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	72,  // 138: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	74,  // 139: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	76,  // 140: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	78,  // 141: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	80,  // 142: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	82,  // 143: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	85,  // 144: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	87,  // 145: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	89,  // 146: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	50,  // 147: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	53,  // 148: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	54,  // 149: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	56,  // 150: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	91,  // 151: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	93,  // 152: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	95,  // 153: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	97,  // 154: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	39,  // 155: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	41,  // 156: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	43,  // 157: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	45,  // 158: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	59,  // 159: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	47,  // 160: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	61,  // 161: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	63,  // 162: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	67,  // 163: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	69,  // 164: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	71,  // 165: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	73,  // 166: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	75,  // 167: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	77,  // 168: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	79,  // 169: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	81,  // 170: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	84,  // 171: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	86,  // 172: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	88,  // 173: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	90,  // 174: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	51,  // 175: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	54,  // 176: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	55,  // 177: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	57,  // 178: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	92,  // 179: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	94,  // 180: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	96,  // 181: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	98,  // 182: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	155, // [155:183] is the sub-list for method output_type
+	127, // [127:155] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7721,7 +7820,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   92,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

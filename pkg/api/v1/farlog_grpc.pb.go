@@ -81,8 +81,8 @@ type ControlServiceClient interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(ctx context.Context, in *AcquireWriterRequest, opts ...grpc.CallOption) (*AcquireWriterResponse, error)
-	// ExtendWriter tells a running writer which of its stream's rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
-	// them. With nothing to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
+	// ExtendWriter tells a running writer how its stream is declared by now and which of its rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
+	// them. With no ring to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
 	// somebody else's.
 	ExtendWriter(ctx context.Context, in *ExtendWriterRequest, opts ...grpc.CallOption) (*ExtendWriterResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
@@ -431,8 +431,8 @@ type ControlServiceServer interface {
 	// UNAVAILABLE says why there is none. For a holder on another host it also fences the writers before, and answers only when the
 	// target has confirmed that none of them can write any more and that the new one is let in.
 	AcquireWriter(context.Context, *AcquireWriterRequest) (*AcquireWriterResponse, error)
-	// ExtendWriter tells a running writer which of its stream's rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
-	// them. With nothing to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
+	// ExtendWriter tells a running writer how its stream is declared by now and which of its rings were replaced since its grant, and lets it in there, in the epoch that it has: farlog_writer_replace_member takes
+	// them. With no ring to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
 	// somebody else's.
 	ExtendWriter(context.Context, *ExtendWriterRequest) (*ExtendWriterResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token

@@ -7,7 +7,7 @@
 #include "clock.h"
 #include "unit.h"
 
-#define PATH_COUNT_MAX 320
+#define PATH_COUNT_MAX 384
 
 static uint64_t random_state;
 static char paths[PATH_COUNT_MAX][256];

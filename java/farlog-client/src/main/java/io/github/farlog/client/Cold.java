@@ -102,7 +102,7 @@ final class Cold {
 
     static MemorySegment writerConfig(final Arena arena, final String uri, final WriterOptions options) throws FarlogException {
         final MemorySegment config = arena.allocate(Structs.WRITER_CONFIG);
-        Structs.setInt(config, Structs.WRITER_CONFIG, "level", options.level().code());
+        Structs.setInt(config, Structs.WRITER_CONFIG, "level", options.level() == null ? 0 : options.level().code());
         Structs.setInt(config, Structs.WRITER_CONFIG, "policy", options.policy().ordinal());
         Structs.setInt(config, Structs.WRITER_CONFIG, "wait", options.spinning() ? 1 : 0);
         Structs.setInt(config, Structs.WRITER_CONFIG, "epoch", options.epoch());

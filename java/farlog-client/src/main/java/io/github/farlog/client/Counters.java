@@ -57,7 +57,7 @@ public final class Counters {
                     counters.address(), error.address());
             if (code != 0) {
                 counters.fill((byte) 0);
-                set(counters, Counter.LEVEL, level.code());
+                set(counters, Counter.LEVEL, level == null ? 0 : level.code());
                 set(counters, Counter.PID, ProcessHandle.current().pid());
             }
             set(counters, Counter.APPENDED_LSN, cursors.appendedLsn());

@@ -10,7 +10,7 @@ import java.util.UUID;
 /**
  * How a writer is opened. Immutable: each {@code with} gives a changed copy.
  *
- * @param level asked for; a region that cannot give it refuses at open
+ * @param level asked for; a region that cannot give it refuses at open; null = as the stream is declared, of a {@code farlog://} URI, also when that changes while the writer runs
  * @param deadline of an append that names none; zero = the region's (memory 1 ms, msync 1 s)
  * @param policy when the ring is full
  * @param epoch from a grant; 0 = one more than the ring's last
@@ -29,7 +29,6 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
 
     /** Checks the values. */
     public WriterOptions {
-        Objects.requireNonNull(level, "level");
         Objects.requireNonNull(deadline, "deadline");
         Objects.requireNonNull(policy, "policy");
         ringUuids = Collections.unmodifiableList(new ArrayList<>(ringUuids)); // List.copyOf takes no null
@@ -56,6 +55,16 @@ public record WriterOptions(Level level, Duration deadline, Policy policy, int e
      */
     public WriterOptions withLevel(final Level value) {
         return new WriterOptions(value, deadline, policy, epoch, spinning, warnPercent, alarmPercent, name, countersDir, ringUuids, tokens);
+    }
+
+    /**
+     * Leaves the level to the stream, of a {@code farlog://} URI: a writer that runs takes a change in with its next append, and each position says the level of its own record. Elsewhere it is
+     * {@link Level#PERSISTENT}.
+     *
+     * @return changed copy
+     */
+    public WriterOptions withStreamLevel() {
+        return withLevel(null);
     }
 
     /**

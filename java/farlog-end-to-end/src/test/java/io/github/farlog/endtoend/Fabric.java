@@ -121,6 +121,13 @@ final class Fabric implements AutoCloseable {
         return "farlog://" + name + "?agent=" + socket();
     }
 
+    /** Declares a stream anew. */
+    void change(final String name, final String size, final String level, final String policy) throws Exception {
+        final Path file = folder.resolve("fabric.yaml");
+        Files.writeString(file, "streams: [{name: " + name + ", size: " + size + ", level: " + level + ", policy: " + policy + "}]\n");
+        farlog("--control", control, "apply", "-f", file.toString());
+    }
+
     /** The ring of a stream where it lies. */
     String near(final String name) throws IOException {
         try (Stream<Path> files = Files.walk(folder.resolve(TARGET))) {

@@ -58,6 +58,25 @@ class FarTest {
     }
 
     @Test
+    void shouldTakeChangesInWhenTheStreamIsDeclaredAnew() throws Exception {
+        try (Fabric fabric = new Fabric(Path.of("/dev/shm"), "trading1")) {
+            final WriterOptions asDeclared = WriterOptions.defaults().withStreamLevel().withDeadline(Duration.ofSeconds(30));
+            final String uri = fabric.stream("desk7/orders", "16MiB", "--policy", "reject");
+            try (SharedWriter writer = SharedWriter.open(uri, asDeclared)) {
+                final Position position = new Position();
+                assertEquals(Result.OK, writer.append(new byte[100], 0, 100, 1, null, 0, 0, 0, position));
+                assertEquals(Level.VISIBLE, position.level());
+                fabric.change("desk7/orders", "16MiB", "posted", "reject");
+                final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+                while (position.level() != Level.POSTED && System.nanoTime() < end) {
+                    assertEquals(Result.OK, writer.append(new byte[100], 0, 100, 1, null, 0, 0, 0, position));
+                }
+                assertEquals(Level.POSTED, position.level(), "a writer that runs goes on at the level that its stream has by now");
+            }
+        }
+    }
+
+    @Test
     void shouldSayWhatIsWrong() {
         final var absent = assertThrows(FarlogException.class, () -> Writer.open("farlog://desk7/orders?agent=/tmp/no-agent-here", options()));
         assertEquals(Result.NOT_FOUND, absent.result());
