@@ -89,6 +89,7 @@ static void forget(const char *name, const char *uri)
 	farlog_fault_kill(name);
 	farlog_fault_exorcise(name);
 	farlog_fault_set_remote(name, 0);
+	farlog_fault_set_slowness(name, 128);
 	farlog_fault_set_away(name, 0);
 	if (region_open(uri, &ask, &region, NULL) != FARLOG_OK)
 		return;
