@@ -28,7 +28,11 @@ const (
 	etcdDialTimeout   = 5 * time.Second
 	etcdLogName       = "etcd.log"
 	etcdMemberName    = "farlog"
-	etcdCompactPeriod = "10m" // history older than this is dropped; agents report every second, so it grows
+	etcdCompactPeriod = "10m" // history older than this is dropped; nobody here reads it
+
+	// The log of the one member is in memory up to its snapshot, and a report of a large target is 100 kB. There is no follower that would need more of it.
+	etcdSnapshotCount = 1000
+	etcdCatchUp       = 100
 )
 
 // EtcdOptions says where the control plane's state is.
@@ -233,6 +237,7 @@ func embeddedConfig(dir string, logger *zap.Logger) (*embed.Config, error) {
 	config.EnableGRPCGateway = false
 	config.AutoCompactionMode = embed.CompactorModePeriodic
 	config.AutoCompactionRetention = etcdCompactPeriod
+	config.SnapshotCount, config.SnapshotCatchUpEntries = etcdSnapshotCount, etcdCatchUp
 	// The one member talks to nobody: the client is in this process, so that there is no port to be in use, to guard or
 	// to find. The peer address is only the member's name in its own configuration.
 	peer, err := url.Parse("http://127.0.0.1:2380")

@@ -43,6 +43,7 @@ type instance struct {
 	drain   api.DrainServiceClient
 	conn    *grpc.ClientConn
 	etcd    *Etcd
+	server  *Server
 	stop    func()
 	answer  atomic.Value // the last to a call, as text: for who waits in vain
 }
@@ -79,7 +80,7 @@ func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 		t.Fatal(err)
 	}
 	one := dialInstance(t, listener.Addr().String())
-	one.etcd = etcd
+	one.etcd, one.server = etcd, server
 	one.stop = sync.OnceFunc(func() {
 		one.conn.Close()
 		cancel()
