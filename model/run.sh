@@ -40,7 +40,6 @@ runs=(
 )
 by_name=(
 	"replace-overwritten holds -DREPLACE -DWRITERS=2 -DRECORDS=3 -DCRASHES=0 -DJOINS=0"
-	"replace-three       holds -DREPLACE -DWRITERS=3 -DRECORDS=2 -DCRASHES=0 -DJOINS=0"
 	"replace-return      holds -DREPLACE -DWRITERS=2 -DRECORDS=2 -DCRASHES=0 -DJOINS=1"
 	"replace-power       holds -DREPLACE -DWRITERS=2 -DRECORDS=2 -DCRASHES=1 -DJOINS=0"
 	"replace-k=1         holds -DREPLACE -DK=1 -DWRITERS=2 -DRECORDS=2 -DCRASHES=0 -DJOINS=0"
