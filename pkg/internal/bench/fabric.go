@@ -241,7 +241,7 @@ func (f *fabric) grants(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stopDaemon(target)) }()
 	declared := &api.Fabric{Targets: []*api.TargetSpec{{Host: "bench"}}}
 	for i := range fabricGrants {
-		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: "bench", RingSizeBytes: 1 << 20})
+		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: "bench", RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE})
 	}
 	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
 		return err
