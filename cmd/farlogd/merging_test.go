@@ -3,12 +3,20 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/merge"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -43,6 +51,92 @@ func TestMerging_OrderIsMadeWhileTheDrainStores(t *testing.T) {
 		item, err := reader.Next()
 		if err != nil || item.Index != index || item.Seq != index {
 			t.Fatalf("entry %d: %+v, %v", index, item.Entry, err)
+		}
+	}
+}
+
+const (
+	manyRings  = 256
+	manyRounds = 8
+)
+
+// One thread appends to the rings of 256 streams, to each in its turn and some not at all for a while. Their drain puts them into one order: that in which the thread appended. The
+// last ones come in when idle writers' heartbeats have passed them; nothing else would, for a minute.
+func TestMerging_RingsByTheHundred(t *testing.T) {
+	address := startDev(t, "--merge-late", "1m", "--store-segment", "1MiB")
+	writers := openMany(t, address)
+	random := rand.New(rand.NewPCG(1, 2))
+	var want []string
+	for round := range manyRounds {
+		for _, i := range random.Perm(manyRings)[:manyRings-random.IntN(manyRings/2)] {
+			text := fmt.Sprintf("order %d of desk %d", round, i)
+			if _, err := writers[i].Append(farlog.Entry{Data: []byte(text)}, 0); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, text)
+		}
+	}
+	for _, writer := range writers {
+		if _, err := writer.Heartbeat(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened, err := store.Open(address.Store, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(100 * time.Millisecond) {
+		got, err := orderedPayloads(opened)
+		if err == nil && slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d records are in the order, expected the %d that were appended, as they were: %v", len(got), len(want), err)
+		}
+	}
+}
+
+// openMany opens writers of many streams, some at a time.
+func openMany(t *testing.T, address ready) []*farlog.Writer {
+	t.Helper()
+	client := dialDev(t, address)
+	writers, errs := make([]*farlog.Writer, manyRings), make([]error, manyRings)
+	var all sync.WaitGroup
+	turn := make(chan struct{}, 16)
+	for i := range manyRings {
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			writers[i], errs[i] = openDevStream(t.Context(), client, &api.StreamSpec{Name: fmt.Sprintf("desk%d/orders", i), RingSizeBytes: 64 << 10, RecordLenMax: 4096, Level: api.Level_LEVEL_VISIBLE})
+		})
+	}
+	all.Wait()
+	for i, writer := range writers {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		t.Cleanup(func() { writer.Close() })
+	}
+	return writers
+}
+
+// orderedPayloads are those of all records that are in the order, but for what a writer's opening is.
+func orderedPayloads(opened *store.Store) (payloads []string, err error) {
+	reader, err := merge.OpenReader(opened)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	for {
+		item, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return payloads, nil
+		}
+		if err != nil {
+			return payloads, err
+		}
+		if item.RecordFlags&record.FlagEpoch == 0 {
+			payloads = append(payloads, string(item.Record.Payload))
 		}
 	}
 }

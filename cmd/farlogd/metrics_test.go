@@ -69,25 +69,34 @@ func TestDev_MetricsOfALivingStream(t *testing.T) {
 // openDevWriter makes stream a and opens it by the grant that the daemon gives.
 func openDevWriter(t *testing.T, address ready) *farlog.Writer {
 	t.Helper()
-	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	client := api.NewControlServiceClient(conn)
-	if _, err := client.CreateStream(t.Context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20}}); err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.AcquireWriter(t.Context(), &api.AcquireWriterRequest{Stream: "a", Holder: &api.Holder{Name: "test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second})
+	writer, err := openDevStream(t.Context(), dialDev(t, address), &api.StreamSpec{Name: "a", RingSizeBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { writer.Close() })
 	return writer
+}
+
+func dialDev(t *testing.T, address ready) api.ControlServiceClient {
+	t.Helper()
+	conn, err := api.Dial(address.Control, identity.NewClientCredentials(identity.Choice{Control: address.Control, Kinds: []identity.Kind{identity.KindAdmin}}.Finder()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return api.NewControlServiceClient(conn)
+}
+
+// openDevStream creates a stream and opens it for writing.
+func openDevStream(ctx context.Context, client api.ControlServiceClient, spec *api.StreamSpec) (*farlog.Writer, error) {
+	if _, err := client.CreateStream(ctx, &api.CreateStreamRequest{Spec: spec}); err != nil {
+		return nil, err
+	}
+	response, err := client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Name: "test"}})
+	if err != nil {
+		return nil, err
+	}
+	return farlog.OpenWriter(response.Grant.Members[0].Uri, farlog.WriterOptions{Epoch: response.Grant.Epoch, Deadline: 10 * time.Second, Level: farlog.Level(spec.Level)})
 }
 
 // startDev runs farlogd dev until the end of the test and returns its ready line.
