@@ -18,8 +18,8 @@ func newApplyCommand(env *environment) *cobra.Command {
 	path, isDryRun, isPrune := "", false, false
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Create and change targets and streams until they are as a file declares them",
-		Long: `Reads a file of targets and streams (docs/operating.md has its keys), shows what differs, and makes it so. The same again changes nothing.
+		Short: "Create and change targets, drains, streams and routes until they are as a file declares them",
+		Long: `Reads a file of targets, drains, streams and routes (docs/operating.md has its keys), shows what differs, and makes it so. The same again changes nothing.
 What the file does not declare stays as it is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of them are told, each with
 its line and column.
 
@@ -34,7 +34,7 @@ Exit code 0: it is declared so now. With --dry-run 0: it was so already, and is 
 			return applyFabric(cmd.Context(), env, path, isDryRun, isPrune)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets and streams; - for standard input")
+	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets, drains, streams and routes; - for standard input")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
 	cmd.Flags().BoolVar(&isPrune, "prune", false, "delete what the file does not declare: streams that nobody writes and whose records are stored")
 	return cmd
@@ -192,7 +192,7 @@ func fieldsText(change *api.Change) string {
 func newExportCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
-		Short: "Print the targets and streams that are declared, as a file for farlog apply",
+		Short: "Print the targets, drains, streams and routes that are declared, as a file for farlog apply",
 		Args:  exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := env.dialControl()

@@ -206,10 +206,12 @@ func readFabric(raw []byte) *fabricFile {
 	if len(document.Content) == 0 {
 		return f // an empty file declares nothing
 	}
-	for key, value := range f.members(document.Content[0], "", []string{"targets", "tenants", "streams", "routes"}) {
+	for key, value := range f.members(document.Content[0], "", []string{"targets", "drains", "tenants", "streams", "routes"}) {
 		switch key {
 		case "targets":
 			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
+		case "drains":
+			f.fabric.Drains = readItems(f, key, value, drainFields, func() *api.DrainSpec { return new(api.DrainSpec) })
 		case "tenants":
 			f.fabric.Tenants = readItems(f, key, value, tenantFields, func() *api.TenantSpec { return new(api.TenantSpec) })
 		case "streams":
@@ -347,6 +349,9 @@ func (f *fabricFile) find(field string) (place, string) {
 func writeFabric(fabric *api.Fabric) ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	root.Content = append(root.Content, scalar("targets"), writeItems(fabric.Targets, targetFields))
+	if len(fabric.Drains) > 0 {
+		root.Content = append(root.Content, scalar("drains"), writeItems(fabric.Drains, drainFields))
+	}
 	if len(fabric.Tenants) > 0 {
 		root.Content = append(root.Content, scalar("tenants"), writeItems(fabric.Tenants, tenantFields))
 	}

@@ -50,7 +50,7 @@ router: x
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
 		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, drain`,
-		`15:1: router: unknown key, expected one of targets, tenants, streams, routes`,
+		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -59,13 +59,16 @@ router: x
 
 func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"streams: [":              "1:1: did not find expected node content",
-		"a: b\n c: d\n":           "2:1: mapping values are not allowed in this context",
-		"streams: 7":              "1:10: streams: expected a list",
-		"- a":                     "1:1: expected keys: targets, tenants, streams",
-		"streams: &x [*x]":        "",
-		"streams: [{name: *x}]":   "1:1: unknown anchor 'x' referenced",
-		"targets: &t\n- host: *t": "2:9: targets[0].host: expected one value",
+		"streams: [":                          "1:1: did not find expected node content",
+		"a: b\n c: d\n":                       "2:1: mapping values are not allowed in this context",
+		"streams: 7":                          "1:10: streams: expected a list",
+		"- a":                                 "1:1: expected keys: targets, drains, tenants, streams",
+		"drains: [{host: a, streams_max: 0}]": "1:33: drains[0].streams_max 0: expected a whole number from 1 on",
+		"drains: [{host: a, limit: 3}]":       "1:20: drains[0] limit: unknown key, expected one of host, store, streams_max, closed",
+		"drains: [{host: a, closed: 3}]":      "1:28: drains[0].closed 3: expected true or false",
+		"streams: &x [*x]":                    "",
+		"streams: [{name: *x}]":               "1:1: unknown anchor 'x' referenced",
+		"targets: &t\n- host: *t":             "2:9: targets[0].host: expected one value",
 	} {
 		file := readFabric([]byte(text))
 		var got string
@@ -95,6 +98,10 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 				target.Rack, target.Site = name.Draw(rt, "rack"), name.Draw(rt, "site")
 				target.WearLimitPercent = rapid.Uint32Range(0, 255).Draw(rt, "wear limit")
 			}
+		}
+		for range rapid.IntRange(0, 2).Draw(rt, "drains") {
+			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: name.Draw(rt, "drain's host"), StoreDir: rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
+				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"), IsClosed: rapid.Bool().Draw(rt, "drain closed")})
 		}
 		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
 			spec := &api.StreamSpec{Name: name.Draw(rt, "name"), RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),

@@ -69,7 +69,9 @@ func isAct(method string) bool {
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
 		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName,
 		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
-		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName:
+		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName,
+		api.FabricService_CreateTarget_FullMethodName, api.FabricService_UpdateTarget_FullMethodName, api.FabricService_DeleteTarget_FullMethodName,
+		api.FabricService_CreateDrain_FullMethodName, api.FabricService_UpdateDrain_FullMethodName, api.FabricService_DeleteDrain_FullMethodName:
 		return true
 	}
 	return false
@@ -183,6 +185,10 @@ func (a *Act) take(response any, err error) {
 		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember(), a.Stream, ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
 	case *api.AcceptLossResponse:
 		a.Changes = response.GetLosses()
+	case *api.UpdateTargetResponse:
+		a.Revision, a.Changes = response.GetTarget().GetRevision(), fieldTexts("target", response.GetTarget().GetHost(), response.GetFields())
+	case *api.UpdateDrainResponse:
+		a.Revision, a.Changes = response.GetDrain().GetRevision(), fieldTexts("drain", response.GetDrain().GetHost(), response.GetFields())
 	case *api.ApplyFabricResponse:
 		a.Revision = response.GetRevision()
 		for _, change := range response.GetChanges() {

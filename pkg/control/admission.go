@@ -130,5 +130,5 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		host := request.Holder.GetHost()
 		return len(ring.FarUris) > 0 && host != "" && host != v.targets[ring.Target].GetAgent().GetHost(), nil
 	}
-	return false, status.Errorf(codes.InvalidArgument, "transport %q: expected mem, verbs or ofi", request.Transport)
+	return false, invalid("", []*api.Problem{{Field: "transport", Value: fmt.Sprintf("%q", request.Transport), Rule: "expected mem, verbs or ofi"}})
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
-var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyStreams}
+var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyStreams}
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
 func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[api.BackupEntry]) error {
@@ -95,8 +95,9 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 		if err != nil {
 			return err
 		}
+		key := entry.Key
 		if entry, err = restored(entry); err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
+			return withProblems(codes.InvalidArgument, err.Error(), []*api.Problem{{Field: "key", Value: fmt.Sprintf("%.80q", key), Rule: err.Error()}})
 		}
 		entries = append(entries, entry)
 	}

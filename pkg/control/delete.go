@@ -36,7 +36,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 		return nil, now.unknownStream(callerOf(ctx), request.Name)
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
-		return nil, status.Errorf(codes.Aborted, "stream %q has been changed: it is at revision %d, the deletion is of %d: look at it again", request.Name, have.Revision, request.Revision)
+		return nil, staleRevision(fmt.Sprintf("stream %q", request.Name), have.Revision, request.Revision)
 	}
 	if deletion := now.deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
@@ -133,7 +133,7 @@ func (s specStore) beginDeletion(ctx context.Context, v *view, routesSince int64
 		return 0, fmt.Errorf("begin to delete stream %q: %w", name, err)
 	}
 	if !put.Succeeded {
-		return 0, status.Errorf(codes.Aborted, "stream %q has been changed, or granted, since it was looked at: look at it again", name)
+		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
 	}
 	return put.Header.Revision, nil
 }

@@ -11,13 +11,14 @@ import (
 // fabricPlan is what has to be written so that what is declared is so. It is made of what is declared and what there is, by pure functions.
 type fabricPlan struct {
 	targets    []*api.TargetSpec // new or changed
+	drains     []*api.DrainSpec  // new or changed
 	created    []*api.StreamSpec
 	updated    []*api.StreamSpec
 	changes    []*api.Change
 	undeclared []string
 	problems   []*api.Problem
 	deletions  []*api.Deletion   // of streams that are not declared, when that was asked for
-	dropped    []string          // keys of targets and tenants of which nothing is declared any more
+	dropped    []string          // keys of targets, drains and tenants of which nothing is declared any more
 	routes     []*api.RouteSpec  // new or changed
 	tenants    []*api.TenantSpec // new or changed
 	isLimited  bool              // a stream that is created has a tenant with a quota
@@ -34,6 +35,7 @@ func planFabric(v *view, asked *api.Fabric) (*fabricPlan, error) {
 	plan := &fabricPlan{problems: problems}
 	plan.findDoubles(fabric)
 	plan.compareTargets(v, fabric.Targets)
+	plan.compareDrains(v, fabric)
 	plan.compareTenants(v, fabric.Tenants)
 	plan.compareStreams(v, fabric.Streams)
 	plan.compareRoutes(v, fabric)
@@ -48,6 +50,7 @@ func completeFabric(asked *api.Fabric) *api.Fabric {
 	for _, target := range asked.GetTargets() {
 		fabric.Targets = append(fabric.Targets, target)
 	}
+	fabric.Drains = append(fabric.Drains, asked.GetDrains()...)
 	fabric.Tenants = append(fabric.Tenants, asked.GetTenants()...)
 	for _, stream := range asked.GetStreams() {
 		fabric.Streams = append(fabric.Streams, withDefaults(stream))
@@ -64,6 +67,7 @@ func (p *fabricPlan) fail(field, value, rule string, args ...any) {
 
 func (p *fabricPlan) findDoubles(fabric *api.Fabric) {
 	findDoubles(p, "targets", "host", fabric.Targets, (*api.TargetSpec).GetHost)
+	findDoubles(p, "drains", "host", fabric.Drains, (*api.DrainSpec).GetHost)
 	findDoubles(p, "tenants", "name", fabric.Tenants, (*api.TenantSpec).GetName)
 	findDoubles(p, "streams", "name", fabric.Streams, (*api.StreamSpec).GetName)
 	findDoubles(p, "routes", "name", fabric.Routes, (*api.RouteSpec).GetName)
@@ -207,6 +211,7 @@ func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 			p.undeclared = append(p.undeclared, "target "+host)
 		}
 	}
+	p.findUndeclaredDrains(v, fabric)
 	for _, name := range sortedKeys(v.tenants) {
 		if !slices.ContainsFunc(fabric.Tenants, func(spec *api.TenantSpec) bool { return spec.Name == name }) {
 			p.undeclared = append(p.undeclared, "tenant "+name)
@@ -233,6 +238,9 @@ func (v *view) fabric() *api.Fabric {
 	fabric := new(api.Fabric)
 	for _, host := range sortedKeys(v.targetSpecs) {
 		fabric.Targets = append(fabric.Targets, v.targetSpecs[host])
+	}
+	for _, host := range sortedKeys(v.drainSpecs) {
+		fabric.Drains = append(fabric.Drains, v.drainSpecs[host])
 	}
 	for _, name := range sortedKeys(v.tenants) {
 		fabric.Tenants = append(fabric.Tenants, v.tenants[name])

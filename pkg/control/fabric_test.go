@@ -257,6 +257,9 @@ func TestPlanFabric_Settles(t *testing.T) {
 			for _, target := range plan.targets {
 				v.targetSpecs[target.Host] = target
 			}
+			for _, drain := range plan.drains {
+				v.drainSpecs[drain.Host] = drain
+			}
 			for _, spec := range append(plan.created, plan.updated...) {
 				v.streams[spec.Name] = &api.Stream{Spec: spec}
 			}
@@ -274,6 +277,11 @@ func drawFabric(rt *rapid.T) *api.Fabric {
 	for _, host := range hosts[1:] {
 		if rapid.Bool().Draw(rt, "target") {
 			fabric.Targets = append(fabric.Targets, &api.TargetSpec{Host: host, CapacityBytes: rapid.SampledFrom([]uint64{0, 1 << 26, 1 << 28}).Draw(rt, "capacity")})
+		}
+	}
+	for _, host := range hosts[1:] {
+		if rapid.Bool().Draw(rt, "drain") {
+			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: host, StreamsMax: rapid.Uint32Range(0, 2).Draw(rt, "streams_max")})
 		}
 	}
 	for i := range rapid.IntRange(0, 5).Draw(rt, "streams") {

@@ -51,6 +51,7 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	admin, host := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour)), g.web(g.keeper(identity.KindHost, "trading1", time.Hour))
+	target := g.web(g.keeper(identity.KindTarget, "storage1", time.Hour))
 	for _, test := range []struct {
 		name               string
 		client             *http.Client
@@ -61,9 +62,13 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"create", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": 1048576}}`, 200, `"is_new":true`},
 		{"create again", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders", "ring_size_bytes": "1048576"}}`, 200, `"is_new":false`},
 		{"create what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409, `its ring size is 1048576, asked for 67108864`},
+		{"what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409, `"field":"spec.ring_size_bytes"`},
 		{"bad field", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"field":"spec.align"`},
 		{"bad field's rule", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"rule":"expected a power of two from 64 to 4096"`},
-		{"unknown field", admin, "POST", "/v1/streams", `{"spec": {"nime": "a"}}`, 400, `unknown field`},
+		{"unknown field", admin, "POST", "/v1/streams", `{"spec": {"nime": "a"}}`, 400, `"field":"nime"`},
+		{"value of another type", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": "x"}}`, 400, `"field":"align"`},
+		{"unknown parameter", admin, "GET", "/v1/streams?pagesize=5", "", 400, `"field":"pagesize"`},
+		{"bad parameter", admin, "GET", "/v1/streams?page_size=five", "", 400, `"field":"page_size"`},
 		{"not JSON", admin, "POST", "/v1/streams", `{`, 400, `"code":3`},
 		{"without the role", host, "POST", "/v1/streams", `{"spec": {"name": "a"}}`, 403, `has not the role admin`},
 		{"list", host, "GET", "/v1/streams?page_size=5&name=desk7/*", "", 200, `"name":"desk7/orders"`},
@@ -75,6 +80,27 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"delete without the role", host, "DELETE", "/v1/streams/desk7/orders", "", 403, `has not the role admin`},
 		{"delete, dry", admin, "DELETE", "/v1/streams/desk7/orders?is_dry_run=true", "", 200, `"stage":"DELETION_STAGE_DRAINING"`},
 		{"apply", admin, "PUT", "/v1/fabric", `{"fabric": {"targets": [{"host": "storage1"}]}, "is_dry_run": true}`, 200, `"undeclared":["stream desk7/orders"]`},
+		{"an old revision", admin, "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders"}, "revision": 1}`, 409, `"field":"revision"`},
+		{"declare a target", admin, "POST", "/v1/targets", `{"spec": {"host": "storage1", "rack": "r1"}}`, 200, `"is_new":true`},
+		{"declare a bad one", admin, "POST", "/v1/targets", `{"spec": {"host": "a b"}}`, 400, `"field":"spec.host"`},
+		{"targets", admin, "GET", "/v1/targets?rack=r1&page_size=1", "", 200, `"host":"storage1"`},
+		{"target", admin, "GET", "/v1/targets/storage1", "", 200, `"presence":"PRESENCE_GONE"`},
+		{"targets without the role", host, "GET", "/v1/targets", "", 403, `has not the role admin or audit`},
+		{"take it back", admin, "DELETE", "/v1/targets/storage1?is_dry_run=true", "", 200, `"rack":"r1"`},
+		{"declare a drain", admin, "POST", "/v1/drains", `{"spec": {"host": "c1", "store_dir": "store"}}`, 400, `expected an absolute directory`},
+		{"drains", admin, "GET", "/v1/drains", "", 200, `"drains":[]`},
+		{"regions", host, "GET", "/v1/regions", "", 200, `"regions":[]`},
+		{"grants", admin, "GET", "/v1/grants?role=GRANT_ROLE_WRITER", "", 200, `"grants":[]`},
+		{"epochs", host, "GET", "/v1/epochs", "", 200, `"stream":"desk7/orders"`},
+		{"backup without the role", host, "GET", "/v1/backup", "", 403, `has not the role admin`},
+		{"backup", admin, "GET", "/v1/backup", "", 200, `"key":"spec/streams/desk7/orders"`},
+		{"restore without the role", host, "POST", "/v1/restore", `{"key": "a"}`, 403, `has not the role admin`},
+		{"restore where streams are", admin, "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, 400, `this control plane has streams`},
+		{"restore what is no backup", admin, "POST", "/v1/restore", `{"key": "a"}`, 400, `"field":"key"`},
+		{"report of a target", target, "POST", "/v1/reports/targets", `{"state": {"agent": {"id": "storage1-00000000", "host": "storage1"}}}`, 200, `"interval":"1s"`},
+		{"report of another one", target, "POST", "/v1/reports/targets", `{"state": {"agent": {"id": "x-00000000", "host": "x"}}}`, 403, `may not speak for agent`},
+		{"report without an id", target, "POST", "/v1/reports/targets", `{}`, 400, `"field":"agent.id"`},
+		{"report of a drain without the role", target, "POST", "/v1/reports/drains", `{}`, 403, `has not the role drain`},
 		{"agents", host, "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
 		{"no such path", admin, "GET", "/v2/streams", "", 404, `Not Found`},
 	} {

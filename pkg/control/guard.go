@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -97,10 +100,32 @@ func mayAsk(caller access.Caller, method string, request any) error {
 	} else if stream, ok := streamNamed(request); err == nil && ok {
 		err = caller.May(method, stream)
 	}
+	if host, ok := hostNamed(request); err == nil && ok && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
+		err = fmt.Errorf("%s has not the role admin on all streams, which a change of what is declared of host %q needs", caller.ID, host)
+	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return nil
+}
+
+// hostNamed is the host of whose targets or drains a request changes what is declared: they are every stream's.
+func hostNamed(request any) (string, bool) {
+	switch request := request.(type) {
+	case *api.CreateTargetRequest:
+		return request.GetSpec().GetHost(), true
+	case *api.UpdateTargetRequest:
+		return request.GetSpec().GetHost(), true
+	case *api.DeleteTargetRequest:
+		return request.Host, true
+	case *api.CreateDrainRequest:
+		return request.GetSpec().GetHost(), true
+	case *api.UpdateDrainRequest:
+		return request.GetSpec().GetHost(), true
+	case *api.DeleteDrainRequest:
+		return request.Host, true
+	}
+	return "", false
 }
 
 // streamNamed is the stream, or the route, that a request is about.

@@ -133,6 +133,7 @@ func trials() map[string]trial {
 	maps.Copy(all, operatorTrials())
 	maps.Copy(all, memberTrials())
 	maps.Copy(all, routeTrials())
+	maps.Copy(all, fabricTrials())
 	return all
 }
 
@@ -275,6 +276,21 @@ var allowed = map[string]string{
 	"GetRoute":         "append drain replay admin audit target",
 	"AcquireRoute":     "append",
 	"ListAgents":       "admin audit",
+	"ListTargets":      "admin audit",
+	"GetTarget":        "admin audit",
+	"WatchTargets":     "admin audit",
+	"CreateTarget":     "admin",
+	"UpdateTarget":     "admin",
+	"DeleteTarget":     "admin",
+	"ListDrains":       "admin audit",
+	"GetDrain":         "admin audit",
+	"WatchDrains":      "admin audit",
+	"CreateDrain":      "admin",
+	"UpdateDrain":      "admin",
+	"DeleteDrain":      "admin",
+	"ListRegions":      "append drain replay admin audit target",
+	"ListGrants":       "admin audit",
+	"ListEpochs":       "append drain replay admin audit target",
 	"WatchRings":       "target",
 	"ReportTarget":     "target",
 	"WatchAssignments": "drain",

@@ -13,6 +13,7 @@ import (
 //
 //	spec/streams/<name>                Stream
 //	spec/targets/<host>                TargetSpec
+//	spec/drains/<host>                 DrainSpec
 //	spec/tenants/<name>                TenantSpec
 //	spec/routes/<name>                 Route
 //	spec/rings/<name>                  RingSpec
@@ -31,6 +32,7 @@ const (
 	keyRoot        = "/farlog/v1/"
 	keyStreams     = keyRoot + "spec/streams/"
 	keyTargetSpecs = keyRoot + "spec/targets/"
+	keyDrainSpecs  = keyRoot + "spec/drains/"
 	keyTenants     = keyRoot + "spec/tenants/"
 	keyRoutes      = keyRoot + "spec/routes/"
 	keyRings       = keyRoot + "spec/rings/"

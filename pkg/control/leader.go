@@ -290,6 +290,6 @@ func (v *view) world() reconcile.World {
 	return reconcile.World{
 		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
 		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets, TargetSpecs: v.targetSpecs,
-		Deletions: v.deletions,
+		Deletions: v.deletions, DrainSpecs: v.drainSpecs,
 	}
 }

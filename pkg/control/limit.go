@@ -57,7 +57,7 @@ func newLimiter(callRate float64) *limiter {
 
 // clientOf tells whose share a call is.
 func clientOf(ctx context.Context, id identity.ID, method string) client {
-	c := client{id: id, isAgent: !strings.HasPrefix(method, "/farlog.v1.ControlService/")}
+	c := client{id: id, isAgent: !strings.HasPrefix(method, "/farlog.v1.ControlService/") && !strings.HasPrefix(method, "/farlog.v1.FabricService/")}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		c.address, _, _ = net.SplitHostPort(from.Addr.String())
 	}

@@ -29,10 +29,11 @@ const readPage = 1000
 // readers need no lock; its messages must not be changed either.
 type view struct {
 	revision       int64
-	fabricRevision int64 // of the last change of what is declared: streams, their ends, targets and routes
+	fabricRevision int64 // of the last change of what is declared: streams, their ends, targets, drains and routes
 	routeRevision  int64 // of the last change of a route, or of the end of one that was seen
 	streams        map[string]*api.Stream
 	targetSpecs    map[string]*api.TargetSpec
+	drainSpecs     map[string]*api.DrainSpec
 	tenants        map[string]*api.TenantSpec
 	routes         map[string]*api.Route
 	rings          map[string]*api.RingSpec
@@ -58,9 +59,10 @@ type view struct {
 
 // mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.
 type mirror struct {
-	client *clientv3.Client
-	logger *slog.Logger
-	synced atomic.Bool // false while etcd cannot be followed: the view is old
+	client  *clientv3.Client
+	logger  *slog.Logger
+	history *history
+	synced  atomic.Bool // false while etcd cannot be followed: the view is old
 
 	writing sync.Mutex // held from the copy of a view to its publication
 
@@ -73,7 +75,7 @@ type mirror struct {
 }
 
 func newMirror(client *clientv3.Client, logger *slog.Logger) *mirror {
-	return &mirror{client: client, logger: logger, current: newView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, dirty: make(chan struct{}, 1)}
+	return &mirror{client: client, logger: logger, history: newHistory(), current: newView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, dirty: make(chan struct{}, 1)}
 }
 
 // load returns the present view, and a channel that is closed when there is a newer one.
@@ -150,6 +152,7 @@ func (m *mirror) readAll(ctx context.Context) (*view, error) {
 		}
 		if next.revision == 0 {
 			next.revision = page.Header.Revision
+			m.history.begin(next.revision)
 		}
 		for _, kv := range page.Kvs {
 			m.apply(next, kv)
@@ -174,6 +177,7 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 		reported, ring, drain := next.targets[name], next.rings[name], next.drains[name]
 		touched.note(next, prefix, name)
 		if event.Type == clientv3.EventTypeDelete {
+			m.history.touch(next, key, event.Kv.ModRevision)
 			next.remove(key)
 			next.declaredAt(key, event.Kv.ModRevision)
 		} else {
@@ -189,6 +193,7 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 			touched.TouchUnsettled() // it leaves room for others
 		}
 	}
+	m.history.shorten(next)
 	m.publish(next, touched)
 }
 
@@ -256,10 +261,12 @@ func (m *mirror) show(change func(now, next *view) (isShown bool)) {
 // apply puts one key into a view. A value that cannot be read is reported and left out: one bad key must not blind
 // the control plane to all others.
 func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
+	m.history.touch(v, string(kv.Key), kv.ModRevision)
 	if err := v.put(string(kv.Key), kv.Value); err != nil {
 		m.logger.Error("skip unreadable state", "error", err)
 		return
 	}
+	m.history.touch(v, string(kv.Key), kv.ModRevision)
 	name, isStream := strings.CutPrefix(string(kv.Key), keyStreams)
 	if isStream {
 		v.streams[name].Revision = kv.ModRevision
@@ -281,9 +288,9 @@ func (m *mirror) apply(v *view, kv *mvccpb.KeyValue) {
 	}
 }
 
-// declaredAt remembers when targets and routes changed or ended. Of streams the end of their deletion is that.
+// declaredAt remembers when targets, drains and routes changed or ended. Of streams the end of their deletion is that.
 func (v *view) declaredAt(key string, revision int64) {
-	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyTenants) || strings.HasPrefix(key, keyRoutes) {
+	if strings.HasPrefix(key, keyTargetSpecs) || strings.HasPrefix(key, keyTenants) || strings.HasPrefix(key, keyDrainSpecs) || strings.HasPrefix(key, keyRoutes) {
 		v.fabricRevision = max(v.fabricRevision, revision)
 	}
 	if strings.HasPrefix(key, keyRoutes) {
@@ -380,6 +387,7 @@ func messages[M any, P interface {
 var kinds = map[string]kind{
 	keyStreams:     messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
 	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	keyDrainSpecs:  messages(func(v *view) *map[string]*api.DrainSpec { return &v.drainSpecs }),
 	keyTenants:     messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
 	keyRoutes:      messages(func(v *view) *map[string]*api.Route { return &v.routes }),
 	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),

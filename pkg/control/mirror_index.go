@@ -99,12 +99,15 @@ func (t *touched) note(v *view, prefix, name string) {
 		t.Touch(stream)
 		t.tellDrain(v.assignments[stream])
 		t.tellTargets(v, stream)
+		if len(v.drainSpecs) > 0 {
+			t.TouchUnsettled() // a drain that takes so many streams may have room for another one
+		}
 	case keyDeletions, keyStreams:
 		t.Touch(stream)
 		t.tellTargets(v, stream)
 	case keyEpochs:
 		t.Touch(stream)
-	case keyTargetSpecs:
+	case keyTargetSpecs, keyDrainSpecs:
 		t.TouchAll()
 	case keyLiveTargets:
 		t.touchRingsAt(v, name)

@@ -1,13 +1,13 @@
 package control
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -18,11 +18,11 @@ import (
 // checkAddresses refuses what a target could not compare with the address of a connection.
 func checkAddresses(who string, addresses []string) error {
 	if len(addresses) > identity.AddressesMax {
-		return status.Errorf(codes.InvalidArgument, "%s: %d addresses: expected at most %d", who, len(addresses), identity.AddressesMax)
+		return invalid(who+": ", []*api.Problem{{Field: "addresses", Value: fmt.Sprint(len(addresses)), Rule: fmt.Sprintf("expected at most %d", identity.AddressesMax)}})
 	}
 	for _, text := range addresses {
 		if _, err := identity.Network(text); err != nil {
-			return status.Errorf(codes.InvalidArgument, "%s: %v", who, err)
+			return withProblems(codes.InvalidArgument, fmt.Sprintf("%s: %v", who, err), []*api.Problem{{Field: "addresses", Value: fmt.Sprintf("%.80q", text), Rule: err.Error()}})
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -30,3 +31,61 @@ func pageOf(request paged) (after string, size int, err error) {
 
 // pageToken is for the page behind one that ends with a name.
 func pageToken(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
+
+// onePage makes the page that a request asks for, of things in the order of their names; of leaves out those that it does not ask for.
+func onePage[T any](request paged, names []string, of func(name string) (one T, isListed bool)) (items []T, next string, err error) {
+	after, size, err := pageOf(request)
+	if err != nil {
+		return nil, "", err
+	}
+	last := ""
+	for _, name := range names {
+		if name <= after {
+			continue
+		}
+		one, isListed := of(name)
+		if !isListed {
+			continue
+		}
+		if len(items) == size {
+			return items, pageToken(last), nil
+		}
+		items, last = append(items, one), name
+	}
+	return items, "", nil
+}
+
+// keyed is one of the things that belong to a stream, with what orders it among them.
+type keyed[T any] struct {
+	key  string
+	item T
+}
+
+// onePageOfStreams is onePage of what belongs to streams, several things each.
+func onePageOfStreams[T any](request paged, streams []string, of func(stream string) []keyed[T]) (items []T, next string, err error) {
+	after, size, err := pageOf(request)
+	if err != nil {
+		return nil, "", err
+	}
+	afterStream, _, _ := strings.Cut(after, keyedMark)
+	last := ""
+	for _, stream := range streams {
+		if stream < afterStream {
+			continue
+		}
+		for _, one := range of(stream) {
+			key := stream + keyedMark + one.key
+			if key <= after {
+				continue
+			}
+			if len(items) == size {
+				return items, pageToken(last), nil
+			}
+			items, last = append(items, one.item), key
+		}
+	}
+	return items, "", nil
+}
+
+// keyedMark stands between a stream's name, which has none, and a key.
+const keyedMark = "\x00"

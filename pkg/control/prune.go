@@ -30,7 +30,7 @@ func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
 		switch {
 		case kind == "route" && left[name] == nil:
 			p.pruneRoute(left, name)
-		case kind == "target" || kind == "tenant":
+		case kind == "target" || kind == "drain" || kind == "tenant":
 			p.dropped = append(p.dropped, declaredKeys[kind]+name)
 			p.changes = append(p.changes, &api.Change{Kind: kind, Name: name, IsDeleted: true})
 		case caller.May(api.ControlService_DeleteStream_FullMethodName, name) != nil:
@@ -65,7 +65,7 @@ func (p *fabricPlan) pruneStream(v *view, left routes, caller access.Caller, nam
 }
 
 // declaredKeys are where it is kept what is declared of things that exist without it.
-var declaredKeys = map[string]string{"target": keyTargetSpecs, "tenant": keyTenants}
+var declaredKeys = map[string]string{"target": keyTargetSpecs, "drain": keyDrainSpecs, "tenant": keyTenants}
 
 // endPruned begins the ends of a plan, each only if its stream is still as it was looked at, and no route has changed since the plan's own did.
 func (s specStore) endPruned(ctx context.Context, v *view, plan *fabricPlan, routesSince int64) (revision int64, err error) {

@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -84,7 +83,7 @@ func (r *reports) keep(ctx context.Context, key string, state proto.Message, isN
 	}
 	value, err := encode(state)
 	if err != nil {
-		return status.Errorf(codes.InvalidArgument, "state of %s: %s", key, err)
+		return withProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, err), []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
 	}
 	put, err := r.client.Put(ctx, key, value)
 	if err != nil {

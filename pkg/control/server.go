@@ -64,9 +64,10 @@ type Config struct {
 	OnGrant   func(stream string)
 }
 
-// Server answers the three services of farlog.v1.
+// Server answers the services of farlog.v1.
 type Server struct {
 	api.UnimplementedControlServiceServer
+	api.UnimplementedFabricServiceServer
 	api.UnimplementedTargetServiceServer
 	api.UnimplementedDrainServiceServer
 
@@ -201,6 +202,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	api.RegisterControlServiceServer(server, s)
+	api.RegisterFabricServiceServer(server, s)
 	api.RegisterTargetServiceServer(server, s)
 	api.RegisterDrainServiceServer(server, s)
 	checks := health.NewServer()

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -107,15 +108,16 @@ var livePrefix = map[access.Role]string{access.RoleTarget: keyLiveTargets, acces
 // register checks who calls and renews its life.
 func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agent) error {
 	if agent.GetId() == "" || strings.Contains(agent.Id, "/") {
-		return status.Errorf(codes.InvalidArgument, "agent id %q: expected a name without a slash", agent.GetId())
+		return invalid("", []*api.Problem{{Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()), Rule: "expected a name without a slash"}})
 	}
 	for _, text := range []string{agent.Id, agent.Host, agent.MetricsAddress} {
 		if len(text) > agentTextLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return status.Errorf(codes.InvalidArgument, "agent %q: %q: expected at most %d bytes without control characters", agent.Id, text, agentTextLenMax)
+			return invalid("agent ", []*api.Problem{{Field: "agent", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", agentTextLenMax)}})
 		}
 	}
 	if len(agent.StoreDir) > storeDirLenMax || len(agent.StoreUuid) > storeUUIDLenMax {
-		return status.Errorf(codes.InvalidArgument, "agent %q: expected a store directory of at most %d bytes and a uuid of at most %d", agent.Id, storeDirLenMax, storeUUIDLenMax)
+		return invalid(fmt.Sprintf("agent %q: ", agent.Id), []*api.Problem{{Field: "agent.store_dir", Value: fmt.Sprintf("%.40q", agent.StoreDir),
+			Rule: fmt.Sprintf("expected a store directory of at most %d bytes and a uuid of at most %d", storeDirLenMax, storeUUIDLenMax)}})
 	}
 	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {
 		return err

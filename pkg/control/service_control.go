@@ -280,7 +280,7 @@ func completeHolder(ctx context.Context, request *api.AcquireWriterRequest) erro
 func checkHolder(holder *api.Holder) error {
 	for _, text := range []string{holder.GetHost(), holder.GetName()} {
 		if len(text) > holderNameLenMax || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-			return status.Errorf(codes.InvalidArgument, "holder %q: expected at most %d bytes without control characters", text, holderNameLenMax)
+			return invalid("holder ", []*api.Problem{{Field: "holder", Value: fmt.Sprintf("%q", text), Rule: fmt.Sprintf("expected at most %d bytes without control characters", holderNameLenMax)}})
 		}
 	}
 	return checkAddresses("holder "+holder.GetHost(), holder.GetAddresses())

@@ -31,7 +31,8 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	rings, _ := reconcile.RingSpecs(now.rings, stream)
 	member := reconcile.MemberOn(rings, now.targetNamed(rings, request.Member))
 	if member < 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings))
+		return nil, withProblems(codes.InvalidArgument, fmt.Sprintf("stream %q: no member is on target %q; they are on %s", request.Stream, request.Member, targetsText(rings)),
+			[]*api.Problem{{Field: "member", Value: fmt.Sprintf("%q", request.Member), Rule: "expected one of " + targetsText(rings)}})
 	}
 	if why := reconcile.WhyNotReplace(now.world(), request.Stream, member); why != "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
@@ -202,7 +203,7 @@ func (s specStore) setRings(ctx context.Context, v *view, name string, rings map
 		return 0, fmt.Errorf("change rings of stream %q: %w", name, err)
 	}
 	if !put.Succeeded {
-		return 0, status.Errorf(codes.Aborted, "stream %q has been changed, or granted, since it was looked at: look at it again", name)
+		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or its grant,", name))
 	}
 	return put.Header.Revision, nil
 }

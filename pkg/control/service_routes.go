@@ -24,7 +24,7 @@ func (s *Server) CreateRoute(ctx context.Context, request *api.CreateRouteReques
 	}
 	if have := now.routes[spec.Name]; have != nil {
 		if changes := routeChanges(have.Spec, spec); len(changes) > 0 {
-			return nil, status.Errorf(codes.AlreadyExists, "route %q exists: its %s is %q, asked for %q", spec.Name, changes[0].Name, changes[0].Before, changes[0].After)
+			return nil, alreadyExists("route", spec.Name, changes)
 		}
 		return &api.CreateRouteResponse{Route: have}, nil
 	}
@@ -85,7 +85,7 @@ func (v *view) routeAt(caller access.Caller, name string, revision int64) (*api.
 		return nil, v.unknownRoute(caller, name)
 	}
 	if revision != 0 && revision != have.Revision {
-		return nil, status.Errorf(codes.Aborted, "route %q has been changed: it is at revision %d, what is asked is of %d: look at it again", name, have.Revision, revision)
+		return nil, staleRevision(fmt.Sprintf("route %q", name), have.Revision, revision)
 	}
 	return have, nil
 }
@@ -167,8 +167,8 @@ func (v *view) routesNamed(caller access.Caller, method, named string) ([]string
 	if named == "" {
 		named = pattern.All
 	}
-	if err := pattern.Check(named); err != nil {
-		return nil, invalid("", []*api.Problem{{Field: "name", Value: fmt.Sprintf("%q", named), Rule: "expected a name or a pattern such as desk7/* or desk7/**"}})
+	if err := checkPattern("name", named, "expected a name or a pattern such as desk7/* or desk7/**"); err != nil {
+		return nil, err
 	}
 	return slices.DeleteFunc(sortedKeys(v.routes), func(name string) bool {
 		return !pattern.Covers([]string{named}, name) || caller.May(method, name) != nil

@@ -65,10 +65,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 }
 
 func isSameSpec(have, asked *api.StreamSpec) error {
-	if difference := specDifference(have, asked); difference != "" {
-		return status.Errorf(codes.AlreadyExists, "stream %q exists: its %s", asked.Name, difference)
-	}
-	return nil
+	return alreadyExists("stream", asked.Name, specDifferences(have, asked))
 }
 
 // UpdateStream implements farlog.v1.ControlService.
@@ -89,7 +86,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != have.Revision {
-		return nil, status.Errorf(codes.Aborted, "stream %q has been changed: it is at revision %d, the update is of %d: look at it again", spec.Name, have.Revision, request.Revision)
+		return nil, staleRevision(fmt.Sprintf("stream %q", spec.Name), have.Revision, request.Revision)
 	}
 	fields, problems := specChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
@@ -118,7 +115,7 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 	if err != nil {
 		return nil, err
 	}
-	names, err := now.streamsNamed(callerOf(ctx), api.ControlService_ListStreams_FullMethodName, request.Name)
+	names, err := now.streamsNamed(callerOf(ctx), api.ControlService_ListStreams_FullMethodName, "name", request.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +137,13 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 	return response, nil
 }
 
-// streamsNamed lists the names of the streams that the caller may see, in order.
-func (v *view) streamsNamed(caller access.Caller, method, named string) ([]string, error) {
+// streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern stands in the request.
+func (v *view) streamsNamed(caller access.Caller, method, field, named string) ([]string, error) {
 	if named == "" {
 		named = pattern.All
 	}
-	if err := pattern.Check(named); err != nil {
-		return nil, invalid("", []*api.Problem{{Field: "name", Value: fmt.Sprintf("%q", named), Rule: "expected a name or a pattern such as desk7/* or desk7/**"}})
+	if err := checkPattern(field, named, "expected a name or a pattern such as desk7/* or desk7/**"); err != nil {
+		return nil, err
 	}
 	var names []string
 	for name := range v.streams {
@@ -206,7 +203,7 @@ func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.Serv
 
 // changedSince lists the streams that were created or changed after a revision, the oldest change first.
 func (v *view) changedSince(caller access.Caller, named string, revision int64) (*api.WatchStreamsResponse, error) {
-	names, err := v.streamsNamed(caller, api.ControlService_WatchStreams_FullMethodName, named)
+	names, err := v.streamsNamed(caller, api.ControlService_WatchStreams_FullMethodName, "name", named)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +225,7 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, err
 	}
 	if request.Revision != 0 && request.Revision != now.fabricRevision {
-		return nil, status.Errorf(codes.Aborted, "the fabric has been changed: it is at revision %d, what is declared is of %d: export it again", now.fabricRevision, request.Revision)
+		return nil, staleRevision("the fabric", now.fabricRevision, request.Revision)
 	}
 	plan, err := planFabric(now, request.Fabric)
 	if err != nil {
@@ -256,10 +253,10 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	return response, s.mirror.waitRevision(ctx, response.Revision)
 }
 
-// mayApply asks for the role on every stream and route that would change; a target is every stream's, and a quota is not its tenant's to raise.
+// mayApply asks for the role on every stream and route that would change; a host is every stream's, and a quota is not its tenant's to raise.
 func mayApply(caller access.Caller, plan *fabricPlan) error {
 	for _, change := range plan.changes {
-		isOfAll := change.Kind == "target" || change.Kind == "tenant"
+		isOfAll := change.Kind == "target" || change.Kind == "drain" || change.Kind == "tenant"
 		if isOfAll && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
 			return status.Errorf(codes.PermissionDenied, "%s has not the role admin on all streams, which a change of %s %q needs", caller.ID, change.Kind, change.Name)
 		}
@@ -271,7 +268,7 @@ func mayApply(caller access.Caller, plan *fabricPlan) error {
 	}
 	plan.undeclared = slices.DeleteFunc(plan.undeclared, func(one string) bool {
 		kind, name, _ := strings.Cut(one, " ")
-		return kind != "target" && kind != "tenant" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
+		return kind != "target" && kind != "drain" && kind != "tenant" && caller.May(api.ControlService_ApplyFabric_FullMethodName, name) != nil
 	})
 	return nil
 }

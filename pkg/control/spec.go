@@ -110,14 +110,14 @@ func orDefault(text string) string {
 	return text
 }
 
-// specDifference names the first field in which two complete specs differ; "" when they are the same.
-func specDifference(have, asked *api.StreamSpec) string {
+// specDifferences lists the fields in which two complete specs differ.
+func specDifferences(have, asked *api.StreamSpec) (changes []*api.FieldChange) {
 	for _, field := range specFields {
 		if before, after := field.text(have), field.text(asked); before != after {
-			return fmt.Sprintf("%s is %s, asked for %s", field.name, orDefault(before), orDefault(after))
+			changes = append(changes, &api.FieldChange{Name: field.path, Before: before, After: after})
 		}
 	}
-	return ""
+	return changes
 }
 
 // specChanges lists what an update would change, and what it may not.

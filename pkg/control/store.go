@@ -12,8 +12,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -122,7 +120,7 @@ func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, lea
 	}
 }
 
-var errRingsChanged = status.Error(codes.Aborted, "the stream's members have just been changed: ask again")
+var errRingsChanged = changedMeanwhile("the stream, or one of its members,")
 
 func newStream(spec *api.StreamSpec, id uint32) (*api.Stream, string, error) {
 	salt, err := newSalt()

@@ -7,8 +7,6 @@ import (
 	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -43,7 +41,7 @@ func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api
 		return 0, fmt.Errorf("change stream %q: %w", spec.Name, err)
 	}
 	if !put.Succeeded {
-		return 0, status.Errorf(codes.Aborted, "stream %q has been changed since it was read: look at it again", spec.Name)
+		return 0, changedMeanwhile(fmt.Sprintf("stream %q", spec.Name))
 	}
 	return put.Header.Revision, nil
 }
@@ -53,12 +51,20 @@ func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api
 func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
+	put := func(key string, message proto.Message) error {
+		value, err := encode(message)
+		guards, writes = append(guards, unchangedSince(v, key)), append(writes, clientv3.OpPut(key, value))
+		return err
+	}
 	for _, target := range plan.targets {
-		value, err := encode(target)
-		if err != nil {
+		if err := put(keyTargetSpecs+target.Host, target); err != nil {
 			return 0, err
 		}
-		guards, writes = append(guards, unchangedSince(v, keyTargetSpecs+target.Host)), append(writes, clientv3.OpPut(keyTargetSpecs+target.Host, value))
+	}
+	for _, drain := range plan.drains {
+		if err := put(keyDrainSpecs+drain.Host, drain); err != nil {
+			return 0, err
+		}
 	}
 	for _, tenant := range plan.tenants {
 		value, err := encode(tenant)
@@ -129,7 +135,7 @@ func (s specStore) commit(ctx context.Context, guards []clientv3.Cmp, writes []c
 		return 0, fmt.Errorf("write what is declared: %w", err)
 	}
 	if !put.Succeeded {
-		return 0, status.Error(codes.Aborted, "somebody else has changed the fabric meanwhile: apply it again")
+		return 0, changedMeanwhile("the fabric")
 	}
 	return put.Header.Revision, nil
 }

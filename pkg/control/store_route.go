@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -88,7 +86,7 @@ func (s specStore) commitRoute(ctx context.Context, verb, name string, guards []
 		return 0, fmt.Errorf("%s route %q: %w", verb, name, err)
 	}
 	if !put.Succeeded {
-		return 0, status.Errorf(codes.Aborted, "route %q: routes or their streams have changed since they were looked at: look again", name)
+		return 0, changedMeanwhile(fmt.Sprintf("route %q, or another route, or one of their streams,", name))
 	}
 	return put.Header.Revision, nil
 }

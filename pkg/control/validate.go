@@ -19,7 +19,7 @@ import (
 
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
-	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
+	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.DrainSpec{}, &api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
 		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
 })
 
@@ -128,8 +128,11 @@ func withProblems(code codes.Code, text string, problems []*api.Problem) error {
 	return answer.Err()
 }
 
-// checkRequest applies the rules to a request that has no spec in it; those that have are completed first.
+// checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.
 func checkRequest(request any) error {
+	if message, ok := request.(proto.Message); ok && isOfFabric(message) {
+		return checkMessage(message)
+	}
 	switch request := request.(type) {
 	case *api.ListStreamsRequest:
 		return checkMessage(request)
@@ -155,4 +158,9 @@ func checkMessage(message proto.Message) error {
 		return err
 	}
 	return invalid("", problems)
+}
+
+// isOfFabric tells the messages of fabric.proto.
+func isOfFabric(message proto.Message) bool {
+	return message.ProtoReflect().Descriptor().ParentFile() == api.File_fabric_proto
 }

@@ -602,6 +602,76 @@ func (x *TargetSpec) GetWearLimitPercent() uint32 {
 	return 0
 }
 
+// DrainSpec is what the operator says of a host's drains. One of which nothing is said takes any stream.
+type DrainSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Host  string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Of the store that drains there have to write: one that writes another is given no further stream. Empty: any.
+	StoreDir      string `protobuf:"bytes,2,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	StreamsMax    uint32 `protobuf:"varint,3,opt,name=streams_max,json=streamsMax,proto3" json:"streams_max,omitempty"` // of all drains there; with so many they are given no further one. 0: any
+	IsClosed      bool   `protobuf:"varint,4,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`       // takes no further stream; those that it has stay
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainSpec) Reset() {
+	*x = DrainSpec{}
+	mi := &file_farlog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainSpec) ProtoMessage() {}
+
+func (x *DrainSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainSpec.ProtoReflect.Descriptor instead.
+func (*DrainSpec) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DrainSpec) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *DrainSpec) GetStoreDir() string {
+	if x != nil {
+		return x.StoreDir
+	}
+	return ""
+}
+
+func (x *DrainSpec) GetStreamsMax() uint32 {
+	if x != nil {
+		return x.StreamsMax
+	}
+	return 0
+}
+
+func (x *DrainSpec) GetIsClosed() bool {
+	if x != nil {
+		return x.IsClosed
+	}
+	return false
+}
+
 // ClassRange is the classes from first to last, both included.
 type ClassRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -613,7 +683,7 @@ type ClassRange struct {
 
 func (x *ClassRange) Reset() {
 	*x = ClassRange{}
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +695,7 @@ func (x *ClassRange) String() string {
 func (*ClassRange) ProtoMessage() {}
 
 func (x *ClassRange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[2]
+	mi := &file_farlog_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +708,7 @@ func (x *ClassRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassRange.ProtoReflect.Descriptor instead.
 func (*ClassRange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{2}
+	return file_farlog_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ClassRange) GetFirst() uint32 {
@@ -672,7 +742,7 @@ type RouteLeg struct {
 
 func (x *RouteLeg) Reset() {
 	*x = RouteLeg{}
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +754,7 @@ func (x *RouteLeg) String() string {
 func (*RouteLeg) ProtoMessage() {}
 
 func (x *RouteLeg) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[3]
+	mi := &file_farlog_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +767,7 @@ func (x *RouteLeg) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteLeg.ProtoReflect.Descriptor instead.
 func (*RouteLeg) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{3}
+	return file_farlog_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RouteLeg) GetStream() string {
@@ -755,7 +825,7 @@ type RouteRule struct {
 
 func (x *RouteRule) Reset() {
 	*x = RouteRule{}
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +837,7 @@ func (x *RouteRule) String() string {
 func (*RouteRule) ProtoMessage() {}
 
 func (x *RouteRule) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[4]
+	mi := &file_farlog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +850,7 @@ func (x *RouteRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteRule.ProtoReflect.Descriptor instead.
 func (*RouteRule) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{4}
+	return file_farlog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RouteRule) GetClasses() []*ClassRange {
@@ -822,7 +892,7 @@ type RouteSpec struct {
 
 func (x *RouteSpec) Reset() {
 	*x = RouteSpec{}
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +904,7 @@ func (x *RouteSpec) String() string {
 func (*RouteSpec) ProtoMessage() {}
 
 func (x *RouteSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[5]
+	mi := &file_farlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +917,7 @@ func (x *RouteSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteSpec.ProtoReflect.Descriptor instead.
 func (*RouteSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{5}
+	return file_farlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RouteSpec) GetName() string {
@@ -876,7 +946,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +958,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[6]
+	mi := &file_farlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +971,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{6}
+	return file_farlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Route) GetSpec() *RouteSpec {
@@ -938,7 +1008,7 @@ type TenantSpec struct {
 
 func (x *TenantSpec) Reset() {
 	*x = TenantSpec{}
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1020,7 @@ func (x *TenantSpec) String() string {
 func (*TenantSpec) ProtoMessage() {}
 
 func (x *TenantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[7]
+	mi := &file_farlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1033,7 @@ func (x *TenantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantSpec.ProtoReflect.Descriptor instead.
 func (*TenantSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{7}
+	return file_farlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TenantSpec) GetName() string {
@@ -1000,7 +1070,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1082,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[8]
+	mi := &file_farlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1095,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{8}
+	return file_farlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TenantUse) GetName() string {
@@ -1063,13 +1133,14 @@ type Fabric struct {
 	Streams       []*StreamSpec          `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
 	Routes        []*RouteSpec           `protobuf:"bytes,3,rep,name=routes,proto3" json:"routes,omitempty"`
 	Tenants       []*TenantSpec          `protobuf:"bytes,4,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Drains        []*DrainSpec           `protobuf:"bytes,5,rep,name=drains,proto3" json:"drains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fabric) Reset() {
 	*x = Fabric{}
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1152,7 @@ func (x *Fabric) String() string {
 func (*Fabric) ProtoMessage() {}
 
 func (x *Fabric) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[9]
+	mi := &file_farlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1165,7 @@ func (x *Fabric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fabric.ProtoReflect.Descriptor instead.
 func (*Fabric) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{9}
+	return file_farlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fabric) GetTargets() []*TargetSpec {
@@ -1125,6 +1196,13 @@ func (x *Fabric) GetTenants() []*TenantSpec {
 	return nil
 }
 
+func (x *Fabric) GetDrains() []*DrainSpec {
+	if x != nil {
+		return x.Drains
+	}
+	return nil
+}
+
 // Stream is a spec with what the control plane chose at creation.
 type Stream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1140,7 +1218,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1230,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[10]
+	mi := &file_farlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1243,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{10}
+	return file_farlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Stream) GetSpec() *StreamSpec {
@@ -1230,7 +1308,7 @@ type Contract struct {
 
 func (x *Contract) Reset() {
 	*x = Contract{}
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1320,7 @@ func (x *Contract) String() string {
 func (*Contract) ProtoMessage() {}
 
 func (x *Contract) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[11]
+	mi := &file_farlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1333,7 @@ func (x *Contract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contract.ProtoReflect.Descriptor instead.
 func (*Contract) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{11}
+	return file_farlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Contract) GetKind() string {
@@ -1350,7 +1428,7 @@ type RingSpec struct {
 
 func (x *RingSpec) Reset() {
 	*x = RingSpec{}
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1440,7 @@ func (x *RingSpec) String() string {
 func (*RingSpec) ProtoMessage() {}
 
 func (x *RingSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[12]
+	mi := &file_farlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1453,7 @@ func (x *RingSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingSpec.ProtoReflect.Descriptor instead.
 func (*RingSpec) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{12}
+	return file_farlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RingSpec) GetTarget() string {
@@ -1451,7 +1529,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1541,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[13]
+	mi := &file_farlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1554,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{13}
+	return file_farlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Replacement) GetFormerTarget() string {
@@ -1539,7 +1617,7 @@ type FarGrant struct {
 
 func (x *FarGrant) Reset() {
 	*x = FarGrant{}
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1629,7 @@ func (x *FarGrant) String() string {
 func (*FarGrant) ProtoMessage() {}
 
 func (x *FarGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[14]
+	mi := &file_farlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1642,7 @@ func (x *FarGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarGrant.ProtoReflect.Descriptor instead.
 func (*FarGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{14}
+	return file_farlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FarGrant) GetToken() []byte {
@@ -1620,7 +1698,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1710,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[15]
+	mi := &file_farlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1723,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{15}
+	return file_farlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Admission) GetEpochMin() uint32 {
@@ -1710,7 +1788,7 @@ type RingState struct {
 
 func (x *RingState) Reset() {
 	*x = RingState{}
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1800,7 @@ func (x *RingState) String() string {
 func (*RingState) ProtoMessage() {}
 
 func (x *RingState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[16]
+	mi := &file_farlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1813,7 @@ func (x *RingState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingState.ProtoReflect.Descriptor instead.
 func (*RingState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{16}
+	return file_farlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RingState) GetStream() string {
@@ -1996,7 +2074,7 @@ type Deletion struct {
 
 func (x *Deletion) Reset() {
 	*x = Deletion{}
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2086,7 @@ func (x *Deletion) String() string {
 func (*Deletion) ProtoMessage() {}
 
 func (x *Deletion) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[17]
+	mi := &file_farlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2099,7 @@ func (x *Deletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deletion.ProtoReflect.Descriptor instead.
 func (*Deletion) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{17}
+	return file_farlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Deletion) GetName() string {
@@ -2125,7 +2203,7 @@ type WriterCounters struct {
 
 func (x *WriterCounters) Reset() {
 	*x = WriterCounters{}
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2215,7 @@ func (x *WriterCounters) String() string {
 func (*WriterCounters) ProtoMessage() {}
 
 func (x *WriterCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[18]
+	mi := &file_farlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2228,7 @@ func (x *WriterCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterCounters.ProtoReflect.Descriptor instead.
 func (*WriterCounters) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{18}
+	return file_farlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WriterCounters) GetRecords() uint64 {
@@ -2287,7 +2365,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2377,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[19]
+	mi := &file_farlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2390,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{19}
+	return file_farlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Agent) GetId() string {
@@ -2397,7 +2475,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2487,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[20]
+	mi := &file_farlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2500,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{20}
+	return file_farlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Region) GetUri() string {
@@ -2458,7 +2536,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2548,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2561,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2530,7 +2608,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2620,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2633,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -2619,7 +2697,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2709,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2722,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2693,7 +2771,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2783,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2796,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2805,7 +2883,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2895,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2908,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2917,7 +2995,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3007,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3020,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Holder) GetHost() string {
@@ -2992,7 +3070,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3082,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3095,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Member) GetUri() string {
@@ -3069,7 +3147,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3159,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3172,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Grant) GetStream() string {
@@ -3204,7 +3282,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3216,7 +3294,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3229,7 +3307,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3342,7 +3420,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3432,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3445,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Problem) GetField() string {
@@ -3401,7 +3479,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3491,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3504,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3446,7 +3524,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +3536,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +3549,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3498,7 +3576,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3588,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3601,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3551,7 +3629,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3641,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3654,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3610,7 +3688,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3700,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3713,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3666,7 +3744,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3756,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3769,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3731,7 +3809,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3821,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3834,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3780,7 +3858,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3870,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3883,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3861,7 +3939,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +3951,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +3964,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3920,7 +3998,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4010,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4023,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -3973,7 +4051,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4063,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4076,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -4033,7 +4111,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4123,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4136,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FieldChange) GetName() string {
@@ -4084,7 +4162,7 @@ func (x *FieldChange) GetAfter() string {
 
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, tenant, stream or route
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, drain, tenant, stream or route
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	IsNew         bool                   `protobuf:"varint,3,opt,name=is_new,json=isNew,proto3" json:"is_new,omitempty"`
 	Fields        []*FieldChange         `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
@@ -4095,7 +4173,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4185,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4198,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Change) GetKind() string {
@@ -4170,7 +4248,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4260,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4273,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -4229,7 +4307,7 @@ func (x *ApplyFabricRequest) GetIsPrune() bool {
 type ApplyFabricResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
-	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "tenant NAME", "stream NAME", "route NAME": there, and not in what was declared; they stay
+	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "drain HOST", "tenant NAME", "stream NAME", "route NAME": there, and not in what was declared; they stay
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Drift         []*Drift               `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"` // of what was declared before and is declared now: what is not so in the world
 	unknownFields protoimpl.UnknownFields
@@ -4238,7 +4316,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4250,7 +4328,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4263,7 +4341,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4307,7 +4385,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4397,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4410,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Drift) GetKind() string {
@@ -4371,7 +4449,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4383,7 +4461,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4396,7 +4474,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4411,7 +4489,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4501,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4514,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4469,7 +4547,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4559,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4572,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4512,7 +4590,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4602,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4615,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 type GetFabricResponse struct {
@@ -4551,7 +4629,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4563,7 +4641,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4576,7 +4654,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4609,7 +4687,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4699,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4712,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4653,7 +4731,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4743,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4756,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4702,7 +4780,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +4792,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +4805,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4767,7 +4845,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4857,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4870,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4818,7 +4896,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4908,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +4921,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -4898,7 +4976,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +4988,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5001,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -4952,7 +5030,7 @@ type WriterTerms struct {
 
 func (x *WriterTerms) Reset() {
 	*x = WriterTerms{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4964,7 +5042,7 @@ func (x *WriterTerms) String() string {
 func (*WriterTerms) ProtoMessage() {}
 
 func (x *WriterTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +5055,7 @@ func (x *WriterTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
 func (*WriterTerms) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WriterTerms) GetLevel() Level {
@@ -5012,7 +5090,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5102,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5115,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -5065,7 +5143,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5155,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5168,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5123,7 +5201,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5213,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5226,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5168,7 +5246,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5258,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5271,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5223,7 +5301,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5313,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5326,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5296,7 +5374,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5308,7 +5386,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5321,7 +5399,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5348,7 +5426,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5438,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5451,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5401,7 +5479,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5491,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5504,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5460,7 +5538,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5472,7 +5550,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5485,7 +5563,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5513,7 +5591,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5603,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5616,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5571,7 +5649,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5583,7 +5661,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5596,7 +5674,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5618,7 +5696,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5708,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5721,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5685,7 +5763,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5775,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5788,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5743,7 +5821,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5755,7 +5833,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5768,7 +5846,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5788,7 +5866,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5878,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5891,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5840,7 +5918,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5852,7 +5930,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +5943,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5892,7 +5970,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5904,7 +5982,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5917,7 +5995,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -5946,7 +6024,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5958,7 +6036,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5971,7 +6049,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -6015,7 +6093,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6027,7 +6105,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6040,7 +6118,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -6082,7 +6160,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6172,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6185,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6144,7 +6222,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6234,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6247,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6218,7 +6296,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6308,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6321,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6278,7 +6356,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +6368,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6303,7 +6381,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6337,7 +6415,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6427,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6440,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6387,7 +6465,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6399,7 +6477,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6412,7 +6490,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 type ListAgentsResponse struct {
@@ -6427,7 +6505,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6439,7 +6517,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6452,7 +6530,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6492,7 +6570,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6582,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6595,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6536,7 +6614,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6626,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6639,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6580,7 +6658,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6592,7 +6670,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6605,7 +6683,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6624,7 +6702,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6636,7 +6714,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6649,7 +6727,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6669,7 +6747,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +6759,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,7 +6772,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6720,7 +6798,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6732,7 +6810,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6745,7 +6823,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6764,7 +6842,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6776,7 +6854,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6789,7 +6867,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6808,7 +6886,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6820,7 +6898,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6833,7 +6911,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6884,7 +6962,15 @@ const file_farlog_proto_rawDesc = "" +
 	"\tis_closed\x18\x03 \x01(\bR\bisClosed\x12\x1c\n" +
 	"\x04rack\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04rack\x12\x1c\n" +
 	"\x04site\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04site\x126\n" +
-	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\xc6\x01\n" +
+	"\x12wear_limit_percent\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x01R\x10wearLimitPercent\"\x83\x03\n" +
+	"\tDrainSpec\x12\x8d\x01\n" +
+	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
+	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12\xa7\x01\n" +
+	"\tstore_dir\x18\x02 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\tstore_dir\x129expected an absolute directory of at most 4096 characters\x1a9this == '' || this.size() <= 4096 && this.startsWith('/')R\bstoreDir\x12\x1f\n" +
+	"\vstreams_max\x18\x03 \x01(\rR\n" +
+	"streamsMax\x12\x1b\n" +
+	"\tis_closed\x18\x04 \x01(\bR\bisClosed\"\xc6\x01\n" +
 	"\n" +
 	"ClassRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
@@ -6932,12 +7018,13 @@ const file_farlog_proto_rawDesc = "" +
 	"\astreams\x18\x02 \x01(\x04R\astreams\x12\x1d\n" +
 	"\n" +
 	"ring_bytes\x18\x03 \x01(\x04R\tringBytes\x12+\n" +
-	"\x05quota\x18\x04 \x01(\v2\x15.farlog.v1.TenantSpecR\x05quota\"\xc9\x01\n" +
+	"\x05quota\x18\x04 \x01(\v2\x15.farlog.v1.TenantSpecR\x05quota\"\xf7\x01\n" +
 	"\x06Fabric\x12/\n" +
 	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
 	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\x12,\n" +
 	"\x06routes\x18\x03 \x03(\v2\x14.farlog.v1.RouteSpecR\x06routes\x12/\n" +
-	"\atenants\x18\x04 \x03(\v2\x15.farlog.v1.TenantSpecR\atenants\"\xc4\x01\n" +
+	"\atenants\x18\x04 \x03(\v2\x15.farlog.v1.TenantSpecR\atenants\x12,\n" +
+	"\x06drains\x18\x05 \x03(\v2\x14.farlog.v1.DrainSpecR\x06drains\"\xc4\x01\n" +
 	"\x06Stream\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x12\n" +
@@ -7458,7 +7545,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\x9a\x13\n" +
+	"\x12CONDITION_DELETING\x10\x142\xc6\x13\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -7488,18 +7575,19 @@ const file_farlog_proto_rawDesc = "" +
 	"ListAgents\x12\x1c.farlog.v1.ListAgentsRequest\x1a\x1d.farlog.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/agents\x12c\n" +
 	"\vApplyFabric\x12\x1d.farlog.v1.ApplyFabricRequest\x1a\x1e.farlog.v1.ApplyFabricResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
-	"/v1/fabric\x12<\n" +
-	"\x06Backup\x12\x18.farlog.v1.BackupRequest\x1a\x16.farlog.v1.BackupEntry0\x01\x12?\n" +
-	"\aRestore\x12\x16.farlog.v1.BackupEntry\x1a\x1a.farlog.v1.RestoreResponse(\x01\x12Z\n" +
+	"/v1/fabric\x12P\n" +
+	"\x06Backup\x12\x18.farlog.v1.BackupRequest\x1a\x16.farlog.v1.BackupEntry\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/backup0\x01\x12W\n" +
+	"\aRestore\x12\x16.farlog.v1.BackupEntry\x1a\x1a.farlog.v1.RestoreResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/restore(\x01\x12Z\n" +
 	"\tGetFabric\x12\x1b.farlog.v1.GetFabricRequest\x1a\x1c.farlog.v1.GetFabricResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/fabric2\xad\x01\n" +
-	"\rTargetService\x12K\n" +
+	"/v1/fabric2\xe9\x01\n" +
+	"\rTargetService\x12g\n" +
 	"\n" +
-	"WatchRings\x12\x1c.farlog.v1.WatchRingsRequest\x1a\x1d.farlog.v1.WatchRingsResponse0\x01\x12O\n" +
-	"\fReportTarget\x12\x1e.farlog.v1.ReportTargetRequest\x1a\x1f.farlog.v1.ReportTargetResponse2\xbb\x01\n" +
-	"\fDrainService\x12]\n" +
-	"\x10WatchAssignments\x12\".farlog.v1.WatchAssignmentsRequest\x1a#.farlog.v1.WatchAssignmentsResponse0\x01\x12L\n" +
-	"\vReportDrain\x12\x1d.farlog.v1.ReportDrainRequest\x1a\x1e.farlog.v1.ReportDrainResponseB+Z)github.com/farlog/farlog/pkg/api/v1;apiv1b\x06proto3"
+	"WatchRings\x12\x1c.farlog.v1.WatchRingsRequest\x1a\x1d.farlog.v1.WatchRingsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/watch/rings0\x01\x12o\n" +
+	"\fReportTarget\x12\x1e.farlog.v1.ReportTargetRequest\x1a\x1f.farlog.v1.ReportTargetResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/reports/targets2\xfc\x01\n" +
+	"\fDrainService\x12\x7f\n" +
+	"\x10WatchAssignments\x12\".farlog.v1.WatchAssignmentsRequest\x1a#.farlog.v1.WatchAssignmentsResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/watch/assignments0\x01\x12k\n" +
+	"\vReportDrain\x12\x1d.farlog.v1.ReportDrainRequest\x1a\x1e.farlog.v1.ReportDrainResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/reports/drainsB+Z)github.com/farlog/farlog/pkg/api/v1;apiv1b\x06proto3"
 
 var (
 	file_farlog_proto_rawDescOnce sync.Once
@@ -7514,7 +7602,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7524,289 +7612,291 @@ var file_farlog_proto_goTypes = []any{
 	(Condition)(0),                   // 5: farlog.v1.Condition
 	(*StreamSpec)(nil),               // 6: farlog.v1.StreamSpec
 	(*TargetSpec)(nil),               // 7: farlog.v1.TargetSpec
-	(*ClassRange)(nil),               // 8: farlog.v1.ClassRange
-	(*RouteLeg)(nil),                 // 9: farlog.v1.RouteLeg
-	(*RouteRule)(nil),                // 10: farlog.v1.RouteRule
-	(*RouteSpec)(nil),                // 11: farlog.v1.RouteSpec
-	(*Route)(nil),                    // 12: farlog.v1.Route
-	(*TenantSpec)(nil),               // 13: farlog.v1.TenantSpec
-	(*TenantUse)(nil),                // 14: farlog.v1.TenantUse
-	(*Fabric)(nil),                   // 15: farlog.v1.Fabric
-	(*Stream)(nil),                   // 16: farlog.v1.Stream
-	(*Contract)(nil),                 // 17: farlog.v1.Contract
-	(*RingSpec)(nil),                 // 18: farlog.v1.RingSpec
-	(*Replacement)(nil),              // 19: farlog.v1.Replacement
-	(*FarGrant)(nil),                 // 20: farlog.v1.FarGrant
-	(*Admission)(nil),                // 21: farlog.v1.Admission
-	(*RingState)(nil),                // 22: farlog.v1.RingState
-	(*Deletion)(nil),                 // 23: farlog.v1.Deletion
-	(*WriterCounters)(nil),           // 24: farlog.v1.WriterCounters
-	(*Agent)(nil),                    // 25: farlog.v1.Agent
-	(*Region)(nil),                   // 26: farlog.v1.Region
-	(*TargetState)(nil),              // 27: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 28: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 29: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 30: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 31: farlog.v1.Assignment
-	(*Holder)(nil),                   // 32: farlog.v1.Holder
-	(*Member)(nil),                   // 33: farlog.v1.Member
-	(*Grant)(nil),                    // 34: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 35: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 36: farlog.v1.Problem
-	(*Problems)(nil),                 // 37: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 38: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 39: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 40: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 41: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 42: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 43: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 44: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 45: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 46: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 47: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 48: farlog.v1.FieldChange
-	(*Change)(nil),                   // 49: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 50: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 51: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 52: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 53: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 54: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 55: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 56: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 57: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 58: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 59: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 60: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 61: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 62: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 63: farlog.v1.ExtendWriterResponse
-	(*WriterTerms)(nil),              // 64: farlog.v1.WriterTerms
-	(*ExtendedMember)(nil),           // 65: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 66: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 67: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 68: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 69: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 70: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 71: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 72: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 73: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 74: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 75: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 76: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 77: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 78: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 79: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 80: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 81: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 82: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 83: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 84: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 85: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 86: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 87: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 88: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 89: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 90: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 91: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 92: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 93: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 94: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 95: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 96: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 97: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 98: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 99: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
+	(*DrainSpec)(nil),                // 8: farlog.v1.DrainSpec
+	(*ClassRange)(nil),               // 9: farlog.v1.ClassRange
+	(*RouteLeg)(nil),                 // 10: farlog.v1.RouteLeg
+	(*RouteRule)(nil),                // 11: farlog.v1.RouteRule
+	(*RouteSpec)(nil),                // 12: farlog.v1.RouteSpec
+	(*Route)(nil),                    // 13: farlog.v1.Route
+	(*TenantSpec)(nil),               // 14: farlog.v1.TenantSpec
+	(*TenantUse)(nil),                // 15: farlog.v1.TenantUse
+	(*Fabric)(nil),                   // 16: farlog.v1.Fabric
+	(*Stream)(nil),                   // 17: farlog.v1.Stream
+	(*Contract)(nil),                 // 18: farlog.v1.Contract
+	(*RingSpec)(nil),                 // 19: farlog.v1.RingSpec
+	(*Replacement)(nil),              // 20: farlog.v1.Replacement
+	(*FarGrant)(nil),                 // 21: farlog.v1.FarGrant
+	(*Admission)(nil),                // 22: farlog.v1.Admission
+	(*RingState)(nil),                // 23: farlog.v1.RingState
+	(*Deletion)(nil),                 // 24: farlog.v1.Deletion
+	(*WriterCounters)(nil),           // 25: farlog.v1.WriterCounters
+	(*Agent)(nil),                    // 26: farlog.v1.Agent
+	(*Region)(nil),                   // 27: farlog.v1.Region
+	(*TargetState)(nil),              // 28: farlog.v1.TargetState
+	(*MediaHealth)(nil),              // 29: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 30: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 31: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 32: farlog.v1.Assignment
+	(*Holder)(nil),                   // 33: farlog.v1.Holder
+	(*Member)(nil),                   // 34: farlog.v1.Member
+	(*Grant)(nil),                    // 35: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 36: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 37: farlog.v1.Problem
+	(*Problems)(nil),                 // 38: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 39: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 40: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 41: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 42: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 43: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 44: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 45: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 46: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 47: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 48: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 49: farlog.v1.FieldChange
+	(*Change)(nil),                   // 50: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 51: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 52: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 53: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 54: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 55: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 56: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 57: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 58: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 59: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 60: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 61: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 62: farlog.v1.AcquireWriterResponse
+	(*ExtendWriterRequest)(nil),      // 63: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 64: farlog.v1.ExtendWriterResponse
+	(*WriterTerms)(nil),              // 65: farlog.v1.WriterTerms
+	(*ExtendedMember)(nil),           // 66: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 67: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 68: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 69: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 70: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 71: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 72: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 73: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 74: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 75: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 76: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 77: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 78: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 79: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 80: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 81: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 82: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 83: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 84: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 85: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 86: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 87: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 88: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 89: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 90: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 91: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 92: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 93: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 94: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 95: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 96: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 97: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 98: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 99: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 100: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 101: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	99,  // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	100, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
 	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	99,  // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
-	8,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
-	9,   // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
-	10,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
-	11,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	100, // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
-	13,  // 11: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
+	100, // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	9,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
+	10,  // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
+	11,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
+	12,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
+	101, // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	14,  // 11: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 12: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 13: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	11,  // 14: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
-	13,  // 15: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
-	6,   // 16: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	100, // 17: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	0,   // 18: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	99,  // 19: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	16,  // 20: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	21,  // 21: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	19,  // 22: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
-	4,   // 23: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	100, // 24: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
-	3,   // 25: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	100, // 26: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	20,  // 27: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	17,  // 28: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	100, // 29: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	100, // 30: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	99,  // 31: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	99,  // 32: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	24,  // 33: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	4,   // 34: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	100, // 35: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	100, // 36: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
-	0,   // 37: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	99,  // 38: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	99,  // 39: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	99,  // 40: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	99,  // 41: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	26,  // 42: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	0,   // 43: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	25,  // 44: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	22,  // 45: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	100, // 46: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	28,  // 47: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	100, // 48: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
-	25,  // 49: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	30,  // 50: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	100, // 51: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	33,  // 52: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	33,  // 53: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 54: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 55: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	99,  // 56: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	32,  // 57: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	100, // 58: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	64,  // 59: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	16,  // 60: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	34,  // 61: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	18,  // 62: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	22,  // 63: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	31,  // 64: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	30,  // 65: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 66: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	23,  // 67: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	36,  // 68: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 69: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	16,  // 70: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 71: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	16,  // 72: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	48,  // 73: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	23,  // 74: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 75: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	35,  // 76: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	16,  // 77: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	23,  // 78: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	48,  // 79: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	15,  // 80: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	49,  // 81: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	52,  // 82: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 83: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	15,  // 84: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	14,  // 85: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	35,  // 86: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	32,  // 87: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 88: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	32,  // 89: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	64,  // 90: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	65,  // 91: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	64,  // 92: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 93: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 94: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	99,  // 95: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	33,  // 96: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	32,  // 97: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 98: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	100, // 99: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	32,  // 100: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	11,  // 101: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 102: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 103: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	12,  // 104: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	48,  // 105: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	12,  // 106: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 107: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	12,  // 108: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 109: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	79,  // 110: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	32,  // 111: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	34,  // 112: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	12,  // 113: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	10,  // 114: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	83,  // 115: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	18,  // 116: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	27,  // 117: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	29,  // 118: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	25,  // 119: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	18,  // 120: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	27,  // 121: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	99,  // 122: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	25,  // 123: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	31,  // 124: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	29,  // 125: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	99,  // 126: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	38,  // 127: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	40,  // 128: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	42,  // 129: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	44,  // 130: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	58,  // 131: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	46,  // 132: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	60,  // 133: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	62,  // 134: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	66,  // 135: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	68,  // 136: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	70,  // 137: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	72,  // 138: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	74,  // 139: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	76,  // 140: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	78,  // 141: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	80,  // 142: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	82,  // 143: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	85,  // 144: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	87,  // 145: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	89,  // 146: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	50,  // 147: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	53,  // 148: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	54,  // 149: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	56,  // 150: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	91,  // 151: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	93,  // 152: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	95,  // 153: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	97,  // 154: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	39,  // 155: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	41,  // 156: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	43,  // 157: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	45,  // 158: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	59,  // 159: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	47,  // 160: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	61,  // 161: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	63,  // 162: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	67,  // 163: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	69,  // 164: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	71,  // 165: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	73,  // 166: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	75,  // 167: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	77,  // 168: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	79,  // 169: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	81,  // 170: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	84,  // 171: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	86,  // 172: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	88,  // 173: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	90,  // 174: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	51,  // 175: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	54,  // 176: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	55,  // 177: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	57,  // 178: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	92,  // 179: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	94,  // 180: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	96,  // 181: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	98,  // 182: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	155, // [155:183] is the sub-list for method output_type
-	127, // [127:155] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	12,  // 14: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
+	14,  // 15: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
+	8,   // 16: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
+	6,   // 17: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	101, // 18: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	0,   // 19: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	100, // 20: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	17,  // 21: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	22,  // 22: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	20,  // 23: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
+	4,   // 24: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	101, // 25: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	3,   // 26: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	101, // 27: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	21,  // 28: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	18,  // 29: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	101, // 30: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	101, // 31: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	100, // 32: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	100, // 33: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	25,  // 34: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	4,   // 35: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	101, // 36: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	101, // 37: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,   // 38: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	100, // 39: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	100, // 40: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	100, // 41: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	100, // 42: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	27,  // 43: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	0,   // 44: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	26,  // 45: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	23,  // 46: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	101, // 47: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	29,  // 48: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	101, // 49: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	26,  // 50: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	31,  // 51: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	101, // 52: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	34,  // 53: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	34,  // 54: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 55: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 56: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	100, // 57: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	33,  // 58: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	101, // 59: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	65,  // 60: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
+	17,  // 61: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	35,  // 62: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 63: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 64: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	32,  // 65: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	31,  // 66: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 67: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	24,  // 68: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	37,  // 69: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 70: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 71: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 72: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 73: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	49,  // 74: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 75: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 76: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	36,  // 77: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 78: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 79: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	49,  // 80: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 81: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	50,  // 82: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	53,  // 83: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 84: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 85: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 86: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	36,  // 87: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	33,  // 88: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	35,  // 89: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	33,  // 90: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	65,  // 91: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	66,  // 92: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	65,  // 93: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 94: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 95: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	100, // 96: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	34,  // 97: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	33,  // 98: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	35,  // 99: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	101, // 100: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	33,  // 101: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 102: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 103: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 104: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 105: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	49,  // 106: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 107: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 108: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 109: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 110: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	80,  // 111: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	33,  // 112: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	35,  // 113: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 114: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 115: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	84,  // 116: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 117: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	28,  // 118: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	30,  // 119: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 120: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 121: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	28,  // 122: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	100, // 123: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 124: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	32,  // 125: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	30,  // 126: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	100, // 127: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	39,  // 128: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	41,  // 129: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	43,  // 130: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	45,  // 131: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	59,  // 132: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	47,  // 133: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	61,  // 134: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	63,  // 135: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	67,  // 136: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	69,  // 137: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	71,  // 138: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	73,  // 139: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	75,  // 140: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	77,  // 141: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	79,  // 142: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	81,  // 143: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	83,  // 144: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	86,  // 145: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	88,  // 146: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	90,  // 147: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	51,  // 148: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	54,  // 149: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	55,  // 150: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	57,  // 151: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	92,  // 152: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	94,  // 153: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	96,  // 154: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	98,  // 155: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	40,  // 156: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	42,  // 157: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	44,  // 158: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	46,  // 159: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	60,  // 160: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	48,  // 161: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	62,  // 162: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	64,  // 163: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	68,  // 164: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	70,  // 165: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	72,  // 166: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	74,  // 167: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	76,  // 168: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	78,  // 169: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	80,  // 170: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	82,  // 171: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	85,  // 172: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	87,  // 173: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	89,  // 174: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	91,  // 175: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	52,  // 176: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	55,  // 177: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	56,  // 178: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	58,  // 179: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	93,  // 180: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	95,  // 181: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	97,  // 182: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	99,  // 183: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	156, // [156:184] is the sub-list for method output_type
+	128, // [128:156] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7820,7 +7910,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   93,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

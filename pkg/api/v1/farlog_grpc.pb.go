@@ -120,7 +120,8 @@ type ControlServiceClient interface {
 	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error)
 	// Restore puts that back into a control plane that has no streams. Epochs, generations and ids go on well above those of the backup, so that none that
-	// was given after it is given again. FAILED_PRECONDITION: there are streams.
+	// was given after it is given again. FAILED_PRECONDITION: there are streams. Over HTTP the entries are JSON, one a line, without the "result" that
+	// Backup puts around each.
 	Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[BackupEntry, RestoreResponse], error)
 	// GetFabric gives what is declared, with every default filled in.
 	GetFabric(ctx context.Context, in *GetFabricRequest, opts ...grpc.CallOption) (*GetFabricResponse, error)
@@ -470,7 +471,8 @@ type ControlServiceServer interface {
 	// Backup gives all that the control plane keeps, as it was at one moment, tokens of grants included. It needs the role on all streams.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupEntry]) error
 	// Restore puts that back into a control plane that has no streams. Epochs, generations and ids go on well above those of the backup, so that none that
-	// was given after it is given again. FAILED_PRECONDITION: there are streams.
+	// was given after it is given again. FAILED_PRECONDITION: there are streams. Over HTTP the entries are JSON, one a line, without the "result" that
+	// Backup puts around each.
 	Restore(grpc.ClientStreamingServer[BackupEntry, RestoreResponse]) error
 	// GetFabric gives what is declared, with every default filled in.
 	GetFabric(context.Context, *GetFabricRequest) (*GetFabricResponse, error)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Regenerate the Go code of farlog.proto, its gateway from HTTP, and docs/reference/api.md. The results are committed, so that a plain
+# Regenerate the Go code of farlog.proto and fabric.proto, their gateway from HTTP, and docs/reference/api.md. The results are committed, so that a plain
 # `go build` needs none of this. Versions are pinned: another generator version is another diff.
 set -eu
 cd "$(dirname "$0")"
@@ -19,8 +19,8 @@ go run "$root/pkg/internal/gen/protodeps" >"$tools/deps.binpb"
 	--plugin=protoc-gen-go="$GOBIN/protoc-gen-go" --go_out=. --go_opt=paths=source_relative \
 	--plugin=protoc-gen-go-grpc="$GOBIN/protoc-gen-go-grpc" --go-grpc_out=. --go-grpc_opt=paths=source_relative \
 	--plugin=protoc-gen-grpc-gateway="$GOBIN/protoc-gen-grpc-gateway" --grpc-gateway_out=. --grpc-gateway_opt=paths=source_relative \
-	--descriptor_set_out="$tools/farlog.binpb" --include_source_info farlog.proto
-# What pkg/internal/tidy compares: the .proto that these files were made from.
-sha256sum farlog.proto >farlog.proto.sha256
+	--descriptor_set_out="$tools/farlog.binpb" --include_source_info farlog.proto fabric.proto
+# What pkg/internal/tidy compares: the .proto files that these were made from.
+sha256sum farlog.proto fabric.proto >farlog.proto.sha256
 mkdir -p "$root/docs/reference"
-(cd "$root" && go run ./pkg/internal/gen/apidoc "$tools/farlog.binpb" pkg/api/v1/farlog.proto >docs/reference/api.md)
+(cd "$root" && go run ./pkg/internal/gen/apidoc "$tools/farlog.binpb" pkg/api/v1/farlog.proto pkg/api/v1/fabric.proto >docs/reference/api.md)

@@ -22,6 +22,7 @@ type World struct {
 	LiveDrains  map[string]*api.Agent       // under a lease
 	Targets     map[string]*api.TargetState // as last reported, living or not
 	TargetSpecs map[string]*api.TargetSpec  // by host: what the operator says of it
+	DrainSpecs  map[string]*api.DrainSpec   // by host
 	Deletions   map[string]*api.Deletion    // of streams that end or have ended
 }
 
@@ -203,7 +204,7 @@ func assign(world World, rings []*api.RingSpec, name string, tally *tally) (Acti
 		}
 	}
 	loads := tally.loads()
-	drain, ok := leastLoaded(candidates(world, rings, name, current, isBound), loads)
+	drain, ok := leastLoaded(candidates(world, rings, name, current, isBound, loads), loads)
 	if !ok {
 		return Action{}, false
 	}
@@ -266,11 +267,11 @@ func keep(world World, ring *api.RingSpec, name string, member int) (Action, boo
 
 // candidates lists the living drains that may take a stream over: those beside a ring of it if there are any, else those that reach them
 // from other hosts.
-func candidates(world World, rings []*api.RingSpec, name string, current *api.Assignment, isBound bool) []string {
+func candidates(world World, rings []*api.RingSpec, name string, current *api.Assignment, isBound bool, loads map[string]int) []string {
 	var near, far []string
 	for _, id := range sortedNames(world.LiveDrains) {
 		drain := world.LiveDrains[id]
-		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) || !isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) {
+		if isBound && !WritesStore(drain, current) || !MayDrain(drain, name) || !isOnHost(drain, world.Streams[name].GetSpec().GetDrainHost()) || !mayTake(world, drain, loads) {
 			continue
 		}
 		wanted, isReached := assignmentOf(world, rings, name, id, current)

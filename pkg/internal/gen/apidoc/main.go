@@ -1,4 +1,4 @@
-// Command apidoc writes docs/reference/api.md from the descriptors of farlog.proto, with its comments: apidoc DESCRIPTORS FARLOG.PROTO >api.md.
+// Command apidoc writes docs/reference/api.md from the descriptors of farlog.proto, with its comments: apidoc DESCRIPTORS PROTO… >api.md.
 package main
 
 import (
@@ -19,13 +19,13 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "apidoc:", err)
 		os.Exit(1)
 	}
 }
 
-func run(descriptors, source string) error {
+func run(descriptors string, sources []string) error {
 	raw, err := os.ReadFile(descriptors)
 	if err != nil {
 		return err
@@ -34,28 +34,67 @@ func run(descriptors, source string) error {
 	if err := proto.Unmarshal(raw, set); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(source)
-	if err != nil {
-		return err
+	known := new(protoregistry.Files)
+	var files []protoreflect.FileDescriptor
+	var made []string
+	for i, source := range sources { // the last of the set, in this order
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		file, err := protodesc.NewFile(set.File[len(set.File)-len(sources)+i], resolver{known})
+		if err != nil {
+			return err
+		}
+		if err := known.RegisterFile(file); err != nil {
+			return err
+		}
+		files, made = append(files, file), append(made, fmt.Sprintf("%s (sha256 %x)", source, sha256.Sum256(text)))
 	}
-	file, err := protodesc.NewFile(set.File[len(set.File)-1], protoregistry.GlobalFiles)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("# API farlog.v1\n\nGenerated from pkg/api/v1/farlog.proto (sha256 %x) by `make generate`; do not edit.\n", sha256.Sum256(text))
+	fmt.Printf("# API farlog.v1\n\nGenerated from %s by `make generate`; do not edit.\n", strings.Join(made, " and "))
 	fmt.Printf("gRPC and HTTP/JSON share the control plane's port: a client that offers only HTTP/2 gets gRPC. Who may call what: [security.md](../security.md).\n")
-	for i := range file.Services().Len() {
-		writeService(file.Services().Get(i))
+	writeFiles(files)
+	return nil
+}
+
+// writeFiles puts the services of all files first, then their messages.
+func writeFiles(files []protoreflect.FileDescriptor) {
+	for _, file := range files {
+		for i := range file.Services().Len() {
+			writeService(file.Services().Get(i))
+		}
 	}
 	fmt.Printf("\n## Messages\n")
-	for i := range file.Messages().Len() {
-		writeMessage(file.Messages().Get(i))
+	for _, file := range files {
+		for i := range file.Messages().Len() {
+			writeMessage(file.Messages().Get(i))
+		}
 	}
 	fmt.Printf("\n## Enumerations\n")
-	for i := range file.Enums().Len() {
-		writeEnum(file.Enums().Get(i))
+	for _, file := range files {
+		for i := range file.Enums().Len() {
+			writeEnum(file.Enums().Get(i))
+		}
 	}
-	return nil
+}
+
+// resolver finds what a file imports: one of ours that came before it, or one of others.
+type resolver struct{ ours *protoregistry.Files }
+
+// FindFileByPath implements protodesc.Resolver.
+func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	if file, err := r.ours.FindFileByPath(path); err == nil {
+		return file, nil
+	}
+	return protoregistry.GlobalFiles.FindFileByPath(path)
+}
+
+// FindDescriptorByName implements protodesc.Resolver.
+func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	if found, err := r.ours.FindDescriptorByName(name); err == nil {
+		return found, nil
+	}
+	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
 func writeService(service protoreflect.ServiceDescriptor) {
@@ -63,17 +102,20 @@ func writeService(service protoreflect.ServiceDescriptor) {
 	fmt.Printf("\n| call | request | answer | HTTP | |\n|---|---|---|---|---|\n")
 	for i := range service.Methods().Len() {
 		method := service.Methods().Get(i)
-		answer := link(method.Output())
+		asked, answer := link(method.Input()), link(method.Output())
+		if method.IsStreamingClient() {
+			asked = "stream of " + asked
+		}
 		if method.IsStreamingServer() {
 			answer = "stream of " + answer
 		}
-		fmt.Printf("| %s | %s | %s | %s | %s |\n", method.Name(), link(method.Input()), answer, httpOf(method), inline(comment(method)))
+		fmt.Printf("| %s | %s | %s | %s | %s |\n", method.Name(), asked, answer, httpOf(method), inline(comment(method)))
 	}
 }
 
 func httpOf(method protoreflect.MethodDescriptor) string {
 	rule, _ := proto.GetExtension(method.Options(), annotations.E_Http).(*annotations.HttpRule)
-	for verb, path := range map[string]string{"GET": rule.GetGet(), "POST": rule.GetPost(), "PUT": rule.GetPut(), "PATCH": rule.GetPatch()} {
+	for verb, path := range map[string]string{"GET": rule.GetGet(), "POST": rule.GetPost(), "PUT": rule.GetPut(), "PATCH": rule.GetPatch(), "DELETE": rule.GetDelete()} {
 		if path != "" {
 			return "`" + verb + " " + path + "`"
 		}

@@ -1,0 +1,49 @@
+package control
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/pattern"
+)
+
+// checkPattern looks at a filter by name.
+func checkPattern(field, named, rule string) error {
+	if pattern.Check(named) == nil {
+		return nil
+	}
+	return invalid("", []*api.Problem{{Field: field, Value: fmt.Sprintf("%q", named), Rule: rule}})
+}
+
+// alreadyExists is the answer to a creation of something that is there; nil when it is the same.
+func alreadyExists(kind, name string, changes []*api.FieldChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	first := changes[0]
+	label := first.Name
+	if labels[label] != "" {
+		label = labels[label]
+	}
+	var problems []*api.Problem
+	for _, change := range changes {
+		problems = append(problems, &api.Problem{Field: "spec." + change.Name, Value: change.After,
+			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name", orDefault(change.Before), kind)})
+	}
+	text := fmt.Sprintf("%s %q exists: its %s is %s, asked for %s", kind, name, label, orDefault(first.Before), orDefault(first.After))
+	return withProblems(codes.AlreadyExists, text, problems)
+}
+
+// staleRevision is the answer to a change of something that is no longer as its caller has seen it.
+func staleRevision(what string, have, asked int64) error {
+	return withProblems(codes.Aborted, fmt.Sprintf("%s has been changed: it is at revision %d, what is asked is of %d: look at it again", what, have, asked),
+		[]*api.Problem{{Field: "revision", Value: fmt.Sprint(asked), Rule: fmt.Sprintf("expected %d, which it is at: look at it again", have)}})
+}
+
+// changedMeanwhile is the answer to a change that somebody else was faster than.
+func changedMeanwhile(what string) error {
+	return withProblems(codes.Aborted, what+" has been changed since it was read: look at it again",
+		[]*api.Problem{{Field: "revision", Rule: "expected nobody else to change it meanwhile: look at it again"}})
+}

@@ -1,0 +1,143 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+// ListGrants implements farlog.v1.FabricService.
+func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest) (*api.ListGrantsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	streams, err := now.streamsNamed(callerOf(ctx), api.FabricService_ListGrants_FullMethodName, "stream", request.Stream)
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListGrantsResponse{Revision: now.revision}
+	response.Grants, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.GrantInfo]) {
+		for _, one := range now.grantsOf(stream) {
+			if (request.Role == 0 || one.Role == request.Role) && (request.Host == "" || now.hostOf(one) == request.Host) {
+				found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role, max(uint64(one.Epoch), one.Generation)), one})
+			}
+		}
+		return found
+	})
+	return response, err
+}
+
+// hostOf is where a grant's holder is; "": not known.
+func (v *view) hostOf(grant *api.GrantInfo) string {
+	return cmp.Or(grant.Holder.GetHost(), v.liveDrains[grant.Drain].GetHost(), v.drains[grant.Drain].GetAgent().GetHost())
+}
+
+// grantsOf lists who may do what with a stream, by role and epoch or generation: the last writer, the drain that it is assigned to, and whom its rings'
+// targets are told to let in.
+func (v *view) grantsOf(stream string) (found []*api.GrantInfo) {
+	of := func(role api.GrantRole, number uint64) *api.GrantInfo {
+		for _, one := range found {
+			if one.Role == role && max(uint64(one.Epoch), one.Generation) == number {
+				return one
+			}
+		}
+		one := &api.GrantInfo{Stream: stream, Role: role, Generation: number}
+		if role == api.GrantRole_GRANT_ROLE_WRITER {
+			one.Epoch, one.Generation = uint32(number), 0
+		}
+		found = append(found, one)
+		return one
+	}
+	if last := v.grants[stream]; last != nil {
+		one := of(api.GrantRole_GRANT_ROLE_WRITER, uint64(last.Epoch))
+		one.Holder, one.Granted, one.Addresses = last.Holder, last.Granted, last.GetHolder().GetAddresses()
+		for _, member := range last.Members {
+			one.Targets = append(one.Targets, member.Target)
+		}
+	}
+	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+	if given := v.assignments[stream]; given != nil {
+		one := of(api.GrantRole_GRANT_ROLE_DRAIN, given.Generation)
+		one.Drain, one.Addresses = given.Drain, v.liveDrains[given.Drain].GetAddresses()
+		for _, spec := range specs {
+			one.Targets = append(one.Targets, spec.GetTarget())
+		}
+	}
+	for i, spec := range specs {
+		for _, far := range v.admissions[reconcile.MemberKey(stream, i)].GetGrants() {
+			one := of(far.Role, max(uint64(far.Epoch), far.Generation))
+			one.IsFar, one.Expires, one.Addresses = true, far.Expires, far.Addresses
+			if !slices.Contains(one.Targets, spec.GetTarget()) {
+				one.Targets = append(one.Targets, spec.GetTarget())
+			}
+		}
+	}
+	for _, one := range found {
+		v.judgeWriter(specs, one)
+	}
+	slices.SortFunc(found, func(a, b *api.GrantInfo) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Generation, b.Generation))
+	})
+	return found
+}
+
+// judgeWriter says of a writer's grant whether it still holds, and whether its holder has come.
+func (v *view) judgeWriter(specs []*api.RingSpec, one *api.GrantInfo) {
+	if one.Role != api.GrantRole_GRANT_ROLE_WRITER {
+		return
+	}
+	one.IsFenced = one.Epoch < v.epochs[one.Stream] || one.Epoch < v.fenceOf(one.Stream)
+	for _, spec := range specs {
+		if seen := reconcile.SeenRing(v.targets, spec); spec != nil && seen.GetIsWriterHeld() && seen.GetWriterEpoch() == one.Epoch {
+			one.IsIn = true
+		}
+	}
+}
+
+// fenceOf is the epoch below which writers are to be kept out of a stream's rings.
+func (v *view) fenceOf(stream string) (epoch uint32) {
+	for i := range reconcile.MemberCount(v.streams[stream]) {
+		epoch = max(epoch, v.admissions[reconcile.MemberKey(stream, i)].GetEpochMin())
+	}
+	return epoch
+}
+
+// ListEpochs implements farlog.v1.FabricService.
+func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest) (*api.ListEpochsResponse, error) {
+	now, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	streams, err := now.streamsNamed(callerOf(ctx), api.FabricService_ListEpochs_FullMethodName, "stream", request.Stream)
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListEpochsResponse{Revision: now.revision}
+	response.Epochs, response.NextPageToken, err = onePage(request, streams, func(stream string) (*api.EpochInfo, bool) { return now.epochsOf(stream), true })
+	return response, err
+}
+
+// epochsOf is what is known of a stream's epochs.
+func (v *view) epochsOf(stream string) *api.EpochInfo {
+	last := v.grants[stream]
+	info := &api.EpochInfo{
+		Stream: stream, Granted: v.epochs[stream], Fenced: v.fenceOf(stream), Holder: last.GetHolder(), HolderEpoch: last.GetEpoch(), HolderGranted: last.GetGranted(),
+	}
+	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+	for i, spec := range specs {
+		if spec == nil {
+			continue
+		}
+		seen := reconcile.SeenRing(v.targets, spec)
+		info.Members = append(info.Members, &api.MemberEpoch{
+			Member: uint32(i), Target: spec.Target, WriterEpoch: seen.GetWriterEpoch(), LastEpoch: seen.GetLastEpoch(), Opened: seen.GetEpochOpened(),
+			IsWriterHeld: seen.GetIsWriterHeld(), EpochFenced: seen.GetEpochFenced(), EpochAdmitted: seen.GetEpochAdmitted(),
+		})
+	}
+	return info
+}
