@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -30,10 +31,18 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 	var problems []*api.Problem
 	for _, change := range changes {
 		problems = append(problems, &api.Problem{Field: "spec." + change.Name, Value: change.After,
-			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name", orDefault(change.Before), kind)})
+			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name", orAbsent(change.Name, change.Before), kind)})
 	}
-	text := fmt.Sprintf("%s %q exists: its %s is %s, asked for %s", kind, name, label, orDefault(first.Before), orDefault(first.After))
+	text := fmt.Sprintf("%s %q exists: its %s is %s, asked for %s", kind, name, label, orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
 	return withProblems(codes.AlreadyExists, text, problems)
+}
+
+// orAbsent says what an empty field is: an element of a list is not there, any other has its default.
+func orAbsent(name, text string) string {
+	if text == "" && strings.HasSuffix(name, "]") {
+		return "none"
+	}
+	return orDefault(text)
 }
 
 // staleRevision is the answer to a change of something that is no longer as its caller has seen it.
