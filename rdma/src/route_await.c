@@ -119,7 +119,7 @@ static void end_direct(struct route_step *step, unsigned i, int result)
 		if (!has_posted(step, index, i))
 			continue;
 		if (said->position.end_lsn <= durable_lsn) {
-			said->position.level = leg->far->level;
+			said->position.level = writer_level_at(leg->far, said->position.lsn);
 			said->position.copies = copies;
 			atomic_add(&leg->counters.acked_count, 1);
 			continue;

@@ -278,7 +278,42 @@ static void batch__optional_leg_drops(void **state)
 	assert_holds(legs[1].uri, 1, taken, 1);
 }
 
+static unsigned staged_count;
+static int (*stage_before)(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position);
+
+/* stage_then_news -- from the sixth record on the leg's level is another one: as when the host agent tells of it while a group is put together. */
+static int stage_then_news(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t ticks, struct farlog_position *position)
+{
+	struct farlog_writer_terms terms = {.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_BLOCK};
+
+	if (++staged_count <= 5)
+		return stage_before(writer, entry, ticks, position);
+	assert_int_equal(farlog_writer_set_terms(writer, &terms, NULL), FARLOG_OK);
+	return writer->stage(writer, entry, ticks, position);
+}
+
+/* Each record is acknowledged at the level that it was written at, whatever came behind it in its group. */
+static void batch__level_of_each_record(void **state)
+{
+	struct farlog_route_leg leg = leg_of("terms", unit_tmpfs_uri("terms"));
+	farlog_route *route;
+
+	(void)state;
+	unit_format(leg.uri, 4 * SIZE, 0);
+	leg.config.level = FARLOG_LEVEL_POSTED;
+	route = open_legs(&leg, 1);
+	staged_count = 0;
+	stage_before = route->legs[0].far->stage;
+	route->legs[0].far->stage = stage_then_news;
+	fill(1, 10);
+	assert_int_equal(farlog_route_append_batch(route, entries, NULL, 10, 0, positions, &done, &submitted), FARLOG_OK);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(positions[i].legs[0].position.level, i < 5 ? FARLOG_LEVEL_POSTED : FARLOG_LEVEL_VISIBLE);
+	assert_int_equal(farlog_route_close(route, SECOND_NS), FARLOG_OK);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(batch__level_of_each_record),
 	cmocka_unit_test(batch__each_record_to_its_legs),
 	cmocka_unit_test(batch__one_leg_full),
 	cmocka_unit_test(batch__record_too_large_in_the_middle),
