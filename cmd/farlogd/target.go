@@ -128,12 +128,5 @@ func writerSample(counters *farlog.Counters, members []farlog.MemberCounters) *m
 			Demotions: member.DemotionCount(), Evictions: member.EvictionCount(), Rejoins: member.RejoinCount(),
 		})
 	}
-	for i := range members {
-		member := &members[i]
-		sample.Members = append(sample.Members, metrics.MemberSample{
-			State: member.State(), ConfirmedLSN: member.ConfirmedLSN(), LagBytes: member.LagBytes(), HeadLSN: member.HeadLSN(),
-			Demotions: member.DemotionCount(), Evictions: member.EvictionCount(), Rejoins: member.RejoinCount(),
-		})
-	}
 	return sample
 }
