@@ -66,7 +66,7 @@ func applyFabric(ctx context.Context, env *environment, path string, isDryRun, i
 		file.take(problems)
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, path, file.problems)
+		return tellProblems(env, path, file.problems, "changed")
 	}
 	isSo := len(answer.Changes) == 0
 	if !isDryRun && !isSo {
@@ -108,7 +108,7 @@ func problemsIn(err error) []*api.Problem {
 	return nil
 }
 
-func tellProblems(env *environment, path string, problems []fileProblem) error {
+func tellProblems(env *environment, path string, problems []fileProblem, undone string) error {
 	if env.isJSON() {
 		if err := env.writeJSON(map[string]any{"file": path, "problems": problems}); err != nil {
 			return err
@@ -121,7 +121,7 @@ func tellProblems(env *environment, path string, problems []fileProblem) error {
 	if len(problems) == 1 {
 		things = "1 problem"
 	}
-	return usageErrorf("%s: %s, nothing is changed", path, things)
+	return usageErrorf("%s: %s, nothing is %s", path, things, undone)
 }
 
 func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun bool) error {

@@ -13,6 +13,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
+	"github.com/farlog/farlog/pkg/plan"
 )
 
 // fabricFile is a fabric.yaml: what it declares, where each field of that stands, and what is wrong with it.
@@ -20,6 +21,8 @@ type fabricFile struct {
 	fabric   *api.Fabric
 	places   map[string]place // by the field's path in the API, as fabric.streams[2].align
 	keys     map[string]string
+	planned  plan.Input // what only farlog plan asks for
+	hasPlan  bool
 	problems []fileProblem
 }
 
@@ -206,7 +209,8 @@ func readFabric(raw []byte) *fabricFile {
 	if len(document.Content) == 0 {
 		return f // an empty file declares nothing
 	}
-	for key, value := range f.members(document.Content[0], "", []string{"targets", "drains", "tenants", "streams", "routes"}) {
+	for key, value := range f.members(document.Content[0], "", []string{"targets", "drains", "tenants", "streams", "routes", "plan"}) {
+		f.note(key, key, value)
 		switch key {
 		case "targets":
 			f.fabric.Targets = readItems(f, key, value, targetFields, func() *api.TargetSpec { return new(api.TargetSpec) })
@@ -218,6 +222,8 @@ func readFabric(raw []byte) *fabricFile {
 			f.fabric.Streams = readItems(f, key, value, streamFields, func() *api.StreamSpec { return new(api.StreamSpec) })
 		case "routes":
 			f.fabric.Routes = readItemsWith(f, key, value, routeFields, routeLists, func() *api.RouteSpec { return new(api.RouteSpec) })
+		case "plan":
+			f.readPlanned(value)
 		}
 	}
 	return f
@@ -335,7 +341,7 @@ func (f *fabricFile) take(problems []*api.Problem) {
 func (f *fabricFile) find(field string) (place, string) {
 	key := f.keys[field]
 	if key == "" {
-		key = strings.TrimPrefix(field, "fabric.")
+		key = fileName(strings.TrimPrefix(field, "fabric."))
 	}
 	for path := field; path != ""; path = path[:max(strings.LastIndexByte(path, '.'), 0)] {
 		if at, ok := f.places[path]; ok {
@@ -343,6 +349,18 @@ func (f *fabricFile) find(field string) (place, string) {
 		}
 	}
 	return place{1, 1}, key
+}
+
+// fileName is what a field that the file does not have would be called there.
+func fileName(field string) string {
+	if at := strings.LastIndexByte(field, '.'); strings.HasPrefix(field, "streams[") {
+		for _, one := range streamFields {
+			if one.field == field[at+1:] {
+				return field[:at+1] + one.key
+			}
+		}
+	}
+	return field
 }
 
 // writeFabric is readFabric the other way.

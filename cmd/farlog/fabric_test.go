@@ -50,7 +50,7 @@ router: x
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
 		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, drain`,
-		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes`,
+		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes, plan`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

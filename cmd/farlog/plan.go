@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/plan"
 )
 
@@ -18,102 +14,63 @@ func newPlanCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Work out rings, links, wear and latency floors for declared rates, and refuse what cannot hold",
-		Long: "Work out, for the rates and record sizes in FILE (plan.yaml; - is standard input): the ring that an outage needs, the load of each link, the wear\n" +
-			"of media in a year, the least that an append can take on its way with fibre and gear, and how long drains need to catch up. It asks no daemon and\n" +
-			"measures nothing; docs/planning.md has the file's keys and the formulas.\n\n" +
-			"Exit code 0: it holds. 1: it does not, and all reasons are told.",
+		Long: `Work out, for a fabric.yaml with a section plan (what is appended where, sites, links, media): the ring that an outage needs, the load of each link and card, the
+wear of media in a year, the least that an append to each stream and route can take on its way with fibre and gear, and how long drains need to catch up. Rings are
+where the control plane would put them in a fabric that is empty. It asks no daemon and measures nothing; docs/planning.md has the keys and the formulas.
+
+Exit code 0: it holds. 1: it does not, and all reasons are told. 2: the file has mistakes, and all of them are told. Each with its line and column.`,
 		Args: exactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
-				return usageErrorf("--file: expected a plan.yaml, as docs/planning.md has it")
+				return usageErrorf("plan: expected -f FILE, a fabric.yaml with a section plan, as docs/planning.md has it (- for standard input)")
 			}
 			return runPlan(env, path)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "file", "f", "", "`file` of rates, targets and drains; - is standard input")
+	cmd.Flags().StringVarP(&path, "file", "f", "", "fabric.yaml `file` with a section plan; - for standard input")
 	return cmd
 }
 
 func runPlan(env *environment, path string) error {
-	var raw []byte
-	var err error
-	if path == "-" {
-		raw, err = io.ReadAll(env.stdin)
-	} else {
-		raw, err = os.ReadFile(path)
-	}
+	raw, err := readWhole(env, path)
 	if err != nil {
 		return err
 	}
-	in, err := plan.Parse(raw)
-	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintf(env.stderr, "farlog: %s: %s\n", path, strings.TrimSpace(line))
-		}
-		return &exitError{code: exitUsage}
+	file := readFabric(raw)
+	file.planned.Fabric = file.fabric
+	if file.hasPlan {
+		file.take(problemsOfPlan(plan.Check(file.planned)))
+	} else if len(file.problems) == 0 {
+		return usageErrorf("%s has no section plan: docs/planning.md has its keys", path)
 	}
-	made := plan.Make(in)
+	if len(file.problems) > 0 {
+		return tellProblems(env, path, file.problems, "planned")
+	}
+	made := plan.Make(file.planned)
+	file.take(problemsOfPlan(made.Problems))
 	if env.isJSON() {
-		err = env.writeJSON(made)
+		err = env.writeJSON(struct {
+			plan.Plan
+			Problems []fileProblem `json:"problems"`
+		}{made, file.problems})
 	} else {
 		err = printPlan(env.stdout, made)
 	}
 	if err != nil {
 		return err
 	}
-	for _, problem := range made.Problems {
-		fmt.Fprintf(env.stderr, "farlog: does not hold: %s\n", problem)
+	for _, one := range file.problems {
+		fmt.Fprintf(env.stderr, "%s:%d:%d: does not hold: %s\n", path, one.Line, one.Column, one.text())
 	}
-	if len(made.Problems) > 0 {
+	if len(file.problems) > 0 {
 		return &exitError{code: exitFailure}
 	}
 	return nil
 }
 
-func printPlan(writer io.Writer, made plan.Plan) error {
-	var text bytes.Buffer
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "STREAM\tRECORD\tRING\tBRIDGES\tLINK\tPEAK\tFIBRE\tGEAR\tAPPEND AT LEAST\tRECORDS/FLUSH\tCATCHES UP IN\tA YEAR")
-	for _, s := range made.Streams {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes), humanSeconds(s.OutageSeconds),
-			humanBits(s.WireBits), humanBits(s.PeakWireBits), humanSeconds(s.FibreSeconds), humanSeconds(s.GearSeconds), humanSeconds(s.FloorSeconds), s.RecordsPerFlush,
-			humanSeconds(s.CatchUpSeconds), humanBytes(uint64(s.BytesPerYear)))
+func problemsOfPlan(problems []plan.Problem) (list []*api.Problem) {
+	for _, one := range problems {
+		list = append(list, &api.Problem{Field: one.Field, Value: one.Value, Rule: one.Rule})
 	}
-	fmt.Fprintln(table, "\nTARGET\tRINGS\tLINK AT PEAK\tMEDIA AT PEAK\tWRITTEN A YEAR\tWEAR A YEAR\tLASTS")
-	for _, t := range made.Targets {
-		lasts := "does not wear"
-		if t.LifeYears > 0 {
-			lasts = fmt.Sprintf("%.1f years", t.LifeYears)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, humanBytes(t.RingBytes), percent(t.LinkLoad), percent(t.MediaLoad), humanBytes(uint64(t.BytesPerYear)), percent(t.WearPerYear), lasts)
-	}
-	fmt.Fprintln(table, "\nDRAIN\tSTORE\tCATCHES UP IN")
-	for _, d := range made.Drains {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", d.Name, percent(d.Load), humanSeconds(d.CatchUpSeconds))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	_, err := text.WriteTo(writer)
-	return err
-}
-
-func percent(share float64) string {
-	if share == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*share)
-}
-
-func humanBits(bits float64) string {
-	if bits == 0 {
-		return "-"
-	}
-	unit := 0
-	units := []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"}
-	for bits >= 1000 && unit < len(units)-1 {
-		bits /= 1000
-		unit++
-	}
-	return threeDigits(bits) + " " + units[unit]
+	return list
 }

@@ -19,7 +19,7 @@ var arrows = map[string][]string{
 	"doctor":    {},
 	"identity":  {},
 	"metrics":   {},
-	"plan":      {},
+	"plan":      {"api", "control"},
 	"nvmehost":  {"nvmet"},
 	"nvmet":     {},
 	"record":    {},
