@@ -39,7 +39,7 @@ func (s *security) declare(set *config.Set, hasControl bool) {
 	set.String(&s.revoked, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
 	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
 	if hasControl {
-		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/operating.md has its keys")
+		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/security.md has its keys")
 	}
 }
 

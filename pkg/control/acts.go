@@ -19,6 +19,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
 // Every administrative act becomes a record of the audit stream. It is written to etcd first, before the act is done, then with what came of it; whoever
@@ -26,7 +27,7 @@ import (
 // record may come twice: its id tells.
 
 // SystemPrefix begins the names of streams that the control plane makes for itself.
-const SystemPrefix = "farlog/"
+const SystemPrefix = pattern.SystemPrefix
 
 const (
 	keyActs = "/farlog/acts/" // beside keyRoot: nobody has to follow it
@@ -314,7 +315,7 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 const systemRule = "expected a name that does not begin with " + SystemPrefix + ": those are the control plane's own"
 
 // isSystem tells a stream of the control plane's own: it is not declared by operators, nor made by them.
-func isSystem(name string) bool { return strings.HasPrefix(name, SystemPrefix) }
+func isSystem(name string) bool { return pattern.IsSystem(name) }
 
 // withoutSystem leaves out what nobody declares.
 func withoutSystem(names []string) []string { return slices.DeleteFunc(names, isSystem) }

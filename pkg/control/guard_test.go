@@ -134,7 +134,32 @@ func trials() map[string]trial {
 	maps.Copy(all, memberTrials())
 	maps.Copy(all, routeTrials())
 	maps.Copy(all, fabricTrials())
+	maps.Copy(all, systemTrials())
 	return all
+}
+
+// systemTrials are for the stream that the control plane writes: no role lets anybody else do that.
+func systemTrials() map[string]trial {
+	const stream = "farlog/audit"
+	holder := &api.Holder{Host: "h", Name: "test"}
+	return map[string]trial{
+		"WriteAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: holder})
+			return err
+		},
+		"ExtendAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: stream, Epoch: 1, Holder: holder})
+			return err
+		},
+		"TakeOverAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: stream, Reason: "test"})
+			return err
+		},
+		"ReadAudit": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).AcquireReader(ctx, &api.AcquireReaderRequest{Stream: stream, Holder: holder})
+			return err
+		},
+	}
 }
 
 func operatorTrials() map[string]trial {
@@ -298,11 +323,15 @@ var allowed = map[string]string{
 	"TakeOverStream":   "admin",
 	"ReplaceMember":    "admin",
 	"AcceptLoss":       "admin",
+	"WriteAudit":       "",
+	"ExtendAudit":      "",
+	"TakeOverAudit":    "",
+	"ReadAudit":        "audit",
 	"Health":           "append drain replay admin audit target none",
 }
 
 // waitsForRing are the calls that wait for a ring once they are let in. There is none here: they end UNAVAILABLE or by their deadline, which is short for who is let in only.
-var waitsForRing = map[string]bool{"AcquireWriter": true, "AcquireReader": true, "TakeOverStream": true}
+var waitsForRing = map[string]bool{"AcquireWriter": true, "AcquireReader": true, "TakeOverStream": true, "ReadAudit": true}
 
 // TestGuard_EachRoleOnEachCall makes each call as somebody who has exactly one role, and as somebody who has none, over real connections: it is let in
 // exactly where the table says.

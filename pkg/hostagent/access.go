@@ -99,11 +99,19 @@ func (p peer) String() string {
 	return "user " + id
 }
 
-// may decides whether somebody may write a stream, or read it: neither right includes the other. Root and the agent's own user may.
+// may decides whether somebody may write a stream, or read it: neither right includes the other. Root and the agent's own user may. Those of the control
+// plane's own nobody writes by an agent, and a rule lets read them only where it names them: desk7/* and * are meant for others.
 func (s *Server) may(p peer, stream string, isReader bool) error {
 	rules, verb, flag := s.config.Rules, "write", "--host-allow"
 	if isReader {
 		rules, verb, flag = s.config.Readers, "read", "--host-read"
+	}
+	isSystem := pattern.IsSystem(stream)
+	if isSystem && !isReader {
+		return refuse("INVALID", "%s may not write stream %q: those that begin with %s are written by the control plane alone", p, stream, pattern.SystemPrefix)
+	}
+	if isSystem {
+		rules = slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !pattern.IsSystem(rule.Pattern) })
 	}
 	if p.uid == 0 || p.uid == uint32(os.Geteuid()) || covers(rules, p, stream) {
 		return nil

@@ -249,6 +249,17 @@ func TestMay(t *testing.T) {
 			t.Errorf("%d reads: %v", uid, err)
 		}
 	}
+	if server.config.Readers, err = ParseRules([]string{"4444=*", "4444=**", "4545=farlog/*"}); err != nil {
+		t.Fatal(err)
+	}
+	for uid, mayRead := range map[uint32]bool{0: true, 4242: false, 4444: false, 4545: true} {
+		if err := server.may(peer{uid: uid, gid: 1}, "farlog/audit", true); (err == nil) != mayRead {
+			t.Errorf("%d reads what the control plane writes: %v", uid, err)
+		}
+		if err := server.may(peer{uid: uid, gid: 1}, "farlog/audit", false); err == nil || !strings.Contains(err.Error(), "written by the control plane alone") {
+			t.Errorf("%d writes what the control plane writes: %v", uid, err)
+		}
+	}
 	for _, bad := range []string{"", "desk7/*", "=desk7", "@=desk7", "4242=", "nobody-of-this-name=a", "@nobody-of-this-name=a", "4242=[", fmt.Sprint(1<<33, "=a")} {
 		if rules, err := ParseRules([]string{bad}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
 			t.Errorf("%q: %v, %v", bad, rules, err)

@@ -51,10 +51,10 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/WatchStreams":   anyRole,
 	"/farlog.v1.ControlService/ListStreams":    anyRole,
 	"/farlog.v1.ControlService/GetStream":      anyRole,
-	"/farlog.v1.ControlService/AcquireWriter":  {RoleAppend},
-	"/farlog.v1.ControlService/ExtendWriter":   {RoleAppend},
-	"/farlog.v1.ControlService/AcquireReader":  {RoleReplay},
-	"/farlog.v1.ControlService/TakeOverStream": {RoleAdmin},
+	acquireWriter:                              {RoleAppend},
+	extendWriter:                               {RoleAppend},
+	acquireReader:                              {RoleReplay, RoleAudit}, // which of them on a stream: rolesOn
+	takeOverStream:                             {RoleAdmin},
 	"/farlog.v1.ControlService/CreateRoute":    {RoleAdmin},
 	"/farlog.v1.ControlService/UpdateRoute":    {RoleAdmin},
 	"/farlog.v1.ControlService/DeleteRoute":    {RoleAdmin},
@@ -92,6 +92,11 @@ var calls = map[string][]Role{
 }
 
 const (
+	acquireReader  = "/farlog.v1.ControlService/AcquireReader"
+	acquireWriter  = "/farlog.v1.ControlService/AcquireWriter"
+	extendWriter   = "/farlog.v1.ControlService/ExtendWriter"
+	takeOverStream = "/farlog.v1.ControlService/TakeOverStream"
+
 	reflectionV1      = "/grpc.reflection.v1.ServerReflection/"
 	reflectionV1Alpha = "/grpc.reflection.v1alpha.ServerReflection/"
 )
@@ -126,8 +131,27 @@ func (c Caller) May(method, stream string) error { return c.mayOn(method, "strea
 // MayRoute decides whether a caller may make a call for one route. Rules name routes as they name streams.
 func (c Caller) MayRoute(method, route string) error { return c.mayOn(method, "route", route) }
 
+// isWriting tells the calls after which somebody else than before writes a stream.
+func isWriting(method string) bool {
+	return method == acquireWriter || method == extendWriter || method == takeOverStream
+}
+
+// rolesOn is what a call needs on one stream or route. What the control plane records of its own is read by whoever may see everything.
+func rolesOn(method, name string) []Role {
+	switch {
+	case method != acquireReader:
+		return calls[method]
+	case pattern.IsSystem(name):
+		return []Role{RoleAudit}
+	}
+	return []Role{RoleReplay}
+}
+
 func (c Caller) mayOn(method, kind, name string) error {
-	needed := calls[method]
+	if isWriting(method) && pattern.IsSystem(name) { // no role gives that: what is recorded of its holder is not his to write
+		return fmt.Errorf("%s may not write %s %q: those that begin with %s are written by the control plane alone", c.ID, kind, name, pattern.SystemPrefix)
+	}
+	needed := rolesOn(method, name)
 	if c.IsLocal {
 		return nil
 	}

@@ -145,11 +145,17 @@ func TestCaller_HoldsForItsHostOnly(t *testing.T) {
 
 func TestParseRules_SaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"rules: [{identities: [a], roles: [king]}]":                   `rule 1: role "king": expected one of`,
-		"rules: [{roles: [append]}]":                                  "rule 1: expected identities",
-		"rules: [{identities: [a], roles: [append], streams: ['[']}]": `rule 1: stream "["`,
-		"rules: [{identities: [a], rolls: [append]}]":                 `unknown field "rolls"`,
-		"rulez: []": `unknown field "rulez"`,
+		"rules: [{identities: [a], roles: [king]}]":                   `line 1, column 35: rules[0].roles[0]: role "king": expected one of`,
+		"rules: [{roles: [append]}]":                                  "rules[0]: expected identities",
+		"rules: [{identities: [a]}]":                                  "rules[0]: expected roles; [] takes away",
+		"rules: [{identities: [a], roles: [append], streams: ['[']}]": `rules[0].streams[0]: stream "["`,
+		"rules: [{identities: [a], rolls: [append]}]":                 `line 1, column 27: rules[0] "rolls": unknown key, expected one of identities, roles, streams, hosts`,
+		"rulez: []":               `line 1, column 1: "rulez": unknown key`,
+		"rules: [{roles: []}, 1]": "rules[0]: expected identities, such as spiffe://farlog/farlog/host/trading1; line 1, column 22: rules[1]: expected keys",
+		"rules: {}":               "expected a list",
+		"rules: 1\nrules: []":     `"rules": the key is there twice`,
+		"":                        "the file is empty (a file without rules says rules: [])",
+		"rules: [{identities: [a], roles: [append]}]\n---\nrules: []": "line 2, column 1: a second document begins here",
 	} {
 		if _, err := ParseRules([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -185,11 +191,44 @@ func TestFile_ReadAgainWhenItChanges(t *testing.T) {
 	if !roleOf() || f.failure == "" {
 		t.Error("a broken file took a right away, or was not told of")
 	}
+	write("", now.Add(1500*time.Millisecond))
+	if !roleOf() || !strings.Contains(f.failure, "the file is empty") {
+		t.Errorf("an empty file took the rules away, or was not told of: %q", f.failure)
+	}
 	write("rules: []", now.Add(2*time.Second))
 	if roleOf() || f.failure != "" {
 		t.Error("not read again")
 	}
+	write("", now)
+	if _, err := OpenFile(path, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("opened an empty file")
+	}
 	if _, err := OpenFile(path+".none", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("opened what is not there")
+	}
+}
+
+// What is recorded of everybody's acts is written by the control plane alone, and read by whoever has the role audit.
+func TestCaller_StreamsOfTheControlPlane(t *testing.T) {
+	const stream = "farlog/audit"
+	rules := Rules{{Identities: []string{"all"}, Roles: Roles, Streams: []string{"farlog/**"}}, {Identities: []string{"auditor"}, Roles: []Role{RoleAudit}}}
+	for id, mayRead := range map[identity.ID]bool{
+		"all": true, "auditor": true, "spiffe://farlog/farlog/admin/ada": true, "spiffe://farlog/farlog/host/trading1": false, "spiffe://farlog/farlog/drain/central1": false,
+	} {
+		caller := rules.Caller(id)
+		for _, method := range []string{acquireWriter, extendWriter, takeOverStream} {
+			if err := caller.May(method, stream); err == nil {
+				t.Errorf("%s may write by %s", id, method)
+			}
+		}
+		if err := caller.May(acquireReader, stream); (err == nil) != mayRead {
+			t.Errorf("%s reads: %v", id, err)
+		}
+	}
+	if err := Local().May(acquireWriter, stream); err == nil {
+		t.Error("without certificates everybody may write it")
+	}
+	if err := rules.Caller("auditor").May(acquireReader, "desk7/orders"); err == nil {
+		t.Error("the role audit reads records of others' streams")
 	}
 }

@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
-	"github.com/farlog/farlog/pkg/control/pattern"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -19,7 +15,7 @@ import (
 const lookInterval = time.Second
 
 // File is a file of rules that is read again when it changes. One that cannot be read leaves in force what was read before: nobody gains a right by a
-// slip, and nobody loses one. All of it may be called from many goroutines.
+// slip, and nobody loses one. So an empty file is refused; "rules: []" says that there are none. All of it may be called from many goroutines.
 type File struct {
 	path   string
 	logger *slog.Logger
@@ -89,37 +85,4 @@ func readRules(path string) (Rules, os.FileInfo, error) {
 		return nil, nil, fmt.Errorf("access file %q: %w", path, err)
 	}
 	return rules, info, nil
-}
-
-// ParseRules reads rules from YAML and checks them.
-func ParseRules(raw []byte) (Rules, error) {
-	var content struct {
-		Rules Rules `json:"rules"`
-	}
-	if err := yaml.UnmarshalStrict(raw, &content); err != nil {
-		return nil, fmt.Errorf("expected YAML with rules: %w", err)
-	}
-	for i, rule := range content.Rules {
-		if err := rule.check(); err != nil {
-			return nil, fmt.Errorf("rule %d: %w", i+1, err)
-		}
-	}
-	return content.Rules, nil
-}
-
-func (r Rule) check() error {
-	if len(r.Identities) == 0 {
-		return errors.New("expected identities, such as spiffe://farlog/farlog/host/trading1")
-	}
-	for _, role := range r.Roles {
-		if !slices.Contains(Roles, role) {
-			return fmt.Errorf("role %q: expected one of %v", role, Roles)
-		}
-	}
-	for _, one := range r.Streams {
-		if err := pattern.Check(one); err != nil {
-			return err
-		}
-	}
-	return nil
 }
