@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,25 +190,15 @@ func readEnum(text, prefix string, values map[string]int32, expected string) (in
 	return value, nil
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
-
 // readFabric reads a fabric.yaml and goes on behind what is wrong, so that all of it is told.
 func readFabric(raw []byte) *fabricFile {
 	f := &fabricFile{fabric: new(api.Fabric), places: map[string]place{}, keys: map[string]string{}}
-	var document yaml.Node
-	if err := yaml.Unmarshal(raw, &document); err != nil {
-		problem := fileProblem{Line: 1, Column: 1, Rule: strings.TrimPrefix(oneLine(err), "yaml: ")}
-		if match := yamlLine.FindStringSubmatch(oneLine(err)); match != nil {
-			problem.Line, _ = strconv.Atoi(match[1])
-			problem.Rule = match[2]
-		}
-		f.problems = append(f.problems, problem)
+	root, mistake := config.Document(raw)
+	if mistake != nil { // an empty file declares nothing, which with --prune is to delete all: that is said as {}
+		f.problems = append(f.problems, fileProblem{Line: mistake.Line, Column: mistake.Column, Rule: mistake.Text})
 		return f
 	}
-	if len(document.Content) == 0 {
-		return f // an empty file declares nothing
-	}
-	for key, value := range f.members(document.Content[0], "", []string{"targets", "drains", "tenants", "streams", "routes", "plan"}) {
+	for key, value := range f.members(root, "", []string{"targets", "drains", "tenants", "streams", "routes", "plan"}) {
 		f.note(key, key, value)
 		switch key {
 		case "targets":
@@ -242,7 +231,7 @@ func (f *fabricFile) members(node *yaml.Node, path string, known []string) func(
 		}
 		seen := map[string]bool{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			key, value := node.Content[i], node.Content[i+1]
+			key, value := node.Content[i], config.Referred(node.Content[i+1])
 			switch {
 			case !slices.Contains(known, key.Value):
 				f.fail(key, path, key.Value, "unknown key, expected one of "+strings.Join(known, ", "))
@@ -285,6 +274,7 @@ func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []
 		known = append(known, list.key)
 	}
 	for i, element := range node.Content {
+		element = config.Referred(element)
 		path := fmt.Sprintf("%s[%d]", list, i)
 		f.places["fabric."+path] = place{element.Line, element.Column}
 		item := make()
@@ -300,6 +290,8 @@ func readItemsWith[M any](f *fabricFile, list string, node *yaml.Node, fields []
 			f.note(path+"."+field.field, full, value)
 			if value.Kind != yaml.ScalarNode {
 				f.fail(value, full, "", "expected one value")
+			} else if value.Tag == "!!null" {
+				f.fail(value, full, value.Value, "expected a value, or no such key")
 			} else if err := field.read(item, value.Value); err != nil {
 				f.fail(value, full, value.Value, ruleOf(err))
 			}

@@ -133,6 +133,7 @@ func readClasses(f *fabricFile, rule *api.RouteRule, path string, node *yaml.Nod
 		return
 	}
 	for i, element := range elements {
+		element = config.Referred(element)
 		place := fmt.Sprintf("%s[%d]", path, i)
 		f.note(place, place, element)
 		one, err := parseClassRange(element.Value)

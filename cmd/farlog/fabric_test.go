@@ -68,6 +68,11 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 		"drains: [{host: a, closed: 3}]":      "1:28: drains[0].closed 3: expected true or false",
 		"streams: &x [*x]":                    "",
 		"streams: [{name: *x}]":               "1:1: unknown anchor 'x' referenced",
+		"":                                    "1:1: the file is empty",
+		"\ufeff":                              "1:1: the file is empty",
+		"streams: []\n---\nstreams: []\n":     "2:1: a second document begins here: expected one in a file",
+		"streams: [{name: a, size: null}]":    "1:27: streams[0].size null: expected a value, or no such key",
+		"streams: [{name: a, target: ~}]":     "1:29: streams[0].target ~: expected a value, or no such key",
 		"targets: &t\n- host: *t":             "2:9: targets[0].host: expected one value",
 	} {
 		file := readFabric([]byte(text))
@@ -79,8 +84,8 @@ func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
-	if file := readFabric(nil); len(file.problems) != 0 || len(file.fabric.Streams) != 0 {
-		t.Errorf("an empty file: %+v", file)
+	if file := readFabric([]byte("{}")); len(file.problems) != 0 || len(file.fabric.Streams) != 0 {
+		t.Errorf("a file that declares nothing: %+v", file)
 	}
 }
 
@@ -143,4 +148,18 @@ func TestReadFabric_AnyText(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An alias stands for what its anchor has, of whatever kind.
+func TestReadFabric_Aliases(t *testing.T) {
+	file := readFabric([]byte(`streams:
+- &one {name: &name a, size: 1MiB}
+- {name: *name, size: 2MiB}
+- *one
+drains: &none []
+targets: *none
+`))
+	if len(file.problems) > 0 || len(file.fabric.Streams) != 3 || file.fabric.Streams[1].Name != "a" || file.fabric.Streams[2].RingSizeBytes != 1<<20 {
+		t.Errorf("got %v, %v", file.fabric, file.problems)
+	}
 }

@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"consume":   {"farlog", "record", "store"},
 	"replica":   {"record", "store"},
 	"target":    {"api", "farlog", "identity", "nvmet"},
-	"control":   {"api", "identity"},
+	"control":   {"api", "config", "identity"}, // config: for its file of rules
 	"hostagent": {"control"},
 }
 
