@@ -34,7 +34,7 @@ func printRings(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "STREAM\tRECORD\tRING\tNEEDS\tBRIDGES\tDRAIN\tCATCHES UP IN\tA YEAR")
 	for _, s := range made.Streams {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes), humanBytes(s.NeedBytes), humanSeconds(s.OutageSeconds),
-			orDash(s.Drain), timeOrDash(s.CatchUpSeconds), humanBytes(uint64(s.BytesPerYear)))
+			orDash(s.Drain), catchUpOf(made, s.Drain), humanBytes(uint64(s.BytesPerYear)))
 	}
 }
 
@@ -104,8 +104,22 @@ func printTargets(table io.Writer, made plan.Plan) {
 func printDrains(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "DRAIN\tSITE\tSTREAMS\tSTORE\tCATCHES UP IN")
 	for _, d := range made.Drains {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load), timeOrDash(d.CatchUpSeconds))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load), catchUpOf(made, d.Host))
 	}
+}
+
+// catchUpOf says how long a drain needs after an outage.
+func catchUpOf(made plan.Plan, host string) string {
+	for _, drain := range made.Drains {
+		switch {
+		case drain.Host != host:
+		case drain.Load >= 1:
+			return "never"
+		default:
+			return timeOrDash(drain.CatchUpSeconds)
+		}
+	}
+	return "-"
 }
 
 func timeOrDash(seconds float64) string {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -133,6 +134,15 @@ func once[M any](c *checker, list, field string, items []M, nameOf func(M) strin
 	}
 }
 
+// nameRule is farlog.proto's, of streams and routes.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$`)
+
+func (c *checker) checkName(at, name string) {
+	if name != "" && (len(name) > 63 || !nameRule.MatchString(name)) {
+		c.fail(at, fmt.Sprintf("%q", name), "expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/orders")
+	}
+}
+
 // checkFabric looks for hosts and sites that nothing is said of.
 func (c *checker) checkFabric() {
 	in := c.in
@@ -141,6 +151,13 @@ func (c *checker) checkFabric() {
 	}
 	for i, stream := range in.Fabric.Streams {
 		at := fmt.Sprintf("streams[%d].", i)
+		c.checkName(at+"name", stream.Name)
+		if size := stream.RingSizeBytes; size%ringAlign != 0 || size > ringSizeMost {
+			c.fail(at+"ring_size_bytes", fmt.Sprint(size), "expected a multiple of 4096 bytes of at most 16TiB")
+		}
+		if align := stream.Align; align != 0 && (align < 64 || align > 4096 || align&(align-1) != 0) {
+			c.fail(at+"align", fmt.Sprint(align), "expected a power of two from 64 to 4096")
+		}
 		if host := stream.TargetHost; host != "" && in.target(host) == nil {
 			c.fail(at+"target_host", fmt.Sprintf("%q", host), "expected a host under targets")
 		}

@@ -17,6 +17,7 @@ const (
 	ringHeader      = 0x3000
 	ringAlign       = 4096
 	ringSizeDefault = 64 << 20 // of a stream that says none, as the control plane has it
+	ringSizeMost    = 16 << 40 // which the control plane takes
 
 	ringFillMost = 0.85 // the alarm mark: at the end of the outage the ring is just there
 	linkLoadMost = 0.8  // beyond it queues in switches grow out of proportion
@@ -238,9 +239,9 @@ func wireBytes(record uint64, mtu int) float64 {
 	return float64(record) + packets*packetHeaders + writeHeader + flushRequest
 }
 
-// ringFor is the size of a ring that is at its alarm mark when so many bytes wait.
+// ringFor is the size of a ring that is at its alarm mark when so many bytes wait, or 4 EiB where that is more.
 func ringFor(waits float64) uint64 {
-	size := math.Ceil(waits/ringFillMost) + ringHeader
+	size := min(math.Ceil(waits/ringFillMost)+ringHeader, 1<<62)
 	return uint64(math.Ceil(size/ringAlign)) * ringAlign
 }
 

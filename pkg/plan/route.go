@@ -48,6 +48,7 @@ func (in Input) loadsOf(stream string) (numbers []int) {
 // checkRoutes looks for streams and routes that are not there, and for rules that lead back.
 func (c *checker) checkRoutes() {
 	for i, route := range c.in.Fabric.Routes {
+		c.checkName(fmt.Sprintf("routes[%d].name", i), route.Name)
 		for j, rule := range route.Rules {
 			at := fmt.Sprintf("routes[%d].rules[%d].", i, j)
 			for k, leg := range rule.Legs {

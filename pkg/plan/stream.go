@@ -56,7 +56,9 @@ func (t traffic) wire(mtu int) (mean, peak float64) {
 func (m *maker) addStream(number int, spec *api.StreamSpec, t traffic, places *placing) {
 	at := fmt.Sprintf("streams[%d].", number)
 	one := StreamPlan{Name: spec.Name, From: cmp.Or(t.loads[0].Host, t.loads[0].Site), RecordBytes: uint64(t.bytes / t.rate), RingBytes: ringOf(spec), NeedBytes: t.ring(m.in.Outage), Needed: neededOf(spec)}
-	if one.RingBytes < one.NeedBytes {
+	if one.NeedBytes > ringSizeMost {
+		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes), "%s needs %d for an outage of %s, and a ring has at most 16TiB: spread the load over several streams", spec.Name, one.NeedBytes, m.in.Outage)
+	} else if one.RingBytes < one.NeedBytes {
 		m.fail(at+"ring_size_bytes", fmt.Sprint(one.RingBytes), "expected at least %d (size: %s), as %s needs for an outage of %s", one.NeedBytes, sizeText(one.NeedBytes), spec.Name,
 			m.in.Outage)
 	}
