@@ -100,7 +100,8 @@ func (r *recorder) act(ctx context.Context, caller access.Caller, method string,
 		api.ControlService_AcquireReader_FullMethodName, api.ControlService_ExtendWriter_FullMethodName}, method)
 	if r.isFull(ctx, actsWaitMax) {
 		if !isGrant { // who trades is not stopped by what is about administration
-			return nil, status.Errorf(codes.ResourceExhausted, "%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
+			return nil, overQuota(reasonActs, "method", quoted(method), "expected fewer than %d acts that wait for the audit stream", actsWaitMax).
+				errorf("%d acts wait for the audit stream to take them, no further one is done: farlog status says why it does not", actsWaitMax)
 		}
 		return do()
 	}

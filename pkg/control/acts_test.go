@@ -110,7 +110,7 @@ func TestActs_TooManyWait(t *testing.T) {
 	isDone := false
 	do := func() (any, error) { isDone = true; return nil, nil }
 	_, err := r.act(t.Context(), access.Local(), api.ControlService_CreateStream_FullMethodName, &api.CreateStreamRequest{}, do)
-	if status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
+	if reason, _ := checkRefusal(t, err); reason != reasonActs || status.Code(err) != codes.ResourceExhausted || isDone || !strings.Contains(err.Error(), "audit stream") {
 		t.Errorf("done %v: %v", isDone, err)
 	}
 	for method, request := range map[string]any{

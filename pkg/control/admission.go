@@ -9,8 +9,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -122,8 +120,9 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
 		if reconcile.FarURI(ring.FarUris, request.Transport) == "" {
-			return false, status.Errorf(codes.FailedPrecondition, "stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
-				request.Stream, ring.Target, request.Transport, ring.FarUris)
+			return false, unmet(reasonNoTransport, "transport", quoted(request.Transport), "expected one by which target %s listens", ring.Target).
+				errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
+					request.Stream, ring.Target, request.Transport, ring.FarUris)
 		}
 		return true, nil
 	case "":

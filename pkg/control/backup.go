@@ -119,10 +119,12 @@ func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) 
 		}
 		rings, _ := reconcile.RingSpecs(v.rings, v.streams[name])
 		if slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return len(ring.GetRingUuid()) > 0 }) || v.epochs[name] != 0 {
-			return nil, status.Errorf(codes.FailedPrecondition, "this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
+			return nil, unmet(reasonNotEmpty, "name", quoted(name), "expected a control plane to which no target has come").
+				errorf("this control plane's own stream %q has a ring already: restore into a new one before targets come to it", name)
 		}
 		if !slices.ContainsFunc(entries, func(entry *api.BackupEntry) bool { return entry.Key == keyStreams+name }) {
-			return nil, status.Errorf(codes.FailedPrecondition, "this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
+			return nil, unmet(reasonNotInBackup, "name", quoted(name), "expected a backup with that stream, or a control plane without it").
+				errorf("this control plane's own stream %q is not in the backup: restore into a new one with --audit-stream off", name)
 		}
 		names = append(names, name)
 	}
@@ -130,7 +132,7 @@ func (v *view) replaced(entries []*api.BackupEntry) (names []string, err error) 
 }
 
 func hasStreams() error {
-	return status.Error(codes.FailedPrecondition, "this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
+	return unmet(reasonNotEmpty, "entry", "", "expected a control plane without streams").errorf("this control plane has streams: restore into one with a new --data-dir, or an etcd without /farlog/v1/")
 }
 
 // writeRestored writes batch by batch, each only while there is no stream but those that are replaced. One that fails on the way leaves keys that do nothing without streams; the

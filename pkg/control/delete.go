@@ -42,10 +42,12 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
 	if by := now.routesWith(nil).whoSelects(request.Name, ""); by != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a stream that no route selects: route %q does", by).
+			errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if reason := now.whyNotDelete(request.Name, request.IsRingLost); reason != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q is not deleted: %s", request.Name, reason)
+		return nil, unmet(reasonNotDeletable, "name", quoted(request.Name), "expected a stream that nobody writes and whose records are all stored: %s", reason).
+			errorf("stream %q is not deleted: %s", request.Name, reason)
 	}
 	deletion := now.deletion(request.Name, request.IsRingLost, string(callerOf(ctx).ID))
 	if request.IsDryRun {
@@ -232,7 +234,7 @@ func (v *view) isStaying(name string) error {
 }
 
 func beingDeleted(name string) error {
-	return status.Errorf(codes.FailedPrecondition, "stream %q is being deleted: a new one may have its name when it is gone", name)
+	return unmet(reasonDeleting, "name", quoted(name), "expected a stream that is not being deleted").errorf("stream %q is being deleted: a new one may have its name when it is gone", name)
 }
 
 // deletionText says what the end of a stream waits for.

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"github.com/farlog/farlog/pkg/identity"
 )
@@ -98,7 +96,8 @@ func (l *limiter) call(c client) error {
 	if one := l.of(c, now); one.calls.AllowN(now, 1) {
 		return nil
 	}
-	return status.Errorf(codes.ResourceExhausted, "%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
+	return overQuota(reasonCalls, "client", quoted(string(c.id)), "expected at most %.0f calls a second", l.rate).
+		errorf("%s at %s asks too often: expected at most %.0f calls a second; wait and ask again", c.id, c.address, l.rate)
 }
 
 // watch takes a place among the client's watches; end gives it back.
@@ -107,7 +106,8 @@ func (l *limiter) watch(c client) (end func(), err error) {
 	defer l.mutex.Unlock()
 	one := l.of(c, time.Now())
 	if one.watches >= watchesMax {
-		return nil, status.Errorf(codes.ResourceExhausted, "%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
+		return nil, overQuota(reasonWatches, "client", quoted(string(c.id)), "expected at most %d watches at a time", watchesMax).
+			errorf("%s at %s has %d watches open: expected at most so many", c.id, c.address, watchesMax)
 	}
 	one.watches++
 	return func() {

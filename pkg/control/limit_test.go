@@ -60,7 +60,7 @@ func TestLimit_HostileClientsDoNotStarveOthers(t *testing.T) {
 			for ctx.Err() == nil {
 				_, err := conn.ListStreams(ctx, &api.ListStreamsRequest{})
 				floods.Add(1)
-				if status.Code(err) == codes.ResourceExhausted {
+				if reason, _ := checkRefusal(t, err); status.Code(err) == codes.ResourceExhausted && reason == reasonCalls {
 					refused.Add(1)
 				}
 			}
@@ -189,7 +189,8 @@ func TestLimit_SharesAreByIdentityAndAddress(t *testing.T) {
 		}
 		ends = append(ends, end)
 	}
-	if _, err := l.watch(ada); status.Code(err) != codes.ResourceExhausted {
+	_, err := l.watch(ada)
+	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonWatches {
 		t.Errorf("one watch too many: %v", err)
 	}
 	ends[0]()

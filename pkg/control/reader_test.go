@@ -19,7 +19,8 @@ func TestAdmitReader(t *testing.T) {
 			t.Fatalf("reader %d: number %d, %v", i, generation, err)
 		}
 	}
-	if _, err := admitReader(admission, token, nil, now); status.Code(err) != codes.ResourceExhausted {
+	_, err := admitReader(admission, token, nil, now)
+	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
 	generation, err := admitReader(admission, token, nil, now.Add(grantUnusedMax+time.Second))

@@ -117,6 +117,7 @@ func (i *instance) ask(ctx context.Context, method string, request, response any
 	for {
 		err := invoke(ctx, method, request, response, conn, options...)
 		i.answer.Store(fmt.Sprintf("%s: %.2000v, %v", method, response, err))
+		checkRefusal(i.t, err) // whatever the test is about
 		if !api.IsBlind(err) || ctx.Value(patient{}) == nil {
 			return err
 		}

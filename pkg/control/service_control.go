@@ -196,7 +196,7 @@ func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.Ring
 	}
 	if ready < reconcile.Quorum(now.streams[name]) {
 		_, reason := conditionOf(now.status(name), len(now.liveTargets))
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has no ring: %s", name, reason)
+		return nil, nil, unmet(reasonNoRing, "stream", quoted(name), "expected a stream whose rings are there: %s", reason).errorf("stream %q has no ring: %s", name, reason)
 	}
 	return now, rings, nil
 }

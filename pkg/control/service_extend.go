@@ -8,8 +8,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -48,12 +46,14 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) error {
 	grant := v.grants[request.Stream]
 	if v.epochs[request.Stream] != request.Epoch || grant.GetEpoch() != request.Epoch {
-		return status.Errorf(codes.FailedPrecondition, "stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
+		return unmet(reasonLaterEpoch, "epoch", fmt.Sprint(request.Epoch), "expected the newest epoch of the stream, %d", v.epochs[request.Stream]).
+			errorf("stream %q: epoch %d has been granted after epoch %d: its writer is not the stream's any more", request.Stream, v.epochs[request.Stream], request.Epoch)
 	}
 	holder := grant.GetHolder()
 	if holder.GetIdentity() != identity || holder.GetHost() != request.Holder.GetHost() || holder.GetPid() != request.Holder.GetPid() {
-		return status.Errorf(codes.FailedPrecondition, "stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
-			holder.GetPid(), holder.GetHost())
+		return unmet(reasonOtherHolder, "holder", quoted(identity), "expected the holder of epoch %d, %s", request.Epoch, holder.GetIdentity()).
+			errorf("stream %q: epoch %d was granted to %s, process %d on host %q: only it is told of other rings", request.Stream, request.Epoch, holder.GetIdentity(),
+				holder.GetPid(), holder.GetHost())
 	}
 	return nil
 }

@@ -35,11 +35,13 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 			[]*api.Problem{{Field: "member", Value: fmt.Sprintf("%q", request.Member), Rule: "expected one of " + targetsText(rings)}})
 	}
 	if why := reconcile.WhyNotReplace(now.world(), request.Stream, member); why != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
+		return nil, unmet(reasonNotReplaceable, "member", quoted(request.Member), "expected a member that may be replaced: %s", why).
+			errorf("stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
 	}
 	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With))
 	if why != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
+		return nil, unmet(reasonNoTarget, "with", quoted(request.With), "expected a target that takes the ring: %s", why).
+			errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)
 	}
 	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
 	ring := reconcile.Replaced(rings[member], target, by)
@@ -63,11 +65,12 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 	}
 	rings, _ := reconcile.RingSpecs(now.rings, stream)
 	if now.hasWriter(rings) {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
+		return nil, unmet(reasonWriterHeld, "stream", quoted(request.Stream), "expected a stream that no writer has").
+			errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
 	}
 	if now.countingOf(rings, -1) >= reconcile.FenceCount(stream) {
-		return nil, status.Errorf(codes.FailedPrecondition, "stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream,
-			now.countingOf(rings, -1), reconcile.FenceCount(stream))
+		return nil, unmet(reasonNothingLost, "stream", quoted(request.Stream), "expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
+			errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, now.countingOf(rings, -1), reconcile.FenceCount(stream))
 	}
 	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
 	for i, ring := range rings {
@@ -105,7 +108,8 @@ func (s *Server) membersOf(name string) (*view, *api.Stream, error) {
 		return nil, nil, err
 	}
 	if reconcile.MemberCount(stream) == 1 {
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "stream %q has one ring, and nothing else has its records: where that is lost for good, farlog stream delete --ring-lost, and create it again", name)
+		return nil, nil, unmet(reasonOneRing, "stream", quoted(name), "expected a stream with several members").
+			errorf("stream %q has one ring, and nothing else has its records: where that is lost for good, farlog stream delete --ring-lost, and create it again", name)
 	}
 	return now, stream, nil
 }

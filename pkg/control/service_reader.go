@@ -202,7 +202,8 @@ func admitReader(admission *api.Admission, token []byte, from []string, now time
 		return isOver
 	})
 	if count > readersMax {
-		return 0, status.Errorf(codes.ResourceExhausted, "%d readers were let in within %s: expected fewer, try again later", count, grantUnusedMax)
+		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, grantUnusedMax).
+			errorf("%d readers were let in within %s: expected fewer, try again later", count, grantUnusedMax)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{

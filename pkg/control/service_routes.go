@@ -116,7 +116,8 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 		return nil, err
 	}
 	if by := now.routesWith(nil).whoSelects("", request.Name); by != "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
+		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a route that no other selects: route %q does", by).
+			errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
 	if request.IsDryRun {
 		return &api.DeleteRouteResponse{Route: have}, nil

@@ -90,7 +90,7 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	fields, problems := specChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
-		return nil, withProblems(codes.FailedPrecondition, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problems[0])), problems)
+		return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problems[0])), problems)
 	}
 	if len(fields) == 0 || request.IsDryRun {
 		return &api.UpdateStreamResponse{Stream: streamWith(have, spec), Fields: fields}, nil

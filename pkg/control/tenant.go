@@ -144,7 +144,7 @@ func (v *view) within(spec *api.StreamSpec) error {
 	if field == "ring_size_bytes" {
 		problem.Value = fmt.Sprint(spec.RingSizeBytes)
 	}
-	return withProblems(codes.FailedPrecondition, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problem)), []*api.Problem{problem})
+	return withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problem)), []*api.Problem{problem})
 }
 
 // tenantUses lists those who have a stream or a quota, by name.

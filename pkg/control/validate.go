@@ -9,7 +9,6 @@ import (
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -121,11 +120,7 @@ func invalid(subject string, problems []*api.Problem) error {
 }
 
 func withProblems(code codes.Code, text string, problems []*api.Problem) error {
-	answer := status.New(code, text)
-	if detailed, err := answer.WithDetails(&api.Problems{Problems: problems}); err == nil {
-		return detailed.Err()
-	}
-	return answer.Err()
+	return withReason(code, "", text, problems)
 }
 
 // checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.

@@ -1,0 +1,146 @@
+package control
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// checkRefusal wants of a refusal that it names a field, a value and a rule, for people and for programs; other errors are none of its business.
+func checkRefusal(t *testing.T, err error) (reason, field string) {
+	t.Helper()
+	answer := status.Convert(err)
+	if answer.Code() != codes.FailedPrecondition && answer.Code() != codes.ResourceExhausted {
+		return "", ""
+	}
+	hasProblem, hasFailure := false, false
+	for _, detail := range answer.Details() {
+		switch detail := detail.(type) {
+		case *api.Problems:
+			hasProblem = len(detail.Problems) > 0 && detail.Problems[0].Field != "" && strings.HasPrefix(detail.Problems[0].Rule, "expected ")
+		case *errdetails.PreconditionFailure:
+			hasFailure = answer.Code() == codes.FailedPrecondition && len(detail.Violations) > 0 && detail.Violations[0].Type != "" && detail.Violations[0].Description != ""
+		case *errdetails.QuotaFailure:
+			hasFailure = answer.Code() == codes.ResourceExhausted && len(detail.Violations) > 0 && detail.Violations[0].Description != ""
+		case *errdetails.ErrorInfo:
+			reason, field = detail.Reason, detail.Metadata["field"]
+			hasFailure = hasFailure && detail.Domain == errorDomain
+		}
+	}
+	if !hasProblem || !hasFailure || reason == "" || field == "" {
+		t.Errorf("%s: %q says no field, value and rule in its details: %v", answer.Code(), answer.Message(), answer.Details())
+	}
+	return reason, field
+}
+
+// What is refused because of how things are says which field, value and rule, over gRPC and over HTTP.
+func TestRefusals_CarryDetails(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	stream := one.create("desk7/orders")
+	one.create("desk7/far")
+	one.create("desk7/bare")
+	one.create("desk7/going")
+	members := &api.StreamSpec{Name: "desk7/members", Members: 2, Needed: 1}
+	if _, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: members}); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range []*api.RouteSpec{
+		{Name: "r", Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/far"}}}}}, {Name: "q", Rules: []*api.RouteRule{{Route: "r"}}},
+	} {
+		if _, err := one.control.CreateRoute(one.context(), &api.CreateRouteRequest{Spec: spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: &api.Fabric{Tenants: []*api.TenantSpec{{Name: "desk8", RingBytesMax: 1 << 20}}}}); err != nil {
+		t.Fatal(err)
+	}
+	held := shown(stream, func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 1 })
+	one.reportTarget("t1", held, ring("desk7/going", "t1"), &api.RingState{Stream: "desk7/bare", Target: "t1", Error: "disk on fire"})
+	one.until("it is bound", func() bool {
+		return len(one.status("desk7/orders").RingSpecs) > 0 && len(one.status("desk7/orders").RingSpecs[0].RingUuid) > 0
+	})
+	grant, err := one.acquire("desk7/orders")
+	if err != nil || grant.Epoch != 2 {
+		t.Fatal(grant, err)
+	}
+	if err := one.delete("desk7/going"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name               string
+		method, path, body string
+		reason, field      string
+	}{
+		{"change what stays", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/orders", "align": 128}}`, reasonSpec, "spec.align"},
+		{"over a quota", "POST", "/v1/streams", `{"spec": {"name": "desk8/a"}}`, reasonSpec, "spec.ring_size_bytes"},
+		{"delete a route's stream", "DELETE", "/v1/streams/desk7/far", "", reasonSelected, "name"},
+		{"delete a route's route", "DELETE", "/v1/routes/r", "", reasonSelected, "name"},
+		{"delete what is written", "DELETE", "/v1/streams/desk7/orders", "", reasonNotDeletable, "name"},
+		{"change what goes", "PATCH", "/v1/streams", `{"spec": {"name": "desk7/going"}}`, reasonDeleting, "name"},
+		{"write without a ring", "POST", "/v1/writers", `{"stream": "desk7/bare", "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonNoRing, "stream"},
+		{"write by a way there is not", "POST", "/v1/writers", `{"stream": "desk7/orders", "transport": "verbs", "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonNoTransport, "transport"},
+		{"extend another epoch", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 9, "holder": {"host": "h", "pid": 1, "name": "n"}}`, reasonLaterEpoch, "epoch"},
+		{"extend somebody else's", "POST", "/v1/writers/extensions", `{"stream": "desk7/orders", "epoch": 2, "holder": {"host": "h", "pid": 2, "name": "n"}}`, reasonOtherHolder, "holder"},
+		{"replace the only ring", "POST", "/v1/members/replacements", `{"stream": "desk7/orders", "member": "t1", "reason": "r"}`, reasonOneRing, "stream"},
+		{"restore where streams are", "POST", "/v1/restore", `{"key": "spec/stream_id", "value": "1"}`, reasonNotEmpty, "entry"},
+	} {
+		code, body := one.overHTTP(test.method, test.path, test.body)
+		for _, want := range []string{`google.rpc.PreconditionFailure"`, `google.rpc.ErrorInfo"`, `"reason":"` + test.reason + `"`, `"field":"` + test.field + `"`, `"rule":"expected `} {
+			if code != http.StatusBadRequest || !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in %d %s", test.name, want, code, body)
+			}
+		}
+	}
+	_, err = one.control.UpdateStream(one.context(), &api.UpdateStreamRequest{Spec: &api.StreamSpec{Name: "desk7/orders", Align: 128}})
+	if reason, field := checkRefusal(t, err); reason != reasonSpec || field != "spec.align" {
+		t.Errorf("over gRPC: %q %q, %v", reason, field, err)
+	}
+}
+
+// overHTTP makes a request of the gateway on the same port, and gives the code and the body without blanks behind colons, which vary.
+func (i *instance) overHTTP(method, path, body string) (int, string) {
+	i.t.Helper()
+	request, err := http.NewRequestWithContext(i.context(), method, "http://"+i.conn.Target()+path, strings.NewReader(body))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return response.StatusCode, strings.ReplaceAll(string(raw), ": ", ":")
+}
+
+// There is one way to refuse: an error of these codes that is made by hand has no details.
+func TestRefusals_AreMadeInOnePlace(t *testing.T) {
+	byHand := regexp.MustCompile(`status\.(New|Newf|Error|Errorf)\(codes\.(FailedPrecondition|ResourceExhausted)`)
+	paths, err := filepath.Glob("*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := byHand.Find(raw); found != nil && !strings.HasSuffix(path, "_test.go") {
+			t.Errorf("%s: %s: make it with unmet or overQuota of refusal.go, which name field, value and rule", path, found)
+		}
+	}
+}
