@@ -57,6 +57,7 @@ enum farlog_mutant {
 	MUTANT_NEW_RING_USED = 65,      /* members: it may know epochs */
 	MUTANT_NEW_RING_FLOOR_LOW = 66, /* members: its superblock says that it has all that was undrained when the writer opened */
 	MUTANT_NEW_RING_ALONE = 67,     /* members: it is told the epoch while enough others do not know that for an earlier one to be opened */
+	MUTANT_FORMER_LET_LAND = 68,    /* a target lets a writer in anew, and what its former connection has on the way lands all the same */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */

@@ -333,7 +333,9 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 	result = find_place(target, hello, peer, &ring, &grant, refusal);
 	if (result == FARLOG_OK && (old = find_conn(ring, grant)) != NULL) {
 		/* The same client again: what its old connection had on the way must not land after what the new one brings. */
-		if (old->pin_count == 0)
+		if (MUTANT(FORMER_LET_LAND))
+			old->is_gone = true;
+		else if (old->pin_count == 0)
 			(void)target_shut_out(target, old, NULL);
 		result = find_place(target, hello, peer, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;

@@ -67,6 +67,7 @@ void test_slow_member(void);    /* far_members.c */
 void test_fenced_members(void); /* far_members.c */
 void test_fenced_under_way(void);
 void test_rails(void); /* far_members.c */
+void test_silent(void);   /* far_silent.c */
 void test_twins(void);    /* far_twins.c */
 void test_carried(void);  /* far_carried.c */
 void test_route(void);    /* far_route.c */
