@@ -141,26 +141,37 @@ void reader_members_reopen(struct reader_member *member, int result)
 	pthread_mutex_unlock(&member->members->mutex);
 }
 
+/* is_enough -- to begin, as start looks at it. */
+static bool is_enough(const struct reader_members *members)
+{
+	unsigned open_count = 0;
+	unsigned known_count = 0;
+
+	for (unsigned i = 0; i < members->count; i++) {
+		const struct farlog_reader *opened = members->member[i].opened;
+
+		open_count += opened != NULL;
+		known_count += opened != NULL && opened->superblock.writer_epoch != 0;
+	}
+	return open_count >= member_quorum(members->count, members->needed) && (known_count == 0 || known_count >= members->count - members->needed + 1);
+}
+
 /* settle -- wait for the openers' first attempts: for all of them, but not for long when there are enough. */
 static void settle(struct reader_members *members)
 {
 	uint64_t until_ns = clock_after_ns(OPEN_LONGEST_NS);
-	unsigned quorum = member_quorum(members->count, members->needed);
-	bool is_enough = false;
+	bool has_enough = false;
 
 	pthread_mutex_lock(&members->mutex);
 	while (clock_monotonic_ns() < until_ns) {
-		unsigned open_count = 0;
 		unsigned tried_count = 0;
 
-		for (unsigned i = 0; i < members->count; i++) {
-			open_count += members->member[i].opened != NULL;
+		for (unsigned i = 0; i < members->count; i++)
 			tried_count += members->member[i].attempt_count > 0;
-		}
 		if (tried_count == members->count)
 			break;
-		if (open_count >= quorum && !is_enough) {
-			is_enough = true;
+		if (!has_enough && is_enough(members)) {
+			has_enough = true;
 			until_ns = clock_after_ns(OPEN_GRACE_NS);
 		}
 		wait_ns(members, OPEN_GRACE_NS / 4);

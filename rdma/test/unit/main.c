@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "reader_members.h"
 #include "unit.h"
 
 #define PATH_COUNT_MAX 384
+#define LONG_NS 20000000000ull /* so that a hang shows */
 
 static uint64_t random_state;
 static char paths[PATH_COUNT_MAX][256];
@@ -83,6 +85,22 @@ void unit_fault(uint64_t size_bytes, uint32_t record_len_max)
 	farlog_fault_reseed(FAULT_NAME, unit_random() | 1);
 }
 
+/* await_members -- an opening waits for as many as it needs, and for the rest a moment, which is over soon where much else runs: until each of them has been tried once. */
+static void await_members(struct reader_members *members)
+{
+	uint64_t until_ns = clock_after_ns(LONG_NS);
+
+	for (unsigned i = 0; i < members->count && clock_monotonic_ns() < until_ns;) {
+		const struct reader_member *member = &members->member[i];
+
+		reader_members_adopt(members);
+		if (member->reader != NULL || member->trouble.result != FARLOG_OK)
+			i++;
+		else
+			usleep(1000);
+	}
+}
+
 farlog_reader *unit_read(const char *uri, uint32_t start, bool is_drain)
 {
 	struct farlog_reader_config config = {.start = start, .is_drain = is_drain};
@@ -91,6 +109,8 @@ farlog_reader *unit_read(const char *uri, uint32_t start, bool is_drain)
 
 	if (farlog_reader_open(uri, &config, &reader, &error) != FARLOG_OK)
 		fail_msg("open reader: %s", error.text);
+	if (reader->members != NULL)
+		await_members(reader->members);
 	return reader;
 }
 

@@ -16,7 +16,7 @@
 #define SIZE (LAYOUT_DATA_OFF + CAPACITY)
 #define PAYLOAD_LEN 100u
 #define COUNT 3u
-#define TRIES 2000u /* of 1 ms, until a member is found again */
+#define TRIES 20000u /* of 1 ms, until a member is found again */
 
 static uint8_t buffer[SIZE];
 static const char *uris[COUNT];
