@@ -24,6 +24,7 @@ const waitMax = time.Minute // it is never what a test measures
 type site struct {
 	*testing.T
 	path, dir string
+	ring      string // "": the one in path
 	writer    *farlog.Writer
 	store     *store.Store
 	count     int // records appended
@@ -42,7 +43,12 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-func (s *site) uri() string { return "mem:" + s.path }
+func (s *site) uri() string {
+	if s.ring != "" {
+		return s.ring
+	}
+	return "mem:" + s.path
+}
 
 func (s *site) must(err error) {
 	s.Helper()

@@ -121,13 +121,22 @@ func (c *Consumer) generationOf(status farlog.Status, known []store.Generation) 
 		return 1, 0
 	}
 	last := known[len(known)-1]
-	if last.RingUUID != status.RingUUID || last.Salt != status.Salt {
+	if !c.isRingOf(status, last) {
 		return last.Number + 1, 0
 	}
 	if c.place.Generation != last.Number {
 		return last.Number, 0
 	}
 	return last.Number, c.nextLSN
+}
+
+// isRingOf tells whether what is read is this generation's. Of a stream with several rings another one may be the first by now than when the store began it: all of them
+// have its salt, and a stream that is created anew has another one.
+func (c *Consumer) isRingOf(status farlog.Status, known store.Generation) bool {
+	if len(c.reader.Members()) > 1 {
+		return known.Salt == status.Salt && known.StreamID == status.StreamID
+	}
+	return known.Salt == status.Salt && known.RingUUID == status.RingUUID
 }
 
 func (c *Consumer) alignOf(generation uint64) uint32 {

@@ -94,7 +94,7 @@ func (d *drainer) tell() {
 }
 
 func (d *drainer) openAppender() error {
-	if len(d.config.Members) > 1 {
+	if len(d.reader.Members()) > 1 {
 		d.source.RingUUID = knownRing(d.config.Store, d.source)
 	}
 	appender, err := d.config.Store.OpenStream(d.source)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "err.h"
+#include "farlog/member.h"
 
 static void leave_ring(struct farlog_consumer *consumer)
 {
@@ -80,9 +81,12 @@ int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_
 	return result;
 }
 
-static bool is_ring_of(const struct store_segment *segment, const struct farlog_ring_status *status)
+/* is_ring_of -- of a stream with several rings another one may be the first by now than when the store began it: all of them have its salt, and a stream that is created anew has
+ * another one. */
+static bool is_ring_of(const struct store_segment *segment, const struct farlog_consumer *consumer, const struct farlog_ring_status *status)
 {
-	return segment->salt == status->salt && memcmp(segment->ring_uuid, status->ring_uuid, sizeof(status->ring_uuid)) == 0;
+	return segment->salt == status->salt &&
+		(farlog_reader_members(consumer->reader, NULL, 0) > 1 || memcmp(segment->ring_uuid, status->ring_uuid, sizeof(status->ring_uuid)) == 0);
 }
 
 /* generation_of -- which generation of the stream the ring is, and up to where that was read. */
@@ -94,7 +98,7 @@ static uint64_t generation_of(const struct farlog_consumer *consumer, const stru
 	*next_lsn = 0;
 	if (newest == NULL)
 		return 1;
-	if (!is_ring_of(newest, status))
+	if (!is_ring_of(newest, consumer, status))
 		return newest->generation + 1;
 	if (consumer->place.generation == newest->generation)
 		*next_lsn = consumer->next_lsn;

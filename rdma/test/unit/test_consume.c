@@ -333,6 +333,48 @@ static void consume__ring_formatted_anew_is_another_generation(void **state)
 	site_close(&site);
 }
 
+/* The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer goes on from the store in the rings, released up to there or, because
+ * the drain died before it could, not. */
+static void consume__first_member_was_replaced(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM, .salt = 0x79};
+	char text[2][400];
+	const char *rings[4];
+
+	(void)state;
+	for (unsigned is_released = 0; is_released < 2; is_released++) {
+		farlog_consumer *consumer;
+		struct site site;
+		uint64_t next = 0;
+
+		site_open(&site);
+		farlog_writer_close(site.writer);
+		for (unsigned i = 0; i < 4; i++) {
+			rings[i] = unit_tmpfs_uri((const char *[]){"of-1", "of-2", "of-3", "new-1"}[i]);
+			assert_int_equal(farlog_ring_format(rings[i], &config, NULL), FARLOG_OK);
+		}
+		snprintf(text[0], sizeof(text[0]), "members:2 %s %s %s", rings[0], rings[1], rings[2]);
+		snprintf(text[1], sizeof(text[1]), "members:2 %s %s %s", rings[3], rings[1], rings[2]);
+		site.segments.uri = site.uri = text[0];
+		assert_int_equal(farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
+		site_append(&site, 40);
+		segments_store(&site.segments, 4096);
+		segments_mark(&site.segments);
+		if (is_released)
+			segments_release(&site.segments);
+		segments_kill(&site.segments);
+		site.segments.uri = site.uri = text[1];
+		farlog_writer_close(site.writer);
+		assert_int_equal(farlog_writer_open(site.uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &site.writer, NULL), FARLOG_OK);
+		site_append(&site, 20);
+		consumer = OPEN(&site, .start = FARLOG_CONSUME_OLDEST);
+		assert_int_equal(site_read(consumer, ALL, &next, NULL), 60);
+		assert_int_equal(site_stats(consumer).place.generation, 1);
+		farlog_consumer_close(consumer);
+		site_close(&site);
+	}
+}
+
 static void consume__filter_takes_class_and_key(void **state)
 {
 	static const uint16_t classes[] = {1, 2};
@@ -502,6 +544,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(consume__torn_tail_of_the_store_comes_from_the_ring),
 	cmocka_unit_test(consume__undone_records_are_replaced),
 	cmocka_unit_test(consume__ring_formatted_anew_is_another_generation),
+	cmocka_unit_test(consume__first_member_was_replaced),
 	cmocka_unit_test(consume__filter_takes_class_and_key),
 	cmocka_unit_test(consume__named_goes_on_where_it_committed),
 	cmocka_unit_test(consume__bad_configuration_is_refused),

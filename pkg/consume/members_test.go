@@ -1,0 +1,94 @@
+package consume_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/farlog/farlog/pkg/consume"
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+// ringsOf makes the site's stream one with three members of four rings that are formatted alike: the fourth one is to be put in the first one's place.
+func ringsOf(s *site) (first, replaced string) {
+	s.Helper()
+	var rings [4]string
+	for i := range rings {
+		rings[i] = filepath.Join(s.dir, fmt.Sprintf("m%d.ring", i))
+		s.must(farlog.Format("mem:"+rings[i], farlog.FormatOptions{SizeBytes: 0x3000 + 64<<10, RecordLenMax: 4096, StreamName: "desk7/orders", Salt: 7}))
+	}
+	uri := func(i int) string { return fmt.Sprintf("members:2 mem:%s mem:%s mem:%s", rings[i], rings[1], rings[2]) }
+	return uri(0), uri(3)
+}
+
+// keep gives what puts the site's three rings back as they are now.
+func keep(s *site) (putBack func()) {
+	s.Helper()
+	held := map[string][]byte{}
+	for i := range 3 {
+		path := filepath.Join(s.dir, fmt.Sprintf("m%d.ring", i))
+		raw, err := os.ReadFile(path)
+		s.must(err)
+		held[path] = raw
+	}
+	return func() {
+		for path, raw := range held {
+			s.must(os.WriteFile(path, raw, 0o600))
+		}
+	}
+}
+
+func (s *site) closeWriter() {
+	s.Helper()
+	s.must(s.writer.Close())
+	s.writer = nil
+}
+
+func (s *site) isOfTheFirstGeneration(c *consume.Consumer) {
+	s.Helper()
+	s.append(1)
+	item, err := c.Next()
+	s.must(err)
+	if item.Place.Generation != 1 {
+		s.Errorf("generation %d of the stream, expected the first", item.Place.Generation)
+	}
+}
+
+// The store knows a stream by the ring that its first member had when it was begun. That one is replaced: a consumer goes on from the store in the rings, whether they were
+// released up to there or a drain died before it could, and it has every record once.
+func TestConsumer_FirstMemberWasReplaced(t *testing.T) {
+	for _, isReleased := range []bool{true, false} {
+		s := newSite(t)
+		first, replaced := ringsOf(s)
+		s.ring = first
+		s.openWriter()
+		s.append(40)
+		s.closeWriter()
+		putBack := keep(s)
+		s.openWriter()
+		s.drained()
+		s.closeWriter()
+		if !isReleased {
+			putBack()
+		}
+		s.ring = replaced
+		s.openWriter()
+		s.append(20)
+		for _, start := range []consume.Start{consume.StartOldest, consume.StartHead} {
+			c := s.open(consume.Config{Store: s.store, Start: start})
+			from := 0
+			if isReleased && start == consume.StartHead {
+				from = 40
+			}
+			s.expect(s.read(c, all), from, s.count)
+			s.isOfTheFirstGeneration(c)
+			s.must(c.Close())
+		}
+		s.drained()
+		c := s.open(consume.Config{Store: s.store, Start: consume.StartOldest})
+		s.expect(s.read(c, all), 0, s.count)
+		s.isOfTheFirstGeneration(c)
+		s.must(c.Close())
+	}
+}
