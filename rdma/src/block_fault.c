@@ -411,7 +411,7 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 	}
 	*fault = (struct block_fault){.blocks = blocks, .generation = blocks->generation, .host = fault_hosts_next,
 		.device = {.ops = &fault_ops, .size_bytes = blocks->medium.size_bytes, .lba_len = blocks->medium.lba_len,
-			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len, .is_clockless = true, .is_former_gone = uri->former[0] != '\0'}};
+			.command_len_max = PIECE_LBA_COUNT * blocks->medium.lba_len, .is_clockless = true, .rest_ns = fault_hosts_next_rest_ns, .is_former_gone = uri->former[0] != '\0'}};
 	contract.granularity = blocks->medium.lba_len;
 	contract.atomic_unit = blocks->medium.lba_len;
 	contract.size_bytes = blocks->medium.size_bytes - NVME_EXTRA_LEN;

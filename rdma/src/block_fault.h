@@ -43,6 +43,9 @@ FARLOG_API void farlog_block_kill(const char *name);
  * reservations are forgotten. */
 FARLOG_API void farlog_block_restart(const char *name);
 
+/* farlog_block_rest -- rest_ns (region.h) of blocks that are opened from now on; 0 unless set. */
+FARLOG_API void farlog_block_rest(uint64_t rest_ns);
+
 /* farlog_block_trouble -- is_stuck: 1, no write of the ring's data comes back any more, though it may land; 2, no read does; 3, reads are done, and
  * nobody takes their answers. failure: every command fails with this errno; 0 = none does. */
 FARLOG_API void farlog_block_trouble(const char *name, int is_stuck, int failure);

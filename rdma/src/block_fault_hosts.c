@@ -12,10 +12,16 @@
 
 bool fault_hosts_next_has_reservations;
 int fault_hosts_next;
+uint64_t fault_hosts_next_rest_ns;
 
 void farlog_block_hosts(int has_reservations)
 {
 	fault_hosts_next_has_reservations = has_reservations != 0;
+}
+
+void farlog_block_rest(uint64_t rest_ns)
+{
+	fault_hosts_next_rest_ns = rest_ns;
 }
 
 void farlog_block_host(int host)

@@ -37,6 +37,7 @@ void fault_locks_give(struct fault_locks *locks, const void *holder, enum region
 
 extern bool fault_hosts_next_has_reservations;
 extern int fault_hosts_next;
+extern uint64_t fault_hosts_next_rest_ns;
 
 /* fault_hosts_forget -- the target has lost its power. */
 void fault_hosts_forget(struct fault_hosts *hosts);

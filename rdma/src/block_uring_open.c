@@ -13,6 +13,7 @@
 
 #define COMMAND_LEN_MAX (1u << 30)
 #define SQ_IDLE_MS 2000u
+#define REST_NS 10000000000u /* twice the time after which a target that is asked for nothing else, 5 s, notices that a host is gone */
 
 /* make_file -- for tests: all its blocks written, so that no append allocates one. */
 static int make_file(const char *text, const char *path, uint64_t size_bytes, struct farlog_error *error)
@@ -165,7 +166,7 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
 		.passthrough = {.fd = -1},
 		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX,
-			.is_former_gone = uri->former[0] != '\0'}};
+			.rest_ns = strncmp(facts.name, "nvme", 4) == 0 ? REST_NS : 0, .is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);
 	if (result == FARLOG_OK)

@@ -114,6 +114,8 @@ struct region_ops {
 	int (*cut)(struct region *region);
 	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
+	/* Before an orderly close, behind a persist that is complete: let copies that were not waited for have it as well, at most timeout_ns. NULL: there are none. */
+	void (*finish)(struct region *region, uint64_t timeout_ns);
 	void (*close)(struct region *region);
 };
 
@@ -129,6 +131,7 @@ struct region {
 	bool is_load_slow;   /* a load crosses a bus (BAR): not on the append path; persist leaves the fence word below */
 	uint64_t fence_seen; /* with is_load_slow: the fence word as the last persist read it back */
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
+	uint64_t rest_ns;     /* with is_block: how long a target may go on with what a broken connection brought it. 0: what was answered is over */
 	bool is_block;        /* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
 	bool is_claimed;      /* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
 	bool is_shut;         /* and has: nothing that is written here lands any more */

@@ -149,6 +149,38 @@ static void members_wait(struct region *region, uint64_t timeout_ns)
 	}
 }
 
+/* is_behind -- one that takes records and lacks some, without having been called late. */
+static bool is_behind(const struct region_members *whole)
+{
+	bool is_any = false;
+
+	for (unsigned i = 0; i < whole->count; i++) {
+		const struct member *member = &whole->members[i];
+
+		is_any |= member_state(member) == MEMBER_IN && !member->is_late && member->fence <= whole->epoch && member->done_lsn < whole->asked_lsn;
+	}
+	return is_any;
+}
+
+/* members_finish -- an acknowledgement waits for k. Who was about to confirm the last records when the writer is closed would lack them until the next opening. */
+static void members_finish(struct region *region, uint64_t timeout_ns)
+{
+	struct region_members *whole = members_of(region);
+	uint64_t start_ns = clock_monotonic_ns();
+	uint64_t waited_ns = 0;
+	bool is_lacking = true;
+
+	while (is_lacking && waited_ns < timeout_ns) {
+		if (waited_ns >= SPIN_NS)
+			sleep_a_while(whole, timeout_ns - waited_ns);
+		members_take(whole);
+		members_turn(whole, true);
+		is_lacking = is_behind(whole) && !MEMBERS_ARE_TENDED;
+		members_give(whole);
+		waited_ns = clock_monotonic_ns() - start_ns;
+	}
+}
+
 static int members_flush(struct region *region, uint64_t off, uint64_t len)
 {
 	(void)region; /* members_recover has: each for itself */
@@ -211,7 +243,7 @@ static void members_store_word(struct region *region, uint64_t off, uint64_t val
 		if (off == LAYOUT_FENCE_OFF)
 			member->region->ops->store_word(member->region, off, value);
 		else if (member_state(member) == MEMBER_IN)
-			member->region->ops->store_word(member->region, off, value < member->done_lsn ? value : member->done_lsn);
+			members_hint(whole, member, off);
 	}
 	members_give(whole);
 }
@@ -306,5 +338,5 @@ const struct region_ops members_ops = {
 	.write = members_put, .gather = members_gather, .persist = members_persist, .poll = members_poll, .wait = members_wait, .push = members_push,
 	.flush = members_flush, .seal = members_seal, .read = members_read, .fetch = members_fetch, .look = members_look, .store_word = members_store_word,
 	.propose = members_propose, .populate = members_populate, .forget = members_forget, .lock = members_lock, .unlock = members_unlock,
-	.is_locked = members_is_locked, .claim = members_claim, .recover = members_recover, .close = members_close,
+	.is_locked = members_is_locked, .claim = members_claim, .recover = members_recover, .finish = members_finish, .close = members_close,
 };

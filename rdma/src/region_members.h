@@ -53,6 +53,7 @@ struct member {
 	uint64_t going_from_lsn;
 	uint64_t going_lsn;    /* done_lsn when what is under way is back */
 	uint64_t going_tag;
+	uint64_t rests_until_ns; /* it is not opened before: what it was sent may still be on its way. Its thread's */
 	uint64_t started_ns;   /* when that was sent; 0 = not looked at yet */
 	uint64_t deadline_ns;  /* longer than this, and it is late */
 	uint64_t credit_lsn;   /* its head is known to be here or beyond */
@@ -64,6 +65,8 @@ struct member {
 	uint64_t demotion_count;
 	uint64_t eviction_count;
 	uint64_t rejoin_count;
+	uint64_t hinted_lsn;   /* the durable hint that it was told */
+	uint64_t hinted_ns;    /* when it was told behind the others */
 	uint64_t pin_count;    /* who reads from it without is_busy: it is not closed meanwhile */
 	uint64_t client_id;    /* of all its connections */
 	bool is_of_epoch;      /* knows this writer's epoch, so that it may have records of it */
@@ -204,6 +207,9 @@ void members_write(struct region_members *whole, struct member *member, const st
 
 /* members_evict -- is_busy is taken. It failed; its thread takes it down, and opens it again. */
 void members_evict(struct region_members *whole, struct member *member);
+
+/* members_hint -- is_busy is taken: a hint to one that is in, no higher than what it has. */
+void members_hint(const struct region_members *whole, struct member *member, uint64_t off);
 
 /* members_take_credit -- learn how far the members' heads have gone; urgently, where room is wanted, of one that is late the place is taken. */
 void members_take_credit(struct region_members *whole, bool is_urgent);

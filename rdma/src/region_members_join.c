@@ -191,9 +191,13 @@ static bool wait_for_epoch(struct region_members *whole)
 void member_try(struct member *member)
 {
 	struct region_members *whole = member->whole;
-	int result = open_ring(member);
 	enum member_state state = MEMBER_AWAY;
 	bool is_joining;
+	int result;
+
+	if (clock_monotonic_ns() < member->rests_until_ns)
+		return;
+	result = open_ring(member);
 
 	pthread_mutex_lock(&whole->mutex);
 	if (result == FARLOG_OK && !whole->is_gathered)
@@ -235,13 +239,10 @@ bool member_leave(struct member *member)
 		return false;
 	if (region->ops->cut != NULL && !MUTANT(REUSED_EARLY) && region->ops->cut(region) != FARLOG_OK)
 		return false;
-	if (region->is_block && region->ops->cut == NULL && member->is_going) {
-		/* A command that a device has not answered may land whenever it likes. */
-		error_set(&member->error, FARLOG_IO, 0, "it failed with a command under way");
-		member_shut(member);
-		atomic_store_release(&member->state, MEMBER_OTHER);
-		return true;
-	}
+	/* A command that the device has not answered keeps the lock, which the next opening needs. One that failed because a connection broke may have reached the target, and lands
+	 * whenever that likes: it must not find a place that has been written anew. */
+	if (region->is_block && member->is_going && !MUTANT(REUSED_EARLY))
+		member->rests_until_ns = clock_monotonic_ns() + region->rest_ns;
 	member_shut(member);
 	atomic_store_release(&member->state, MEMBER_AWAY);
 	return true;

@@ -60,6 +60,7 @@ static void forget(struct member *member)
 	member->is_new = true;
 	atomic_store_release(&member->was_blank, 0);
 	member->done_lsn = 0;
+	member->rests_until_ns = 0;
 	atomic_store_relaxed(&member->credit_lsn, 0); /* these two are looked at of all members */
 	atomic_store_relaxed(&member->fence, 0);
 	member->is_going = member->is_cut = member->is_late = false;

@@ -11,6 +11,7 @@
 #define PIECE_FAR_LEN (1u << 20)
 #define PIECES_A_TURN 2u
 #define LOOKS_A_CLOCK 64u /* fruitless looks between two at the clock */
+#define HINT_NS 10000000u /* how long one that has caught up keeps a hint of before */
 #define CUT_NS 1000000000u /* what is under way for so long keeps its place in the copy no longer */
 
 /* nth_highest -- of one number of each member, the first being the highest. */
@@ -96,6 +97,7 @@ static void take_in(struct region_members *whole, struct member *member)
 	member->is_going = false;
 	member->is_cut = false;
 	member->started_ns = 0;
+	member->hinted_lsn = 0;
 	member->has_been_in = true;
 	member->rejoin_count += member->is_of_epoch; /* else it has to be told first, and comes once more */
 	atomic_store_release(&member->state, MEMBER_IN);
@@ -192,6 +194,30 @@ static void watch(struct member *member, uint64_t now_ns)
 	member->is_late = true;
 	if (now_ns - member->started_ns >= CUT_NS && region->ops->cut != NULL && !member->is_cut)
 		member->is_cut = region->ops->cut(region) == FARLOG_OK;
+}
+
+void members_hint(const struct region_members *whole, struct member *member, uint64_t off)
+{
+	uint64_t value = members_word(whole, off);
+	uint64_t lsn = value < member->done_lsn ? value : member->done_lsn;
+
+	if (off == LAYOUT_DURABLE_HINT_OFF)
+		member->hinted_lsn = lsn;
+	member->region->ops->store_word(member->region, off, lsn);
+}
+
+/* hint_again -- one that lacked something when all were told how far the log goes, and has it now: when nothing more is appended, as in a ring that is full, nobody is
+ * told again, and who reads this member alone would not find what it has. */
+static void hint_again(const struct region_members *whole, struct member *member, uint64_t now_ns)
+{
+	if (member_state(member) != MEMBER_IN || member->done_lsn < whole->asked_lsn || members_word(whole, LAYOUT_DURABLE_HINT_OFF) <= member->hinted_lsn)
+		return;
+	if (now_ns - member->hinted_ns < HINT_NS)
+		return;
+	member->hinted_ns = now_ns;
+	members_hint(whole, member, LAYOUT_TAIL_HINT_OFF);
+	members_hint(whole, member, LAYOUT_DURABLE_HINT_OFF);
+	region_push(member->region);
 }
 
 /* ---------------------------------------------------------------- the whole: is_busy is taken */
@@ -359,8 +385,10 @@ void members_turn(struct region_members *whole, bool is_clock_due)
 
 		if (member_state(member) == MEMBER_IN)
 			look_at(whole, member);
-		if (is_clock_due)
-			watch(member, now_ns);
+		if (!is_clock_due)
+			continue;
+		watch(member, now_ns);
+		hint_again(whole, member, now_ns);
 	}
 	take_fence(whole);
 	settle(whole);

@@ -67,6 +67,7 @@ int nvme_make(const char *text, struct block_device *device, const struct farlog
 	nvme->region.contract = *contract;
 	nvme->region.is_far = true;
 	nvme->region.is_block = true;
+	nvme->region.rest_ns = device->rest_ns;
 	nvme->region.extra_len = NVME_EXTRA_LEN;
 	nvme->region.fence_lsn = UINT64_MAX;
 	nvme->region.trouble = nvme->trouble;

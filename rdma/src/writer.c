@@ -184,8 +184,12 @@ __attribute__((noinline)) static int wait_for_room(struct farlog_writer *writer,
 	struct deadline *deadline, struct farlog_position *position)
 {
 	bool is_waiting = writer->policy == FARLOG_POLICY_BLOCK; /* for this append, whatever is taken in meanwhile */
+	uint64_t ticks = clock_ticks();
 	int result = FARLOG_FULL;
 
+	/* No append may follow that would tell readers of the last ones, and a drain releases what it was told of. */
+	if (ticks - writer->hint_ticks > writer->hint_interval_ticks && writer_pump(writer) == FARLOG_OK)
+		writer_hint(writer, ticks, writer->ring.appended_lsn, writer->durable_lsn);
 	while (result == FARLOG_FULL && is_waiting) {
 		/* What is staged must not wait for a flush that nobody starts while we wait for room. */
 		if (writer_pump(writer) != FARLOG_OK)

@@ -434,6 +434,8 @@ int farlog_writer_close(farlog_writer *writer)
 		return FARLOG_OK;
 	deadline.duration_ns = writer->deadline_ns;
 	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
+	if (result == FARLOG_OK && writer->region->ops->finish != NULL)
+		writer->region->ops->finish(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
 		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
 	release(writer);

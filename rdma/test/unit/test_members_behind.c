@@ -1,0 +1,156 @@
+/* test_members_behind.c -- a member that an acknowledgement did not wait for: what it has, and is told, when nothing more is appended. */
+#include "farlog/replace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "block_fault.h"
+#include "clock.h"
+#include "layout.h"
+#include "region_fault.h"
+#include "unit.h"
+
+#define COUNT 3u
+#define SLOW 2u
+#define WHOLE "members:2 fault:behind-1 fault:behind-2 fault:behind-3"
+#define BLOCKS "behind-blocks"
+#define OF_256_SLOW 253u
+#define ROUNDS 20u
+#define REST_NS 200000000u
+#define WAIT_NS 20000000000u
+
+static const char *const names[COUNT] = {"behind-1", "behind-2", "behind-3"};
+static const char *const uris[COUNT] = {"fault:behind-1", "fault:behind-2", "fault:behind-3"};
+
+static void make_members(void)
+{
+	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 4 * LAYOUT_BLOCK_LEN, .record_len_max = 1024, .is_forced = 1, .salt = 0x7a};
+	struct farlog_error error = {0};
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		if (farlog_ring_format(uris[i], &config, &error) != FARLOG_OK)
+			fail_msg("%s", error.text);
+		farlog_fault_reseed(names[i], i + 1);
+		farlog_fault_set_slowness(names[i], 0);
+	}
+}
+
+static farlog_writer *open_members(void)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	if (farlog_writer_open(WHOLE, CONFIG(.deadline_ns = WAIT_NS, .policy = FARLOG_POLICY_REJECT), &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	return writer;
+}
+
+/* hinted_of -- as its writer has told it: what a reader of this member alone goes by. */
+static uint64_t hinted_of(const char *uri)
+{
+	farlog_reader *reader = unit_read(uri, FARLOG_START_HEAD, false);
+	struct farlog_ring_status status;
+
+	farlog_reader_status(reader, &status);
+	farlog_reader_close(reader);
+	return status.durable_lsn;
+}
+
+/* close__waits_for_the_slow -- behind an orderly close nobody sends a member what it lacks, until the stream is opened again. */
+static void close__waits_for_the_slow(void **state)
+{
+	struct farlog_position position;
+
+	(void)state;
+	make_members();
+	farlog_fault_set_slowness(names[SLOW], OF_256_SLOW);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		farlog_writer *writer = open_members();
+
+		assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		for (unsigned i = 0; i < COUNT; i++)
+			assert_int_equal(hinted_of(uris[i]), position.end_lsn);
+	}
+}
+
+/* join__full_ring -- one comes back when the ring is full, and nobody drains: it is sent everything, and told that it has it, although nothing is appended any more. */
+static void join__full_ring(void **state)
+{
+	uint64_t until = clock_after_ns(WAIT_NS);
+	uint64_t full_lsn = 0;
+	struct farlog_position position;
+	farlog_writer *writer;
+
+	(void)state;
+	make_members();
+	writer = open_members();
+	farlog_fault_set_away(names[SLOW], 1);
+	while (unit_append(writer, 500, 2, &position) == FARLOG_OK)
+		full_lsn = position.end_lsn;
+	nanosleep(&(struct timespec){0, 10000000}, NULL); /* longer than between two hints */
+	assert_int_equal(unit_append(writer, 500, 2, &position), FARLOG_FULL);
+	assert_int_equal(hinted_of(uris[0]), full_lsn);
+	farlog_fault_set_away(names[SLOW], 0);
+	while (hinted_of(uris[SLOW]) < full_lsn && clock_monotonic_ns() < until)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	assert_int_equal(hinted_of(uris[SLOW]), full_lsn);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+static void wait_for(farlog_writer *writer, enum farlog_member_state state)
+{
+	uint64_t until = clock_after_ns(WAIT_NS);
+	struct farlog_writer_member members[COUNT];
+
+	do {
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		assert_int_equal(farlog_writer_members(writer, members, COUNT), COUNT);
+	} while (members[SLOW].state != state && clock_monotonic_ns() < until);
+	assert_int_equal(members[SLOW].state, state);
+}
+
+/* join__blocks_that_failed -- a device fails what it was sent, and works again. Its member comes back, but not while that may still land. */
+static void join__blocks_that_failed(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7b, .align = 512};
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	farlog_writer *writer;
+	uint64_t failed_ns;
+
+	(void)state;
+	farlog_block_drop(BLOCKS);
+	farlog_block_shape(512, 0);
+	farlog_block_rest(REST_NS);
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		if (farlog_ring_format(i == SLOW ? "block-fault:" BLOCKS : uris[i], &config, &error) != FARLOG_OK)
+			fail_msg("%s", error.text);
+	}
+	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	failed_ns = clock_monotonic_ns();
+	farlog_block_trouble(BLOCKS, 0, EIO);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	wait_for(writer, FARLOG_MEMBER_AWAY);
+	farlog_block_trouble(BLOCKS, 0, 0);
+	wait_for(writer, FARLOG_MEMBER_UP);
+	assert_true(clock_monotonic_ns() - failed_ns >= REST_NS);
+	assert_int_equal(farlog_heartbeat(writer, 0, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	assert_int_equal(hinted_of("block-fault:" BLOCKS), position.end_lsn);
+	farlog_block_rest(0);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(join__blocks_that_failed),
+	cmocka_unit_test(close__waits_for_the_slow),
+	cmocka_unit_test(join__full_ring),
+};
+
+RUN_GROUP(members_behind, tests)
