@@ -36,6 +36,8 @@ type routeFeed struct {
 	changes       *followed[apiv1.GetRouteResponse]
 	opened        *apiv1.GetRouteResponse // as the route was opened
 	unrouted      uint64                  // records that no rule selects
+	aside         uint64                  // records that no required leg takes: nobody acknowledges them
+	lost          uint64                  // dropped by a leg when the route was closed
 	asideAt       time.Time               // when it was told last that a leg does not keep up
 	beatAt        time.Time               // the next time, however busy other legs are
 	retryAt       time.Time               // for new rules, when there was no grant for them
@@ -87,7 +89,7 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 func (f *routeFeed) begin(ctx context.Context) (err error) {
 	if isAgentURI(f.options.route) {
 		if f.route, err = farlog.OpenRouteName(f.options.route, farlog.RouteOptions{SpillDir: f.options.spillDir, Name: f.options.name}); err == nil {
-			f.talk.printf("route %s: %d legs", f.options.route, len(f.route.Stats()))
+			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(f.route.Stats())), "leg", "legs"))
 		}
 		return err
 	}
@@ -111,7 +113,7 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 			f.route, err = farlog.OpenRoute(f.options.route, legs)
 		}
 		if err == nil {
-			f.talk.printf("route %s: %d legs", f.options.route, len(legs))
+			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(legs)), "leg", "legs"))
 			f.followLegs(ctx, legs)
 			return nil
 		}
@@ -328,7 +330,7 @@ func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePositi
 	return nil
 }
 
-func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + 1 }
+func (f *routeFeed) number() uint64 { return f.count.acknowledged + f.unrouted + f.aside + 1 }
 
 // legTexts says of each leg how it stands, as far as something is wrong.
 func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
@@ -350,6 +352,13 @@ func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.
 		position := &positions[n]
 		if position.Required|position.Optional == 0 {
 			f.unrouted++
+			continue
+		}
+		if position.Required == 0 {
+			f.aside++
+			if position.Dropped == position.Optional {
+				f.lost++
+			}
 			continue
 		}
 		if f.count.acknowledged == 0 || position.Level < f.count.level {
@@ -393,29 +402,49 @@ func (f *routeFeed) tellAside(positions []farlog.RoutePosition) {
 }
 
 func (f *routeFeed) close() {
-	stats := f.route.Stats()
+	before := f.route.Stats()
 	err := f.route.Close(routeClosePause)
 	if errors.Is(err, farlog.ErrClosed) {
 		return // by a change of its rules, and not opened again
 	}
-	for _, leg := range stats {
+	isBehind := false
+	for i, leg := range f.route.Stats() {
 		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried,
 			leg.Dropped, leg.Gaps)
+		isBehind = isBehind || leg.Behind > 0
+		if lost := leg.Dropped - before[i].Dropped; lost > 0 {
+			f.lost += lost
+			f.talk.printf("leg %s: %s only in memory when the route was closed: dropped%s", leg.Name, counted(lost, "record was", "records were"), strings.TrimSuffix(": "+leg.Text, ": "))
+		}
 	}
-	if err != nil {
+	if err != nil && isBehind {
 		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route is opened again", f.options.route)
 	}
+}
+
+// counted is a number with what it counts.
+func counted(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // finish tells what was done, also when the feed failed.
 func (f *routeFeed) finish(err error) error {
 	err = errors.Join(err, f.output.flush())
-	_ = f.route.CatchUp(routeClosePause) // what is behind then is told
 	f.close()
 	f.talk.printf("acknowledged %d records (%d bytes) in %s: %.0f/s, level %s; waited for space %d times, resolved %d unknown, %d selected by no rule", f.count.acknowledged, f.count.bytes,
 		time.Since(f.talk.started).Round(time.Millisecond), f.talk.rate(&f.count), f.count.level, f.count.full, f.count.unknown, f.unrouted)
+	if f.aside > 0 {
+		f.talk.printf("%s to optional legs alone, which acknowledge nothing", counted(f.aside, "record went", "records went"))
+	}
 	if err == nil && f.unrouted > 0 {
-		err = fmt.Errorf("%d records went nowhere: no rule of route %q selects their class and criticality", f.unrouted, f.options.route)
+		err = fmt.Errorf("%s nowhere: no rule of route %q selects their class and criticality", counted(f.unrouted, "record went", "records went"), f.options.route)
+	}
+	if err == nil && f.aside > 0 && f.lost > 0 {
+		err = fmt.Errorf("%s to optional legs of route %q alone, and %s dropped: not all of them are in a stream", counted(f.aside, "record went", "records went"), f.options.route,
+			counted(f.lost, "record was", "records were"))
 	}
 	return err
 }

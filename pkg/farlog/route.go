@@ -2,13 +2,14 @@ package farlog
 
 /*
 #include <stdlib.h>
-#include "farlog/route.h"
+#include "farlog/route_end.h"
 */
 import "C"
 
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -19,6 +20,7 @@ import (
 type Route struct {
 	closing sync.RWMutex // held for reading by Stats: Close must not free what it uses
 	handle  *C.farlog_route
+	last    []LegStats // when it is closed
 	legs    int
 	entry   C.struct_farlog_entry
 	placed  C.struct_farlog_route_position
@@ -259,15 +261,19 @@ func (r *Route) CatchUp(deadline time.Duration) error {
 	return hotError(C.farlog_route_catch_up(r.handle, deadlineOf(deadline)))
 }
 
-// Stats gives the counters of all legs; nil when the route is closed.
+// Stats gives the counters of all legs. Of a route that is closed they are those of its end, where what was left in memory of a leg that drops is among the dropped.
 //
 // Implements: int farlog_route_stats(const farlog_route *, uint32_t, struct farlog_leg_stats *)
 func (r *Route) Stats() []LegStats {
 	r.closing.RLock()
 	defer r.closing.RUnlock()
 	if r.handle == nil {
-		return nil
+		return slices.Clone(r.last)
 	}
+	return r.stats()
+}
+
+func (r *Route) stats() []LegStats {
 	all := make([]LegStats, r.legs)
 	for i := range all {
 		var c C.struct_farlog_leg_stats
@@ -282,8 +288,10 @@ func (r *Route) Stats() []LegStats {
 	return all
 }
 
-// Close takes no more, gives the legs until the deadline to catch up (0: 1 s) and closes them. ErrUnknown: something was left in a spill, for the next route that has
-// it, or in a dropping leg's memory, and is lost. A second Close returns ErrClosed.
+// Close takes no more, gives the legs until the deadline to catch up (0: 1 s) and closes them; one that is fenced is not waited for. ErrUnknown: something was left in a spill, for the next
+// route that has it, or in a dropping leg's memory, and is lost: Stats counts it as dropped. A second Close returns ErrClosed.
+//
+// Implements: int farlog_route_end(farlog_route *, uint64_t)
 //
 // Implements: int farlog_route_close(farlog_route *, uint64_t)
 func (r *Route) Close(deadline time.Duration) error {
@@ -296,6 +304,8 @@ func (r *Route) Close(deadline time.Duration) error {
 	_ = r.CatchUp(deadline) // Stats goes on meanwhile
 	r.closing.Lock()
 	defer r.closing.Unlock()
+	C.farlog_route_end(r.handle, 1)
+	r.last = r.stats()
 	result := C.farlog_route_close(r.handle, 1)
 	r.handle = nil
 	return hotError(result)

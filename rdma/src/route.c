@@ -231,9 +231,14 @@ static bool is_behind(struct route_leg *leg)
 int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
 {
 	uint64_t until_ns = clock_after_ns(deadline_ns);
+	int result = FARLOG_OK;
 
 	for (unsigned i = 0; i < route->leg_count; i++)
-		while (is_behind(&route->legs[i])) {
+		while (!route->is_ended && is_behind(&route->legs[i])) {
+			if (atomic_load_acquire(&route->legs[i].state) == FARLOG_LEG_FENCED) { /* nothing more is carried, however long it is waited for */
+				result = FARLOG_UNKNOWN;
+				break;
+			}
 			if (clock_monotonic_ns() >= until_ns)
 				return FARLOG_UNKNOWN;
 			if (route->is_threaded)
@@ -241,7 +246,7 @@ int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns)
 			else
 				(void)route_carry(&route->legs[i]);
 		}
-	return FARLOG_OK;
+	return result;
 }
 
 int farlog_route_stats(const farlog_route *route, uint32_t index, struct farlog_leg_stats *stats)

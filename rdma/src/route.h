@@ -15,6 +15,7 @@
 #include "farlog/host.h"
 #include "farlog/member.h"
 #include "farlog/route.h"
+#include "farlog/route_end.h"
 
 #include "reader.h"
 #include "shared.h"
@@ -79,6 +80,7 @@ struct route_leg {
 	uint64_t is_stopping;
 	bool was_open;
 	bool has_thread;
+	bool has_lost;                 /* of its memory, when the route ended */
 	pthread_t thread;
 
 	struct route_counters counters; /* added to by both */
@@ -94,6 +96,7 @@ struct farlog_route {
 	uint32_t leg_count;
 	bool is_threaded; /* false: a test carries, by route_carry */
 	bool is_closed;
+	bool is_ended;    /* no carrier runs any more, and what was in memory is counted */
 	bool has_clock;
 	uint16_t class_legs[65536]; /* bit i: leg i takes this class */
 	struct route_leg legs[FARLOG_ROUTE_LEG_COUNT_MAX];
@@ -114,6 +117,9 @@ int route_begin_buffer(struct route_leg *leg);
 
 /* route_carry -- one step of a leg's carrier. False: there is nothing to do just now. Waits for the ring's media some milliseconds at most. */
 bool route_carry(struct route_leg *leg);
+
+/* route_drop_memory -- of a leg that drops, when its route has ended and its thread with it: what waits there is counted as dropped, or unknown where the ring was sent it. */
+void route_drop_memory(struct route_leg *leg);
 
 /* route_carrier -- its thread. */
 void *route_carrier(void *leg);

@@ -116,6 +116,42 @@ static uint64_t count_carriable(struct route_leg *leg)
 	return count;
 }
 
+/* count_memory -- of the records from the head on: those that the leg's ring was sent, whatever has become of them, and those that it was not. */
+static void count_memory(struct route_leg *leg, uint64_t *sent, uint64_t *unsent)
+{
+	struct farlog_batch batch;
+	uint64_t far_seq = leg->head_far_seq;
+
+	rewind_reader(leg);
+	while (farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch) == FARLOG_OK) {
+		struct record_header header;
+		struct farlog_entry entry;
+
+		for (size_t at = 0; next_record(leg, &batch, &at, &header, &entry);) {
+			bool is_sent = is_carried(&header) && leg->far != NULL && far_seq++ < leg->far->ring.next_seq;
+
+			if (header.flags != 0)
+				continue; /* a GAP tells of what has been counted */
+			*sent += is_sent;
+			*unsent += !is_sent;
+		}
+	}
+}
+
+void route_drop_memory(struct route_leg *leg)
+{
+	uint64_t sent = 0, unsent = 0;
+
+	if (leg->carried_lsn == shared_published_lsn(leg->buffer))
+		return;
+	(void)shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS)); /* else its reader may not see the last ones */
+	count_memory(leg, &sent, &unsent);
+	atomic_add(&leg->counters.unknown_count, sent);
+	atomic_add(&leg->counters.dropped_count, unsent);
+	leg->has_lost = sent + unsent != 0;
+	atomic_store_release(&leg->carried_lsn, shared_published_lsn(leg->buffer));
+}
+
 int route_begin_buffer(struct route_leg *leg)
 {
 	struct head_slot slot = leg->reader->released;

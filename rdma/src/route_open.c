@@ -246,13 +246,16 @@ static int start_carriers(struct farlog_route *route, struct farlog_error *error
 	return FARLOG_OK;
 }
 
+static bool is_left_behind(const struct route_leg *leg)
+{
+	return leg->has_lost || (leg->buffer != NULL && (leg->gap.count != 0 || leg->carried_lsn != shared_published_lsn(leg->buffer)));
+}
+
 static int close_leg(struct route_leg *leg)
 {
 	int result = FARLOG_OK;
-	bool is_behind = leg->buffer != NULL && (leg->gap.count != 0 || (leg->carried_lsn != shared_published_lsn(leg->buffer)));
+	bool is_behind = is_left_behind(leg);
 
-	if (leg->has_thread)
-		pthread_join(leg->thread, NULL);
 	if (leg->far != NULL)
 		result = farlog_writer_close(leg->far);
 	if (leg->buffer != NULL && farlog_shared_close(leg->buffer) != FARLOG_OK)
@@ -270,13 +273,30 @@ static int close_leg(struct route_leg *leg)
 	return is_behind ? FARLOG_UNKNOWN : result;
 }
 
+/* end_all -- stop the carriers, and count what is in memory alone. */
+static void end_all(struct farlog_route *route)
+{
+	for (uint32_t i = 0; i < route->leg_count; i++)
+		atomic_store_release(&route->legs[i].is_stopping, 1);
+	for (uint32_t i = 0; i < route->leg_count; i++) {
+		struct route_leg *leg = &route->legs[i];
+
+		if (leg->has_thread)
+			pthread_join(leg->thread, NULL);
+		leg->has_thread = false;
+		if (leg->memory_fd >= 0 && leg->reader != NULL)
+			route_drop_memory(leg);
+	}
+	route->is_ended = true;
+}
+
 /* close_all -- and free. */
 static int close_all(struct farlog_route *route)
 {
 	int result = FARLOG_OK;
 
-	for (uint32_t i = 0; i < route->leg_count; i++)
-		atomic_store_release(&route->legs[i].is_stopping, 1);
+	if (!route->is_ended)
+		end_all(route);
 	for (uint32_t i = 0; i < route->leg_count; i++)
 		if (close_leg(&route->legs[i]) != FARLOG_OK)
 			result = FARLOG_UNKNOWN;
@@ -327,11 +347,23 @@ int farlog_route_open(const struct farlog_route_config *config, farlog_route **r
 	return route_open(config, true, route, error);
 }
 
+int farlog_route_end(farlog_route *route, uint64_t deadline_ns)
+{
+	if (route->is_ended)
+		return FARLOG_CLOSED;
+	route->is_closed = true;
+	(void)farlog_route_catch_up(route, deadline_ns != 0 ? deadline_ns : CLOSE_NS);
+	end_all(route);
+	for (uint32_t i = 0; i < route->leg_count; i++)
+		if (is_left_behind(&route->legs[i]))
+			return FARLOG_UNKNOWN;
+	return FARLOG_OK;
+}
+
 int farlog_route_close(farlog_route *route, uint64_t deadline_ns)
 {
 	if (route == NULL)
 		return FARLOG_OK;
-	route->is_closed = true;
-	(void)farlog_route_catch_up(route, deadline_ns != 0 ? deadline_ns : CLOSE_NS);
+	(void)farlog_route_end(route, deadline_ns);
 	return close_all(route);
 }

@@ -367,6 +367,41 @@ static void route__dropped_records_are_a_gap(void **state)
 	assert_true(gap.from_ts_ns <= gap.to_ts_ns && gap.from_ts_ns != 0);
 }
 
+/* What waits in memory alone when a route ends is gone: it is counted as dropped, and nobody waits for a leg that has lost its stream. */
+static void route__memory_is_dropped_at_the_end(void **state)
+{
+	(void)state;
+	for (unsigned is_fenced = 0; is_fenced < 2; is_fenced++) {
+		struct farlog_route_leg leg = leg_of("gone", is_fenced ? unit_tmpfs_uri("fenced") : "mem:/nowhere/at/all");
+		struct farlog_route_position position;
+		struct farlog_leg_stats stats;
+		farlog_route *route;
+
+		leg.policy = FARLOG_ROUTE_DROP;
+		if (is_fenced)
+			unit_format(leg.uri, SIZE, 0);
+		route = open_legs(&leg, 1, false);
+		assert_int_equal(append(route, 1, 0, 1, &position), FARLOG_OK);
+		while (route_carry(&route->legs[0]))
+			;
+		if (is_fenced)
+			assert_int_equal(farlog_ring_fence(leg.uri, 9, NULL), FARLOG_OK);
+		(void)route_carry(&route->legs[0]);
+		for (uint64_t i = 2; i <= 4; i++)
+			assert_int_equal(append(route, 1, 0, i, &position), FARLOG_OK);
+		assert_int_equal(position.dropped, 0);
+		assert_int_equal(position.level, FARLOG_LEVEL_NONE);
+		assert_int_equal(farlog_route_end(route, is_fenced ? 1000 * SECOND_NS : SECOND_NS / 100), FARLOG_UNKNOWN);
+		assert_int_equal(farlog_route_end(route, 0), FARLOG_CLOSED);
+		assert_int_equal(append(route, 1, 0, 5, &position), FARLOG_CLOSED);
+		assert_int_equal(farlog_route_stats(route, 0, &stats), FARLOG_OK);
+		assert_int_equal(stats.dropped_count, is_fenced ? 3 : 4);
+		assert_int_equal(stats.offered_count, stats.acked_count + stats.dropped_count);
+		assert_int_equal(stats.behind_bytes, 0);
+		assert_int_equal(farlog_route_close(route, 0), FARLOG_UNKNOWN);
+	}
+}
+
 /* Its ring takes shorter records than its memory: a gap in its place, and the ones around it. */
 static void route__carried_record_too_large(void **state)
 {
@@ -478,6 +513,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(route__required_leg_away_at_opening),
 	cmocka_unit_test(route__spill_is_carried_by_the_next_route),
 	cmocka_unit_test(route__dropped_records_are_a_gap),
+	cmocka_unit_test(route__memory_is_dropped_at_the_end),
 	cmocka_unit_test(route__carried_record_too_large),
 	cmocka_unit_test(route__bad_configuration),
 	cmocka_unit_test(route__spill_of_another_leg),
