@@ -39,6 +39,14 @@ func (o *caOptions) declareValidity(cmd *cobra.Command) {
 	cmd.Flags().Var((*config.DurationValue)(&o.validity), "validity", "how long a certificate is good for")
 }
 
+// check finds orders that make no certificate.
+func (o *caOptions) check() error {
+	if o.validity <= 0 {
+		return usageErrorf("--validity %s: expected more than nothing, such as 720h", o.validity)
+	}
+	return nil
+}
+
 func newCAInitCommand(env *environment) *cobra.Command {
 	options := caOptions{}
 	cmd := &cobra.Command{
@@ -56,6 +64,9 @@ farlog ca issue makes certificates for one host. ca.key signs whatever it is ask
 }
 
 func caInit(env *environment, dir string, options caOptions) error {
+	if err := options.check(); err != nil {
+		return err
+	}
 	authority, err := identity.InitAuthority(dir, options.trustDomain, time.Now())
 	if err != nil {
 		return err
@@ -93,6 +104,9 @@ func caIssue(env *environment, dir, kind, name string, options caOptions) error 
 	if err := identity.CheckName("name", name); err != nil {
 		return usageErrorf("%s", err)
 	}
+	if err := options.check(); err != nil {
+		return err
+	}
 	authority, err := identity.OpenAuthority(dir)
 	if err != nil {
 		return err
@@ -121,6 +135,9 @@ func newCARenewCommand(env *environment) *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := options.check(); err != nil {
+				return err
+			}
 			authority, err := identity.OpenAuthority(args[0])
 			if err != nil {
 				return err
@@ -160,7 +177,7 @@ connected; copy it to the others, which read it again when it changes.`,
 			if err != nil {
 				return err
 			}
-			return printCerts(env, revoked)
+			return printRevoked(env, args[0], revoked)
 		},
 	}
 }
@@ -169,12 +186,14 @@ func newCAShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show DIR",
 		Short: "List the certificates in a directory: who, until when, revoked or not",
-		Args:  exactArgs(1),
+		Long: `Lists the certificates in DIR, and where DIR is that of an authority also those in its directories, which farlog ca issue makes. What is revoked is
+said by the list in DIR: a copy of it on a host is as old as it is there.`,
+		Args: exactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := os.Stat(args[0]); err != nil {
 				return err
 			}
-			list, err := identity.List(args[0])
+			list, err := identity.ListIssued(args[0])
 			if err != nil {
 				return err
 			}
@@ -183,7 +202,17 @@ func newCAShowCommand(env *environment) *cobra.Command {
 	}
 }
 
-// printCerts shows certificates that were just made or revoked.
+func printRevoked(env *environment, dir string, certs []*x509.Certificate) error {
+	list := make([]identity.Listed, len(certs))
+	for i, cert := range certs {
+		list[i] = identity.NewListed(cert)
+		list[i].Revoked = true
+	}
+	fmt.Fprintf(env.stderr, "copy %s to the control planes\n", filepath.Join(dir, "crl.pem"))
+	return printListed(env, list)
+}
+
+// printCerts shows certificates that were just made.
 func printCerts(env *environment, certs []*x509.Certificate) error {
 	list := make([]identity.Listed, len(certs))
 	for i, cert := range certs {
@@ -199,7 +228,11 @@ func printListed(env *environment, list []identity.Listed) error {
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tEXPIRES\tSTATE")
 	for _, one := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", one.ID, one.Expires.Format(time.RFC3339), one.State(time.Now()))
+		expires := "-"
+		if !one.Expires.IsZero() {
+			expires = one.Expires.Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", one.ID, expires, one.State(time.Now()))
 	}
 	return table.Flush()
 }

@@ -190,7 +190,7 @@ func (c Choice) IsGiven() bool {
 func (c Choice) Files() (Files, error) {
 	switch {
 	case c.Cert != "" || c.Key != "" || c.Authority != "":
-		files := Files{Authority: c.Authority, Cert: c.Cert, Key: c.Key, Revoked: c.Revoked}
+		files := Files{Authority: c.Authority, Cert: c.Cert, Key: c.Key, Revoked: c.Revoked, IsRevokedNeeded: c.Revoked != ""}
 		return files, nil
 	case c.Dir != "":
 		return Find(c.Dir, c.Kinds...)

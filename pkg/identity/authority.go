@@ -184,6 +184,9 @@ func (a *Authority) template(order Order, now time.Time) (*x509.Certificate, err
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {
+		if validity > ValidityDefault { // which nobody has to have asked for
+			return nil, fmt.Errorf("validity %s: expected no more than %s, when the authority in %q ends", validity, a.cert.NotAfter.UTC().Format(time.RFC3339), a.Dir)
+		}
 		template.NotAfter = a.cert.NotAfter
 	}
 	if order.Kind != KindAdmin && order.Kind != KindHost {
@@ -258,42 +261,6 @@ func orderOf(cert *x509.Certificate) (Order, error) {
 		order.Hosts = append(order.Hosts, ip.String())
 	}
 	return order, nil
-}
-
-// Revoke adds certificates to the list. Whoever reads the list shuts them out within seconds.
-func (a *Authority) Revoke(paths []string, now time.Time) ([]*x509.Certificate, error) {
-	path := filepath.Join(a.Dir, revokedName)
-	list, err := readRevoked(path, []*x509.Certificate{a.cert})
-	if err != nil {
-		return nil, err
-	}
-	entries := list.RevokedCertificateEntries
-	var revoked []*x509.Certificate
-	for _, path := range paths {
-		certs, err := readCerts(path)
-		if err != nil {
-			return nil, err
-		}
-		if err := certs[0].CheckSignatureFrom(a.cert); err != nil {
-			return nil, fmt.Errorf("certificate %q is not of the authority in %q, which alone can revoke it", path, a.Dir)
-		}
-		revoked = append(revoked, certs[0])
-		isListed := func(entry x509.RevocationListEntry) bool { return entry.SerialNumber.Cmp(certs[0].SerialNumber) == 0 }
-		if !slices.ContainsFunc(entries, isListed) {
-			entries = append(entries, x509.RevocationListEntry{SerialNumber: certs[0].SerialNumber, RevocationTime: now})
-		}
-	}
-	return revoked, a.writeRevoked(entries, now)
-}
-
-func (a *Authority) writeRevoked(entries []x509.RevocationListEntry, now time.Time) error {
-	raw, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
-		Number: big.NewInt(now.UnixNano()), ThisUpdate: now.Add(-clockSlack), NextUpdate: now.Add(revokedValidity), RevokedCertificateEntries: entries,
-	}, a.cert, a.key)
-	if err != nil {
-		return fmt.Errorf("sign list of revoked certificates: %w", err)
-	}
-	return replace(filepath.Join(a.Dir, revokedName), encodePEM(pemRevoked, raw), 0o644)
 }
 
 func newSerial() (*big.Int, error) {

@@ -24,13 +24,18 @@ const SystemDir = "/etc/farlog/tls"
 type Files struct {
 	Authority string // certificates that sign the others'
 	Cert, Key string // of this process
-	Revoked   string // list of the revoked ones; "" or not there at the start: nobody is
+	Revoked   string // list of the revoked ones; "": nobody is
+
+	// IsRevokedNeeded: without the list nothing is read, also at the start. Else who was shut out would be in again when the list is forgotten beside
+	// a control plane that starts.
+	IsRevokedNeeded bool
 }
 
-// In gives the files of a kind in a directory.
+// In gives the files of a kind in a directory. A control plane, which lets others in, must have the list of the revoked ones there.
 func In(dir string, kind Kind) Files {
 	return Files{
-		Authority: filepath.Join(dir, authorityCert), Revoked: filepath.Join(dir, revokedName),
+		IsRevokedNeeded: kind == KindControl,
+		Authority:       filepath.Join(dir, authorityCert), Revoked: filepath.Join(dir, revokedName),
 		Cert: filepath.Join(dir, string(kind)+certSuffix), Key: filepath.Join(dir, string(kind)+keySuffix),
 	}
 }

@@ -268,6 +268,61 @@ func TestKeeper_RevokedStayRevoked(t *testing.T) {
 	}
 }
 
+// A control plane that starts without the list would let in again who was shut out; it does not start. Nor does anybody who was told of a list.
+func TestKeeper_NoStartWithoutTheList(t *testing.T) {
+	a := newAuthority(t, "farlog")
+	newParty(t, a, a.Dir, KindControl, "c")
+	newParty(t, a, a.Dir, KindHost, "h")
+	told := Choice{Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindHost).Cert, Key: In(a.Dir, KindHost).Key, Revoked: filepath.Join(a.Dir, revokedName)}
+	files, err := told.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if err := os.Remove(files.Revoked); err != nil {
+		t.Fatal(err)
+	}
+	for _, files := range []Files{In(a.Dir, KindControl), files} {
+		_, err := NewKeeper(files, logger)
+		checkError(t, "without the list", err, "crl.pem\" is not there, and without it those would be let in")
+	}
+	if _, err := NewKeeper(In(a.Dir, KindHost), logger); err != nil {
+		t.Errorf("who lets nobody in: %v", err)
+	}
+}
+
+// What is revoked is said so wherever the authority has put its list, also when the certificate itself is gone; the authority cannot revoke itself.
+func TestRevoke_IsShown(t *testing.T) {
+	a := newAuthority(t, "farlog")
+	dir := filepath.Join(a.Dir, "host-one")
+	newParty(t, a, dir, KindHost, "one")
+	gone := newParty(t, a, filepath.Join(a.Dir, "host-gone"), KindHost, "gone")
+	if _, err := a.Revoke([]string{In(dir, KindHost).Cert, gone.keeper.files.Cert}, start); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.Revoke([]string{filepath.Join(a.Dir, authorityCert)}, start)
+	checkError(t, "itself", err, "is that of the authority itself")
+	if err := os.RemoveAll(filepath.Join(a.Dir, "host-gone")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		dir:   "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked",
+		a.Dir: "spiffe://farlog good, spiffe://farlog/farlog/host/one revoked, serial " + NewListed(gone.keeper.current.leaf).Serial + " revoked",
+	} {
+		list, err := ListIssued(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, one := range list {
+			texts = append(texts, string(one.ID)+" "+one.State(start))
+		}
+		if got := strings.Join(texts, ", "); got != want {
+			t.Errorf("%s: got %s, want %s", dir, got, want)
+		}
+	}
+}
+
 func TestKeeper_RefusesAKeyForEverybody(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	files := In(a.Dir, KindHost)
@@ -311,6 +366,8 @@ func TestInitAuthority_NeverTwice(t *testing.T) {
 	a := newAuthority(t, "farlog")
 	_, err := InitAuthority(a.Dir, "farlog", start)
 	checkError(t, "again", err, "is there already")
+	_, err = a.Issue(a.Dir, Order{Kind: KindHost, Name: "h", Validity: 20 * 365 * 24 * time.Hour}, start)
+	checkError(t, "longer than the authority", err, "expected no more than 2036-11-")
 	_, err = InitAuthority(filepath.Join(a.Dir, "new"), "Farlog", start)
 	checkError(t, "domain", err, `trust domain "Farlog": expected small letters`)
 	_, err = OpenAuthority(filepath.Join(a.Dir, "none"))

@@ -147,8 +147,11 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 		return m, nil
 	}
 	list, err := readRevoked(f.Revoked, authorities)
-	if errors.Is(err, os.ErrNotExist) && !needsRevoked {
-		return m, nil
+	if errors.Is(err, os.ErrNotExist) {
+		if !needsRevoked && !f.IsRevokedNeeded {
+			return m, nil
+		}
+		return nil, fmt.Errorf("list of revoked certificates %q is not there, and without it those would be let in: copy crl.pem from the authority, where farlog ca makes and keeps it", f.Revoked)
 	}
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -39,47 +41,91 @@ func (l Listed) State(now time.Time) string {
 
 // List shows the certificates in a directory, the authority's first.
 func List(dir string) ([]Listed, error) {
-	paths := []string{}
-	for _, kind := range Kinds {
-		paths = append(paths, In(dir, kind).Cert)
+	found, _, err := list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName), pathsIn(dir))
+	return found, err
+}
+
+func pathsIn(dirs ...string) (paths []string) {
+	for _, dir := range dirs {
+		for _, kind := range Kinds {
+			paths = append(paths, In(dir, kind).Cert)
+		}
 	}
-	return list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName), paths)
+	return paths
+}
+
+// ListIssued is List, and in an authority's own directory also shows those that lie in directories there, one for each host; last what is revoked and
+// lies nowhere.
+func ListIssued(dir string) ([]Listed, error) {
+	if _, err := os.Lstat(filepath.Join(dir, authorityKey)); err != nil {
+		return List(dir)
+	}
+	inside, err := dirsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	found, revoked, err := list(filepath.Join(dir, authorityCert), filepath.Join(dir, revokedName), pathsIn(append([]string{dir}, inside...)...))
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range found {
+		delete(revoked, one.Serial)
+	}
+	for _, serial := range slices.Sorted(maps.Keys(revoked)) {
+		found = append(found, Listed{ID: ID("serial " + serial), Serial: serial, Revoked: true})
+	}
+	return found, nil
+}
+
+// dirsIn are the directories in a directory.
+func dirsIn(dir string) (dirs []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			dirs = append(dirs, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return dirs, nil
 }
 
 // ListFiles shows the certificates of one process, the authority's first.
 func ListFiles(files Files) ([]Listed, error) {
-	return list(files.Authority, files.Revoked, []string{files.Cert})
+	found, _, err := list(files.Authority, files.Revoked, []string{files.Cert})
+	return found, err
 }
 
-func list(authority, revocations string, paths []string) ([]Listed, error) {
+// list also gives the serial numbers that are revoked.
+func list(authority, revocations string, paths []string) (found []Listed, revoked map[string]bool, err error) {
 	authorities, err := readCerts(authority)
 	if err != nil {
-		return nil, fmt.Errorf("authority: %w", err)
+		return nil, nil, fmt.Errorf("authority: %w", err)
 	}
-	revoked := map[string]bool{}
+	revoked = map[string]bool{}
 	if revocations != "" {
 		known, err := readRevoked(revocations, authorities)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+			return nil, nil, err
 		}
 		if err == nil {
 			for _, entry := range known.RevokedCertificateEntries {
-				revoked[entry.SerialNumber.String()] = true
+				revoked[fmt.Sprintf("%x", entry.SerialNumber)] = true
 			}
 		}
 	}
-	var found []Listed
 	for _, path := range append([]string{authority}, paths...) {
 		certs, err := readCerts(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		one := NewListed(certs[0])
-		one.File, one.Revoked = path, revoked[certs[0].SerialNumber.String()]
+		one.File, one.Revoked = path, revoked[one.Serial]
 		found = append(found, one)
 	}
-	return found, nil
+	return found, revoked, nil
 }
