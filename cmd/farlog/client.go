@@ -29,6 +29,8 @@ type controlClient struct {
 	conn    *grpc.ClientConn
 	address string
 	choice  identity.Choice
+
+	isInsecure bool
 }
 
 // dialControl makes the connection; nothing is sent before the first call. The caller closes it.
@@ -37,7 +39,7 @@ func (e *environment) dialControl() (*controlClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control %q: %w", e.control, err)
 	}
-	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control, choice: e.choice()}, nil
+	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control, choice: e.choice(), isInsecure: e.isInsecure}, nil
 }
 
 func (c *controlClient) Close() error { return c.conn.Close() }

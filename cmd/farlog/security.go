@@ -86,7 +86,13 @@ func (c *controlClient) refusal(answer *status.Status) error {
 	if _, reason, ok := strings.Cut(text, "remote error: tls: "); ok {
 		return fmt.Errorf("control plane %s refuses the certificate %s: %s", c.address, c.certificate(), tlsReason(reason))
 	}
+	if c.isInsecure && strings.Contains(text, "error reading server preface") { // which it would have sent at once
+		return fmt.Errorf("control plane %s answers, and not to programs without TLS: leave --insecure out", c.address)
+	}
 	if _, reason, ok := strings.Cut(text, "authentication handshake failed: "); ok {
+		if reason == "EOF" || strings.HasSuffix(reason, "connection reset by peer") {
+			return fmt.Errorf("control plane %s hung up before it had said who it is: it is stopping, or has too many connections from this address; try again", c.address)
+		}
 		return errors.New(reason)
 	}
 	return nil

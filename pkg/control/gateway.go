@@ -27,7 +27,7 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
 		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: false},
-	}), runtime.WithErrorHandler(writeHTTPError), runtime.SetQueryParameterParser(queryParser{}))
+	}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError), runtime.SetQueryParameterParser(queryParser{}))
 	here := inProcess{s}
 	err := errors.Join(
 		api.RegisterControlServiceHandlerClient(ctx, mux, api.NewControlServiceClient(here)),

@@ -1,11 +1,9 @@
 package control
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -22,38 +20,6 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// restorePath is the one call whose body has many messages; each of them has the limit that others have as a whole.
-const restorePath = "/v1/restore"
-
-// limitBody keeps a request from filling the memory.
-func limitBody(response http.ResponseWriter, request *http.Request) io.ReadCloser {
-	if request.URL.Path == restorePath {
-		return &lines{Closer: request.Body, from: bufio.NewReader(request.Body)}
-	}
-	return http.MaxBytesReader(response, request.Body, api.RequestLenMax)
-}
-
-// lines is a body that has no line longer than a request may be.
-type lines struct {
-	io.Closer
-	from *bufio.Reader
-	long int // of the line so far
-}
-
-// Read implements io.Reader.
-func (l *lines) Read(into []byte) (int, error) {
-	read, err := l.from.Read(into)
-	for _, one := range into[:read] {
-		if l.long++; one == '\n' {
-			l.long = 0
-		}
-		if l.long > api.RequestLenMax {
-			return 0, fmt.Errorf("a line of more than %d bytes: expected one entry a line", api.RequestLenMax)
-		}
-	}
-	return read, err
-}
-
 // How protojson and the reader of parameters say what is wrong with a text; protojson's spaces vary.
 var (
 	unknownParameter = regexp.MustCompile(`unknown parameter ("(?:[^"\\]|\\.)*"), value ("(?:[^"\\]|\\.)*")`)
@@ -65,10 +31,23 @@ var (
 
 // writeHTTPError answers with a problem in the details where the body was not to be read, as the calls themselves do.
 func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler, response http.ResponseWriter, request *http.Request, err error) {
-	if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument && len(answer.Details()) == 0 {
+	if answer := bodyAnswer(err); answer != nil {
+		err = answer
+	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument && len(answer.Details()) == 0 {
 		err = withProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
 	}
 	runtime.DefaultHTTPErrorHandler(ctx, mux, marshaler, response, request, err)
+}
+
+// writeRoutingError answers where no call is. A path that has other methods is not one that is still to be written, as the gateway would have it.
+func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, marshaler runtime.Marshaler, response http.ResponseWriter, request *http.Request, code int) {
+	if code == http.StatusMethodNotAllowed {
+		writeHTTPError(ctx, mux, marshaler, response, request, &runtime.HTTPStatusError{
+			HTTPStatus: code, Err: status.Errorf(codes.Unimplemented, "%s %s: expected another method, as docs/reference/api.md has them", request.Method, request.URL.Path),
+		})
+		return
+	}
+	runtime.DefaultRoutingErrorHandler(ctx, mux, marshaler, response, request, code)
 }
 
 // problemsOfText finds fields, values and rules in what the reader of JSON, or of parameters, says.

@@ -102,6 +102,7 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"report without an id", target, "POST", "/v1/reports/targets", `{}`, 400, `"field":"agent.id"`},
 		{"report of a drain without the role", target, "POST", "/v1/reports/drains", `{}`, 403, `has not the role drain`},
 		{"agents", host, "GET", "/v1/agents", "", 403, `has not the role admin or audit`},
+		{"another method", admin, "PUT", "/v1/streams", `{}`, 405, "expected another method"},
 		{"no such path", admin, "GET", "/v2/streams", "", 404, `Not Found`},
 	} {
 		code, body := g.ask(test.client, test.method, test.path, test.body)
@@ -109,7 +110,7 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d %s", test.name, code, body, test.code, test.want)
 		}
 	}
-	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", api.RequestLenMax)+`"}}`); code != 400 {
+	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", api.RequestLenMax)+`"}}`); code != 413 || !strings.Contains(body, `"code":8`) {
 		t.Errorf("more than may be said: got %d %.100s", code, body)
 	}
 }

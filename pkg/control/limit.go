@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -24,7 +23,8 @@ const (
 	agentShare      = 8    // times as many calls for reports and watches of agents
 	watchesMax      = 1024 // open at the same time, of one client
 	callsAtOnceMax  = 256  // on one connection
-	connectionsMax  = 1024 // of one address
+	connectionsMax  = 1024 // of one address, whose ends are known
+	strangersMax    = 256  // of one address, who have not said yet who they are
 	limitedIdleMax  = time.Minute
 	limitedSweepMin = 256 // clients known before idle ones are forgotten
 )
@@ -115,51 +115,4 @@ func (l *limiter) watch(c client) (end func(), err error) {
 		defer l.mutex.Unlock()
 		one.watches--
 	}, nil
-}
-
-// crowd counts connections by address, from before they have said who they are.
-type crowd struct {
-	mutex sync.Mutex
-	count map[string]int
-}
-
-// enter is false where an address has too many. What it returns is called when the connection ends.
-func (c *crowd) enter(address net.Addr) (leave func(), ok bool) {
-	host, _, err := net.SplitHostPort(address.String())
-	if err != nil {
-		host = address.String()
-	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.count[host] >= connectionsMax {
-		return nil, false
-	}
-	c.count[host]++
-	return sync.OnceFunc(func() {
-		c.mutex.Lock()
-		defer c.mutex.Unlock()
-		if c.count[host]--; c.count[host] == 0 {
-			delete(c.count, host)
-		}
-	}), true
-}
-
-// counted leaves the crowd when it is closed.
-type counted struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c counted) Close() error {
-	c.leave()
-	return c.Conn.Close()
-}
-
-// CloseWrite lets a refusal arrive: the other end is told that nothing follows it.
-func (c counted) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return fmt.Errorf("%T cannot be closed on one side", c.Conn)
 }

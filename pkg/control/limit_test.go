@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -130,31 +132,144 @@ func (g *guarded) deafWatch(keeper *identity.Keeper) {
 	}
 }
 
-// An address has only so many connections, of which some may end and make room for others.
+// fromAddress is a connection of which only the other end's address and its end are known.
+type fromAddress struct {
+	net.Conn
+	address  string
+	isClosed bool
+}
+
+func (f *fromAddress) RemoteAddr() net.Addr { return clientAddress(f.address + ":1") }
+
+func (f *fromAddress) Close() error {
+	f.isClosed = true
+	return nil
+}
+
+// An address has only so many connections whose ends are known, of which some may end and make room for others.
 func TestLimit_ConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
-	c := crowd{count: map[string]int{}}
-	one, other := &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}, &net.TCPAddr{IP: net.ParseIP("10.0.0.2"), Port: 1}
-	var leave func()
+	c := newCrowd()
+	settle := func(address string) (*visitor, bool) {
+		v := c.enter(&fromAddress{address: address})
+		return v, v.settle()
+	}
+	var last *visitor
 	for range connectionsMax {
 		var ok bool
-		if leave, ok = c.enter(one); !ok {
+		if last, ok = settle("10.0.0.1"); !ok {
 			t.Fatal("refused before there were too many")
 		}
 	}
-	if _, ok := c.enter(one); ok {
+	refused, ok := settle("10.0.0.1")
+	if ok {
 		t.Error("one too many came in")
 	}
-	if _, ok := c.enter(other); !ok {
+	refused.leave()
+	if _, ok := settle("10.0.0.2"); !ok {
 		t.Error("another address paid for it")
 	}
-	leave()
-	leave() // a connection may be closed twice
-	if _, ok := c.enter(one); !ok {
+	last.leave()
+	last.leave() // a connection may be closed twice
+	if _, ok := settle("10.0.0.1"); !ok {
 		t.Error("one that left made no room")
 	}
-	if _, ok := c.enter(one); ok {
+	if _, ok := settle("10.0.0.1"); ok {
 		t.Error("one that was closed twice made room for two")
+	}
+}
+
+// Strangers keep nobody out: where there are too many the first of them goes, and never one who has said who he is.
+func TestLimit_StrangersGoFirst(t *testing.T) {
+	t.Parallel()
+	c := newCrowd()
+	var conns []*fromAddress
+	var known []*visitor
+	for i := range 3 * strangersMax {
+		conn := &fromAddress{address: "10.0.0.1"}
+		v := c.enter(conn)
+		if i%3 == 0 {
+			if !v.settle() {
+				t.Fatal("strangers kept out somebody known")
+			}
+			known = append(known, v)
+		}
+		conns = append(conns, conn)
+	}
+	strangers, closed := 0, 0
+	for i, conn := range conns {
+		if i%3 == 0 {
+			if conn.isClosed {
+				t.Fatal("somebody known was closed")
+			}
+			continue
+		}
+		if strangers++; conn.isClosed {
+			closed++
+			if strangers > strangersMax {
+				t.Fatal("one of the last was closed before one of the first")
+			}
+		}
+	}
+	if strangers-closed != strangersMax {
+		t.Errorf("%d strangers are left, expected %d", strangers-closed, strangersMax)
+	}
+	for _, v := range known {
+		v.leave()
+	}
+	if len(c.known) != 0 || len(c.strangers["10.0.0.1"]) != strangersMax {
+		t.Errorf("%d addresses are known, %d strangers, when those that were known have left", len(c.known), len(c.strangers["10.0.0.1"]))
+	}
+}
+
+// More silent connections than an address may have, without any certificate: who has one comes in from the same address.
+func TestLimit_SilentConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "rules: []\n")
+	for range connectionsMax + strangersMax {
+		g.from("127.0.0.1")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	if _, err := api.NewControlServiceClient(g.dial(g.keeper(identity.KindHost, "h", time.Hour))).ListStreams(ctx, &api.ListStreamsRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A body of which a byte comes now and then ends; one that gets on does not, however long it takes.
+func TestPaced_DrippedBodyEnds(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		body := &paced{ReadCloser: request.Body, deadline: http.NewResponseController(response).SetReadDeadline, limit: 300 * time.Millisecond}
+		_, err := io.Copy(io.Discard, body)
+		fmt.Fprint(response, err)
+	}))
+	t.Cleanup(server.Close)
+	send := func(chunk, chunks int) string {
+		reader, writer := io.Pipe()
+		go func() {
+			for range chunks {
+				if _, err := writer.Write(make([]byte, chunk)); err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond) // the pace itself, not a wait
+			}
+			writer.Close()
+		}()
+		defer reader.Close()
+		response, err := http.Post(server.URL, "application/json", reader)
+		if err != nil {
+			return err.Error()
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return string(text)
+	}
+	if got := send(1, 50_000); got != errBodySlow.Error() {
+		t.Errorf("a byte now and then: %s", got)
+	}
+	if got := send(bodyPaceBytes, 5); got != "<nil>" {
+		t.Errorf("one that gets on: %s", got)
 	}
 }
 
@@ -223,7 +338,7 @@ func TestLimit_MessageSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	count, err := conn.Read(answer)
-	if err != nil && !errors.Is(err, io.EOF) || string(answer[:min(count, 12)]) != "HTTP/1.1 400" {
+	if err != nil && !errors.Is(err, io.EOF) || string(answer[:min(count, 12)]) != "HTTP/1.1 413" {
 		t.Errorf("HTTP: %q, %v", answer[:count], err)
 	}
 }

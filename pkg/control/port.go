@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	connectMax  = 10 * time.Second // for a client to say who it is and what it speaks
+	connectMax  = 5 * time.Second // for a client to say who it is and what it speaks
 	acceptPause = 100 * time.Millisecond
 )
 
@@ -27,7 +27,7 @@ type port struct {
 	grpc   *half
 	http   *half
 	conns  sync.WaitGroup
-	crowd  crowd
+	crowd  *crowd
 }
 
 // half is the listener of one of the protocols.
@@ -62,7 +62,7 @@ func (h *half) Close() error {
 func (h *half) Addr() net.Addr { return h.address }
 
 func newPort(listener net.Listener, keeper *identity.Keeper) *port {
-	return &port{Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr()), crowd: crowd{count: map[string]int{}}}
+	return &port{Listener: listener, keeper: keeper, grpc: newHalf(listener.Addr()), http: newHalf(listener.Addr()), crowd: newCrowd()}
 }
 
 // run accepts until the listener is closed.
@@ -81,17 +81,13 @@ func (p *port) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		leave, ok := p.crowd.enter(conn.RemoteAddr())
-		if !ok {
-			conn.Close()
-			continue
-		}
-		p.conns.Go(func() { p.sort(ctx, counted{conn, leave}) })
+		visitor := p.crowd.enter(conn)
+		p.conns.Go(func() { p.sort(ctx, counted{conn, visitor.leave}, visitor) })
 	}
 }
 
 // sort finds out what a client speaks and hands it on.
-func (p *port) sort(ctx context.Context, conn net.Conn) {
+func (p *port) sort(ctx context.Context, conn net.Conn, visitor *visitor) {
 	ctx, cancel := context.WithTimeout(ctx, connectMax)
 	defer cancel()
 	var isGRPC bool
@@ -104,7 +100,7 @@ func (p *port) sort(ctx context.Context, conn net.Conn) {
 	} else {
 		conn, isGRPC, err = peek(conn)
 	}
-	if err != nil {
+	if err != nil || !visitor.settle() {
 		conn.Close()
 		return
 	}
