@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,6 +150,8 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	}
 	if isDryRun || len(answer.Changes) == 0 { // else what was just declared is being made
 		showDrift(env, answer.Drift)
+	} else {
+		showDrift(env, ofChangedTargets(answer))
 	}
 	if len(answer.Undeclared) > 0 {
 		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(answer.Undeclared, ", "))
@@ -164,6 +167,18 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)
 	}
 	return nil
+}
+
+// ofChangedTargets is what is not so of targets that were declared before and otherwise: a capacity that is below what lies there, for one.
+func ofChangedTargets(answer *api.ApplyFabricResponse) (list []*api.Drift) {
+	for _, one := range answer.Drift {
+		if one.Kind == "target" && slices.ContainsFunc(answer.Changes, func(change *api.Change) bool {
+			return change.Kind == one.Kind && change.Name == one.Name && !change.IsNew && !change.IsDeleted
+		}) {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // showDrift prints what is declared and not so: a line each, with what is wrong.

@@ -22,6 +22,11 @@ func (v *view) driftFrom(caller access.Caller, fabric *api.Fabric) (list []*api.
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: fmt.Sprintf("no target on host %s reports: start farlogd target there", target.Host)})
 		}
 	}
+	for _, target := range fabric.GetTargets() {
+		if reason := v.overfullOf(target); reason != "" {
+			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: reason})
+		}
+	}
 	for _, spec := range fabric.GetStreams() {
 		if v.streams[spec.Name] == nil || caller.May(api.ControlService_GetStream_FullMethodName, spec.Name) != nil {
 			continue

@@ -151,60 +151,6 @@ func newFields(spec *api.StreamSpec) (fields []*api.FieldChange) {
 	return fields
 }
 
-// checkPlaces finds rings that are wanted where nobody knows of a target, and those that do not fit there.
-func (p *fabricPlan) checkPlaces(v *view, fabric *api.Fabric) {
-	world := v.world()
-	specs := make(map[string]*api.TargetSpec, len(world.TargetSpecs))
-	for host, spec := range world.TargetSpecs {
-		specs[host] = spec
-	}
-	for _, target := range slices.Backward(fabric.Targets) { // of two the first counts
-		specs[target.Host] = target
-	}
-	room := reconcile.Room(world, specs)
-	for name, stream := range v.streams {
-		if v.rings[name] == nil { // on its way
-			reserve(room, stream.Spec)
-		}
-	}
-	for i, spec := range fabric.Streams {
-		host := spec.TargetHost
-		if host == "" || v.streams[spec.Name] != nil {
-			continue // anywhere, or declared before
-		}
-		if specs[host] == nil && !v.hasTargetOn(host) {
-			p.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a host under targets, or one whose target is registered")
-			continue
-		}
-		if specs[host].GetIsClosed() {
-			p.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that is not closed to new rings")
-			continue
-		}
-		free, isLimited := room[host]
-		if isLimited && spec.RingSizeBytes > free {
-			p.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(spec.RingSizeBytes), "expected at most %d bytes: so much is left of the %d of target host %s",
-				free, specs[host].CapacityBytes, host)
-			continue
-		}
-		reserve(room, spec)
-	}
-}
-
-func reserve(room map[string]uint64, spec *api.StreamSpec) {
-	if free, isLimited := room[spec.TargetHost]; isLimited {
-		room[spec.TargetHost] = free - min(free, spec.RingSizeBytes)
-	}
-}
-
-func (v *view) hasTargetOn(host string) bool {
-	for _, agent := range v.liveTargets {
-		if agent.Host == host {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *fabricPlan) findUndeclared(v *view, fabric *api.Fabric) {
 	for _, host := range sortedKeys(v.targetSpecs) {
 		if !slices.ContainsFunc(fabric.Targets, func(spec *api.TargetSpec) bool { return spec.Host == host }) {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
 )
 
 // problemsIn takes the details out of an error.
@@ -292,4 +293,45 @@ func drawFabric(rt *rapid.T) *api.Fabric {
 		})
 	}
 	return fabric
+}
+
+// A ring that no host can ever hold is refused where no target is named, too; one that has no room only now, or could go where there is no limit, is not.
+func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
+	fabric := &api.Fabric{
+		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}},
+		Streams: []*api.StreamSpec{{Name: "big", RingSizeBytes: 200 << 20}, {Name: "fits", RingSizeBytes: 100 << 20}, {Name: "later", RingSizeBytes: 100 << 20}},
+	}
+	problems := func(v *view) (texts []string) {
+		t.Helper()
+		plan, err := planFabric(v, fabric)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range plan.problems {
+			texts = append(texts, one.Field+"="+one.Value+": "+one.Rule)
+		}
+		return texts
+	}
+	v := newView()
+	want := "fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes: no target has more, which is the capacity of host beta"
+	if got := problems(v); !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q", got)
+	}
+	v.liveTargets["gamma-1"] = &api.Agent{Id: "gamma-1", Host: "gamma"}
+	if got := problems(v); len(got) != 0 {
+		t.Errorf("a registered host without a limit: %q", got)
+	}
+}
+
+// A capacity that is lowered below what lies on the host is told.
+func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
+	v := newView()
+	v.liveTargets["alpha-1"] = &api.Agent{Id: "alpha-1", Host: "alpha"}
+	v.rings["a"] = &api.RingSpec{Target: "alpha-1", Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a", RingSizeBytes: 200 << 20}}}
+	for capacity, want := range map[uint64]string{0: "", 200 << 20: "", 100 << 20: "its rings have 209715200 bytes, more than its capacity of 104857600"} {
+		drift := v.driftFrom(access.Local(), &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: capacity}}})
+		if got := len(drift) > 0 && strings.HasPrefix(drift[0].Reason, want); got != (want != "") {
+			t.Errorf("capacity %d: got %v, want %q", capacity, drift, want)
+		}
+	}
 }
