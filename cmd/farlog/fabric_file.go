@@ -118,6 +118,12 @@ var streamFields = []fileField[*api.StreamSpec]{
 	{"failure_domain", "failure_domain", func(s *api.StreamSpec, text string) error { s.FailureDomain = text; return nil },
 		func(s *api.StreamSpec) string { return s.FailureDomain }},
 	{"target", "target_host", func(s *api.StreamSpec, text string) error { s.TargetHost = text; return nil }, func(s *api.StreamSpec) string { return s.TargetHost }},
+	{"writer_host", "writer_host", func(s *api.StreamSpec, text string) error { s.WriterHost = text; return nil }, func(s *api.StreamSpec) string { return s.WriterHost }},
+	{"latency_limit", "latency_limit", func(s *api.StreamSpec, text string) error {
+		limit, err := config.ParseDuration(text)
+		s.LatencyLimit = durationpb.New(limit)
+		return err
+	}, func(s *api.StreamSpec) string { return durationOrNothing(s.LatencyLimit.AsDuration()) }},
 	{"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil }, func(s *api.StreamSpec) string { return s.DrainHost }},
 }
 

@@ -49,7 +49,7 @@ router: x
 		`11:9: streams[1].size: expected one value`,
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
-		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, drain`,
+		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, writer_host, latency_limit, drain`,
 		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes, plan`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -116,7 +116,10 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 				spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
 			}
 			if rapid.Bool().Draw(rt, "placed") {
-				spec.TargetHost, spec.DrainHost = name.Draw(rt, "target"), name.Draw(rt, "drain")
+				spec.TargetHost, spec.DrainHost, spec.WriterHost = name.Draw(rt, "target"), name.Draw(rt, "drain"), name.Draw(rt, "writer host")
+			}
+			if spec.WriterHost != "" && rapid.Bool().Draw(rt, "limited") {
+				spec.LatencyLimit = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "latency limit")}
 			}
 			if rapid.Bool().Draw(rt, "has members") {
 				spec.Members, spec.Needed = rapid.Uint32Range(1, 9).Draw(rt, "members"), rapid.Uint32Range(1, 9).Draw(rt, "needed")

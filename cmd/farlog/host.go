@@ -21,11 +21,11 @@ import (
 func newHostCommand(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "host",
-		Short: "Connect namespaces of NVMe over fabrics to this host, for rings on them",
+		Short: "List the trading hosts; connect namespaces of NVMe over fabrics to this host, for rings on them",
 		Args:  groupArgs,
 		RunE:  runGroup,
 	}
-	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env))
+	command.AddCommand(newHostConnectCommand(env), newHostDisconnectCommand(env), newHostShowCommand(env), newHostListCommand(env))
 	return command
 }
 

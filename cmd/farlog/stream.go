@@ -37,6 +37,8 @@ type createOptions struct {
 	members, needed    uint32
 	failureDomain      string
 	target, drain      string
+	writer             string
+	latencyLimit       time.Duration
 }
 
 func newStreamCreateCommand(env *environment) *cobra.Command {
@@ -60,6 +62,8 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	flags.Uint32Var(&options.needed, "needed", 0, "`members` that an acknowledgement waits for (default: more than half of them)")
 	flags.StringVar(&options.failureDomain, "failure-domain", "", "what no two members share: host, rack or site (default host)")
 	flags.StringVar(&options.target, "target", "", "`host` whose target shall have the ring, of a stream with one (default: any)")
+	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the nearest to it is taken, as its host agent measures (default: any)")
+	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit", "longest way from --writer-host to a target; the stream waits until it is measured (default: any)")
 	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
 	return cmd
@@ -70,7 +74,7 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
 	}
 	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain,
-		TargetHost: o.target, DrainHost: o.drain}
+		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
 	}
@@ -84,6 +88,9 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 		return nil, usageErrorf("--policy %q: expected block or reject", o.policy)
 	}
 	spec.Level, spec.Policy = api.Level(level), api.Policy(policy)
+	if o.latencyLimit > 0 {
+		spec.LatencyLimit = durationpb.New(o.latencyLimit)
+	}
 	if o.deadline > 0 {
 		spec.Deadline = durationpb.New(o.deadline)
 	}
@@ -284,6 +291,12 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		line("writer", "%s", writerTermsText(status.LastGrant))
 	}
 	line("target", "%s", targetOf(status))
+	for _, way := range status.Ways {
+		line("way", "%s", wayText(stream.Spec.WriterHost, way))
+	}
+	if limit := stream.Spec.LatencyLimit; limit != nil {
+		line("latency limit", "%s", limit.AsDuration())
+	}
 	line("drain", "%s", drainText(status))
 	for _, ring := range status.Rings {
 		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))

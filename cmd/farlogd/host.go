@@ -37,6 +37,7 @@ type hostRole struct {
 	settings *settings
 	client   api.ControlServiceClient
 	server   *hostagent.Server
+	meter    *wayMeter
 	logger   *slog.Logger
 	path     string
 
@@ -77,6 +78,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
+	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Route: role.route, Logger: role.logger})
 	if err != nil {
@@ -87,6 +89,11 @@ func (d *daemon) openHost(context.Context) error {
 	d.hostSocket = d.settings.hostSocket
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
+			var measuring sync.WaitGroup
+			defer measuring.Wait()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			measuring.Go(func() { role.meter.run(ctx) })
 			ready()
 			return role.server.Run(ctx)
 		},
@@ -195,7 +202,7 @@ func (r *hostRole) recall() {
 
 func (r *hostRole) sample(hasWriters bool) metrics.HostSample {
 	counts := r.server.Counts()
-	sample := metrics.HostSample{Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed}
+	sample := metrics.HostSample{Granted: counts.Granted, Refused: counts.Refused, Failed: counts.Failed, Ways: r.meter.samples()}
 	if !hasWriters {
 		return sample
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
@@ -84,7 +85,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 			now = r.place(t, name, nil, nil)
 			action.Place = &api.RingSpec{Target: "other", Stream: now.streams[name]}
 		}
-		if planned := reconcile.Plan(now.world()); len(planned) == 0 {
+		if planned := reconcile.Plan(now.world(), time.Now()); len(planned) == 0 {
 			t.Fatalf("round %d: nothing is planned for %v", round, now.rings[name])
 		}
 		var granted, placed error
@@ -124,7 +125,7 @@ func (r *reconciler) stays(t *testing.T, round int, name string, action reconcil
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, planned := range reconcile.Plan(now.world()) {
+	for _, planned := range reconcile.Plan(now.world(), time.Now()) {
 		if streamOf(planned) == name {
 			t.Fatalf("round %d: after a grant it is planned to %s", round, verbOf(planned))
 		}

@@ -53,11 +53,12 @@ func (v *view) status(name string) *api.StreamStatus {
 		return status
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
-	world := v.world()
+	world, now := v.world(), time.Now()
+	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
 		v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
-		if reason := reconcile.WhyNotPlaced(world, name, v.room); reason != "" {
+		if reason := reconcile.WhyNotPlaced(world, name, v.room, now); reason != "" {
 			status.Reason = reason
 		}
 	}

@@ -52,6 +52,7 @@ func fabricTrials() map[string]trial {
 		"WatchDrains":  watched(api.FabricServiceClient.WatchDrains, &api.WatchDrainsRequest{}),
 		"ListRegions":  asked(api.FabricServiceClient.ListRegions, &api.ListRegionsRequest{}),
 		"ListGrants":   asked(api.FabricServiceClient.ListGrants, &api.ListGrantsRequest{}),
+		"ListHosts":    asked(api.FabricServiceClient.ListHosts, &api.ListHostsRequest{}),
 		"ListEpochs":   asked(api.FabricServiceClient.ListEpochs, &api.ListEpochsRequest{}),
 	}
 }

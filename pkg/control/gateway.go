@@ -33,7 +33,8 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		api.RegisterControlServiceHandlerClient(ctx, mux, api.NewControlServiceClient(here)),
 		api.RegisterFabricServiceHandlerClient(ctx, mux, api.NewFabricServiceClient(here)),
 		api.RegisterTargetServiceHandlerClient(ctx, mux, api.NewTargetServiceClient(here)),
-		api.RegisterDrainServiceHandlerClient(ctx, mux, api.NewDrainServiceClient(here)))
+		api.RegisterDrainServiceHandlerClient(ctx, mux, api.NewDrainServiceClient(here)),
+		api.RegisterHostServiceHandlerClient(ctx, mux, api.NewHostServiceClient(here)))
 	if err != nil {
 		return nil, fmt.Errorf("set up HTTP: %w", err)
 	}

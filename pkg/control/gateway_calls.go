@@ -15,7 +15,8 @@ import (
 )
 
 // overHTTP are the services that HTTP reaches.
-var overHTTP = []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc}
+var overHTTP = []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc,
+	api.HostService_ServiceDesc}
 
 // inProcess makes calls of the services in this process, through the interceptors that calls from outside go through. It is what the gateway takes
 // for a connection; the caller is in the context.

@@ -272,6 +272,10 @@ func agentTrials(agent *api.Agent) map[string]trial {
 			}
 			return err
 		},
+		"ReportHost": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewHostServiceClient(conn).ReportHost(ctx, &api.ReportHostRequest{State: &api.HostState{Host: agent.Host}})
+			return err
+		},
 		"ReportDrain": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewDrainServiceClient(conn).ReportDrain(ctx, &api.ReportDrainRequest{State: &api.DrainState{Agent: agent}})
 			return err
@@ -316,6 +320,8 @@ var allowed = map[string]string{
 	"ListRegions":      "append drain replay admin audit target",
 	"ListGrants":       "admin audit",
 	"ListEpochs":       "append drain replay admin audit target",
+	"ListHosts":        "admin audit",
+	"ReportHost":       "append",
 	"WatchRings":       "target",
 	"ReportTarget":     "target",
 	"WatchAssignments": "drain",

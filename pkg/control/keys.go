@@ -25,6 +25,7 @@ import (
 //	state/grants/<name>                Grant, the last one
 //	state/targets/<id>                 TargetState, as last reported
 //	state/drains/<id>                  DrainState, as last reported
+//	state/hosts/<name>                 HostState, as last measured, but for small differences
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
 //	leader/…                           election of the instance that reconciles
@@ -44,6 +45,7 @@ const (
 	keyGrants      = keyRoot + "state/grants/"
 	keyTargets     = keyRoot + "state/targets/"
 	keyDrains      = keyRoot + "state/drains/"
+	keyHosts       = keyRoot + "state/hosts/"
 	keyLiveTargets = keyRoot + "state/live/targets/"
 	keyLiveDrains  = keyRoot + "state/live/drains/"
 	keyLeader      = keyRoot + "leader"

@@ -114,7 +114,7 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 		again = reconcile.Dirt{}
 		world := now.world()
 		names := dirt.Streams(world, unsettled)
-		actions := reconcile.PlanOf(world, names, unsettled)
+		actions := reconcile.PlanOf(world, names, unsettled, time.Now())
 		r.planned.Add(int64(len(names)))
 		err := r.performAll(ctx, now, actions, guards)
 		if lost++; !errors.Is(err, errLost) {
@@ -290,6 +290,6 @@ func (v *view) world() reconcile.World {
 	return reconcile.World{
 		Streams: v.streams, Epochs: v.epochs, Rings: v.rings, Assignments: v.assignments, Admissions: v.admissions,
 		LiveTargets: v.liveTargets, LiveDrains: v.liveDrains, Targets: v.targets, TargetSpecs: v.targetSpecs,
-		Deletions: v.deletions, DrainSpecs: v.drainSpecs,
+		Deletions: v.deletions, DrainSpecs: v.drainSpecs, Hosts: v.hosts,
 	}
 }

@@ -44,6 +44,7 @@ type view struct {
 	grants         map[string]*api.Grant
 	targets        map[string]*api.TargetState
 	drains         map[string]*api.DrainState
+	hosts          map[string]*api.HostState
 	liveTargets    map[string]*api.Agent
 	liveDrains     map[string]*api.Agent
 
@@ -397,6 +398,7 @@ var kinds = map[string]kind{
 	keyGrants:      messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
 	keyTargets:     messages(func(v *view) *map[string]*api.TargetState { return &v.targets }),
 	keyDrains:      messages(func(v *view) *map[string]*api.DrainState { return &v.drains }),
+	keyHosts:       messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
 	keyLiveTargets: messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
 	keyLiveDrains:  messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
 	keyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {

@@ -112,6 +112,8 @@ func (t *touched) note(v *view, prefix, name string) {
 	case keyLiveTargets:
 		t.touchRingsAt(v, name)
 		t.TouchUnsettled()
+	case keyHosts:
+		t.TouchUnsettled() // some of which may wait for a target that is near enough
 	case keyLiveDrains:
 		for _, stream := range v.givenTo.of[name] {
 			t.Touch(stream)

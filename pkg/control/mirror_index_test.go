@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -62,7 +63,7 @@ func (f *fed) setEpoch(name string, epoch int) {
 func (f *fed) settle() {
 	for range 100 {
 		now, dirt := f.takeDirt()
-		actions := reconcile.PlanOf(now.world(), dirt.Streams(now.world(), f.unsettled), f.unsettled)
+		actions := reconcile.PlanOf(now.world(), dirt.Streams(now.world(), f.unsettled), f.unsettled, time.Now())
 		if len(actions) == 0 && dirt.IsClean() {
 			return
 		}
@@ -258,7 +259,7 @@ func TestMirror_TellsWhatAChangeConcerns(t *testing.T) {
 			f.settle()
 			f.follow()
 			f.checkIndices()
-			if left := reconcile.Plan(f.view().world()); len(left) > 0 {
+			if left := reconcile.Plan(f.view().world(), time.Now()); len(left) > 0 {
 				t.Fatalf("a change left %s of %s undone", verbOf(left[0]), streamOf(left[0]))
 			}
 		}

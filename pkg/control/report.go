@@ -18,7 +18,8 @@ import (
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
-// Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, so that those of a report are
+// Agents report every second, and most of what they say is figures: cursors, lag, rates, times. Nothing is decided by figures, but for those of
+// hosts (keepHost), so that those of a report are
 // shown by the instance that got it and reach etcd, where other instances see them, only now and then. Whatever else has changed is in etcd before the
 // report is answered.
 
@@ -35,7 +36,8 @@ type reports struct {
 	every  time.Duration
 
 	mutex sync.Mutex
-	kept  map[string]time.Time // by key: when the figures were last written; where they are not what they were then, and else absent
+	hosts map[string]*api.HostState // by name: what its agent told this instance last
+	kept  map[string]time.Time      // by key: when the figures were last written; where they are not what they were then, and else absent
 }
 
 func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
@@ -43,7 +45,7 @@ func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
 	if isSole {
 		every = figuresKeptSole
 	}
-	return &reports{client: client, mirror: mirror, every: every, kept: map[string]time.Time{}}
+	return &reports{client: client, mirror: mirror, every: every, kept: map[string]time.Time{}, hosts: map[string]*api.HostState{}}
 }
 
 func (r *reports) keepTarget(ctx context.Context, state *api.TargetState) error {

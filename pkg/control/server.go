@@ -70,6 +70,7 @@ type Server struct {
 	api.UnimplementedFabricServiceServer
 	api.UnimplementedTargetServiceServer
 	api.UnimplementedDrainServiceServer
+	api.UnimplementedHostServiceServer
 
 	config     Config
 	mirror     *mirror
@@ -205,6 +206,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	api.RegisterFabricServiceServer(server, s)
 	api.RegisterTargetServiceServer(server, s)
 	api.RegisterDrainServiceServer(server, s)
+	api.RegisterHostServiceServer(server, s)
 	checks := health.NewServer()
 	healthpb.RegisterHealthServer(server, checks)
 	reflection.Register(server)

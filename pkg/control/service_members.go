@@ -38,7 +38,7 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 		return nil, unmet(reasonNotReplaceable, "member", quoted(request.Member), "expected a member that may be replaced: %s", why).
 			errorf("stream %q: the ring of target %s is not replaced: %s", request.Stream, request.Member, why)
 	}
-	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With))
+	target, why := reconcile.ReplacementTarget(now.world(), request.Stream, member, now.liveTargetNamed(request.With), time.Now())
 	if why != "" {
 		return nil, unmet(reasonNoTarget, "with", quoted(request.With), "expected a target that takes the ring: %s", why).
 			errorf("stream %q: nobody makes a ring in the place of that of target %s: %s", request.Stream, request.Member, why)

@@ -93,6 +93,8 @@ var specFields = []specField{
 		return unlessDefault(fmt.Sprint(s.Needed), "0", fmt.Sprint(s.Members/2+1))
 	}, false},
 	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string { return unlessDefault(s.FailureDomain, reconcile.DomainHost) }, false},
+	{"writer_host", "writer_host", func(s *api.StreamSpec) string { return s.WriterHost }, true},
+	{"latency_limit", "latency_limit", func(s *api.StreamSpec) string { return unlessDefault(s.LatencyLimit.AsDuration().String(), "0s") }, true},
 }
 
 // unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say nothing of them.

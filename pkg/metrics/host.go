@@ -1,11 +1,24 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // HostSample is what a host agent has answered, and the writers that it let in.
 type HostSample struct {
 	Granted, Refused, Failed uint64
 	Writers                  []HostWriterSample
+	Ways                     []HostWaySample
+}
+
+// HostWaySample is how far the host is from a target's door, of the last measurements.
+type HostWaySample struct {
+	Target, Door  string
+	Least, Median time.Duration
+	IsKnown       bool // one of the last measurements succeeded
+	Failures      uint64
 }
 
 // HostWriterSample is the present or last writer of a stream on this host; its counters outlive it.
@@ -17,6 +30,9 @@ type HostWriterSample struct {
 var (
 	hostGranted = desc("host", "grants_total", "Grants given to programs of this host.")
 	hostRefused = desc("host", "refused_total", "Requests of programs of this host for something that is not, or that they may not have.")
+	hostLeast   = desc("host", "way_least_seconds", "Least time of the last handshakes with a target's door, by which placement goes.", "target", "door")
+	hostMedian  = desc("host", "way_median_seconds", "Median time of the last handshakes with a target's door.", "target", "door")
+	hostMissed  = desc("host", "way_failures_total", "Handshakes with a target's door that failed.", "target", "door")
 	hostFailed  = desc("host", "failed_total", "Requests that got no grant because the control plane did not give one.")
 )
 
@@ -31,6 +47,9 @@ func (c hostCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- hostGranted
 	descs <- hostRefused
 	descs <- hostFailed
+	descs <- hostLeast
+	descs <- hostMedian
+	descs <- hostMissed
 }
 
 func (c hostCollector) Collect(metrics chan<- prometheus.Metric) {
@@ -38,6 +57,13 @@ func (c hostCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- counter(hostGranted, sample.Granted)
 	metrics <- counter(hostRefused, sample.Refused)
 	metrics <- counter(hostFailed, sample.Failed)
+	for _, one := range sample.Ways {
+		metrics <- counter(hostMissed, one.Failures, one.Target, one.Door)
+		if one.IsKnown {
+			metrics <- gauge(hostLeast, one.Least.Seconds(), one.Target, one.Door)
+			metrics <- gauge(hostMedian, one.Median.Seconds(), one.Target, one.Door)
+		}
+	}
 	for _, one := range sample.Writers {
 		collectWriter(metrics, RingSample{Stream: one.Stream, Target: one.Target, Level: one.Level, Writer: one.Writer})
 	}

@@ -3,12 +3,16 @@ package plan
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
+
+// never is the time of a world in which nothing was measured: then placement does not depend on it.
+var never time.Time
 
 // placing is where the control plane would put the rings of a fabric in which nothing is yet, and which drains it would give the streams to: its own
 // functions say so, of a world in which every declared host has a target or a drain that lives.
@@ -36,6 +40,7 @@ func newPlacing(in Input, ringBytes map[string]uint64) *placing {
 	for i, spec := range in.Fabric.Streams {
 		wanted := proto.Clone(spec).(*api.StreamSpec)
 		wanted.RingSizeBytes = ringBytes[spec.Name]
+		wanted.WriterHost, wanted.LatencyLimit = "", nil // nobody has measured a way yet
 		p.world.Streams[spec.Name] = &api.Stream{Spec: wanted, StreamId: uint32(i + 1), K: uint32(neededOf(spec))}
 	}
 	return p
@@ -44,7 +49,7 @@ func newPlacing(in Input, ringBytes map[string]uint64) *placing {
 // run lets the control plane act until it has nothing more to do.
 func (p *placing) run() {
 	for {
-		actions, isChanged := reconcile.Plan(p.world), false
+		actions, isChanged := reconcile.Plan(p.world, never), false
 		for _, action := range actions {
 			switch {
 			case action.Place != nil:
@@ -81,7 +86,7 @@ func (p *placing) targets(name string) (hosts []string, whyNot string) {
 		if len(p.world.LiveTargets) == 0 {
 			return nil, "expected a host under targets for its ring"
 		}
-		return nil, "expected targets that take it: " + reconcile.WhyNotPlaced(p.world, name, reconcile.Room(p.world, p.world.TargetSpecs))
+		return nil, "expected targets that take it: " + reconcile.WhyNotPlaced(p.world, name, reconcile.Room(p.world, p.world.TargetSpecs), never)
 	}
 	for _, ring := range rings {
 		hosts = append(hosts, ring.Target)

@@ -51,7 +51,7 @@ func (t *Target) agent() *api.Agent {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	agent := proto.Clone(t.config.Agent).(*api.Agent)
-	agent.Regions = t.regions
+	agent.Regions, agent.Doors = t.regions, t.doors.uris
 	return agent
 }
 

@@ -14,6 +14,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -2596,11 +2597,280 @@ func (x *ListEpochsResponse) GetRevision() int64 {
 	return 0
 }
 
+type ListHostsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 1000
+	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before; empty: the first page
+	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`                            // a name or a pattern such as desk*; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsRequest) Reset() {
+	*x = ListHostsRequest{}
+	mi := &file_fabric_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsRequest) ProtoMessage() {}
+
+func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
+func (*ListHostsRequest) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListHostsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHostsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListHostsRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+type ListHostsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*HostState           `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`                                        // those that have a host agent which has reported
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHostsResponse) Reset() {
+	*x = ListHostsResponse{}
+	mi := &file_fabric_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHostsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHostsResponse) ProtoMessage() {}
+
+func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
+func (*ListHostsResponse) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListHostsResponse) GetHosts() []*HostState {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *ListHostsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListHostsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type ReportHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         *HostState             `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportHostRequest) Reset() {
+	*x = ReportHostRequest{}
+	mi := &file_fabric_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportHostRequest) ProtoMessage() {}
+
+func (x *ReportHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportHostRequest.ProtoReflect.Descriptor instead.
+func (*ReportHostRequest) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ReportHostRequest) GetState() *HostState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type ReportHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"` // until the next report
+	Doors         []*Door                `protobuf:"bytes,2,rep,name=doors,proto3" json:"doors,omitempty"`       // to which the ways are to be measured
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportHostResponse) Reset() {
+	*x = ReportHostResponse{}
+	mi := &file_fabric_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportHostResponse) ProtoMessage() {}
+
+func (x *ReportHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportHostResponse.ProtoReflect.Descriptor instead.
+func (*ReportHostResponse) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ReportHostResponse) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *ReportHostResponse) GetDoors() []*Door {
+	if x != nil {
+		return x.Doors
+	}
+	return nil
+}
+
+// Door is where a target lets clients of other hosts in.
+type Door struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Uri           string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"` // ofi:tcp://host:port or verbs://host:port
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Door) Reset() {
+	*x = Door{}
+	mi := &file_fabric_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Door) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Door) ProtoMessage() {}
+
+func (x *Door) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Door.ProtoReflect.Descriptor instead.
+func (*Door) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Door) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Door) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
 var File_fabric_proto protoreflect.FileDescriptor
 
 const file_fabric_proto_rawDesc = "" +
 	"\n" +
-	"\ffabric.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\ffarlog.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x02\n" +
+	"\ffabric.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\ffarlog.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x02\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12)\n" +
 	"\x04spec\x18\x02 \x01(\v2\x15.farlog.v1.TargetSpecR\x04spec\x12\x1a\n" +
@@ -2800,11 +3070,28 @@ const file_fabric_proto_rawDesc = "" +
 	"\x12ListEpochsResponse\x12,\n" +
 	"\x06epochs\x18\x01 \x03(\v2\x14.farlog.v1.EpochInfoR\x06epochs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision*K\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"l\n" +
+	"\x10ListHostsRequest\x12%\n" +
+	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\x83\x01\n" +
+	"\x11ListHostsResponse\x12*\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x14.farlog.v1.HostStateR\x05hosts\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"?\n" +
+	"\x11ReportHostRequest\x12*\n" +
+	"\x05state\x18\x01 \x01(\v2\x14.farlog.v1.HostStateR\x05state\"r\n" +
+	"\x12ReportHostResponse\x125\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12%\n" +
+	"\x05doors\x18\x02 \x03(\v2\x0f.farlog.v1.DoorR\x05doors\"0\n" +
+	"\x04Door\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x10\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri*K\n" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePRESENCE_ALIVE\x10\x01\x12\x11\n" +
-	"\rPRESENCE_GONE\x10\x022\x80\f\n" +
+	"\rPRESENCE_GONE\x10\x022\xdb\f\n" +
 	"\rFabricService\x12a\n" +
 	"\vListTargets\x12\x1d.farlog.v1.ListTargetsRequest\x1a\x1e.farlog.v1.ListTargetsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/targets\x12b\n" +
 	"\tGetTarget\x12\x1b.farlog.v1.GetTargetRequest\x1a\x1c.farlog.v1.GetTargetResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/targets/{host}\x12g\n" +
@@ -2828,7 +3115,11 @@ const file_fabric_proto_rawDesc = "" +
 	"/v1/grants\x12]\n" +
 	"\n" +
 	"ListEpochs\x12\x1c.farlog.v1.ListEpochsRequest\x1a\x1d.farlog.v1.ListEpochsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/epochsB+Z)github.com/farlog/farlog/pkg/api/v1;apiv1b\x06proto3"
+	"/v1/epochs\x12Y\n" +
+	"\tListHosts\x12\x1b.farlog.v1.ListHostsRequest\x1a\x1c.farlog.v1.ListHostsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/hosts2v\n" +
+	"\vHostService\x12g\n" +
+	"\n" +
+	"ReportHost\x12\x1c.farlog.v1.ReportHostRequest\x1a\x1d.farlog.v1.ReportHostResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/reports/hostsB+Z)github.com/farlog/farlog/pkg/api/v1;apiv1b\x06proto3"
 
 var (
 	file_fabric_proto_rawDescOnce sync.Once
@@ -2843,7 +3134,7 @@ func file_fabric_proto_rawDescGZIP() []byte {
 }
 
 var file_fabric_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fabric_proto_goTypes = []any{
 	(Presence)(0),                 // 0: farlog.v1.Presence
 	(*Target)(nil),                // 1: farlog.v1.Target
@@ -2884,98 +3175,113 @@ var file_fabric_proto_goTypes = []any{
 	(*MemberEpoch)(nil),           // 36: farlog.v1.MemberEpoch
 	(*ListEpochsRequest)(nil),     // 37: farlog.v1.ListEpochsRequest
 	(*ListEpochsResponse)(nil),    // 38: farlog.v1.ListEpochsResponse
-	(*TargetSpec)(nil),            // 39: farlog.v1.TargetSpec
-	(*Agent)(nil),                 // 40: farlog.v1.Agent
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*MediaHealth)(nil),           // 42: farlog.v1.MediaHealth
-	(*DrainSpec)(nil),             // 43: farlog.v1.DrainSpec
-	(*DrainProgress)(nil),         // 44: farlog.v1.DrainProgress
-	(*FieldChange)(nil),           // 45: farlog.v1.FieldChange
-	(*RingState)(nil),             // 46: farlog.v1.RingState
-	(GrantRole)(0),                // 47: farlog.v1.GrantRole
-	(*Holder)(nil),                // 48: farlog.v1.Holder
+	(*ListHostsRequest)(nil),      // 39: farlog.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),     // 40: farlog.v1.ListHostsResponse
+	(*ReportHostRequest)(nil),     // 41: farlog.v1.ReportHostRequest
+	(*ReportHostResponse)(nil),    // 42: farlog.v1.ReportHostResponse
+	(*Door)(nil),                  // 43: farlog.v1.Door
+	(*TargetSpec)(nil),            // 44: farlog.v1.TargetSpec
+	(*Agent)(nil),                 // 45: farlog.v1.Agent
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*MediaHealth)(nil),           // 47: farlog.v1.MediaHealth
+	(*DrainSpec)(nil),             // 48: farlog.v1.DrainSpec
+	(*DrainProgress)(nil),         // 49: farlog.v1.DrainProgress
+	(*FieldChange)(nil),           // 50: farlog.v1.FieldChange
+	(*RingState)(nil),             // 51: farlog.v1.RingState
+	(GrantRole)(0),                // 52: farlog.v1.GrantRole
+	(*Holder)(nil),                // 53: farlog.v1.Holder
+	(*HostState)(nil),             // 54: farlog.v1.HostState
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
 }
 var file_fabric_proto_depIdxs = []int32{
-	39, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
+	44, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
 	2,  // 1: farlog.v1.Target.agents:type_name -> farlog.v1.TargetAgent
 	0,  // 2: farlog.v1.Target.presence:type_name -> farlog.v1.Presence
-	40, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
-	41, // 4: farlog.v1.TargetAgent.reported:type_name -> google.protobuf.Timestamp
-	42, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
-	43, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
+	45, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
+	46, // 4: farlog.v1.TargetAgent.reported:type_name -> google.protobuf.Timestamp
+	47, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
+	48, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
 	4,  // 7: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
 	0,  // 8: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
-	40, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
-	41, // 10: farlog.v1.DrainAgent.reported:type_name -> google.protobuf.Timestamp
-	44, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
+	45, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
+	46, // 10: farlog.v1.DrainAgent.reported:type_name -> google.protobuf.Timestamp
+	49, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
 	0,  // 12: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
 	1,  // 13: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
 	1,  // 14: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
-	39, // 15: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	44, // 15: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
 	1,  // 16: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
-	39, // 17: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	44, // 17: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
 	1,  // 18: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
-	45, // 19: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
+	50, // 19: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
 	1,  // 20: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
 	1,  // 21: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
 	0,  // 22: farlog.v1.ListDrainsRequest.presence:type_name -> farlog.v1.Presence
 	3,  // 23: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
 	3,  // 24: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
-	43, // 25: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	48, // 25: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
 	3,  // 26: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
-	43, // 27: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	48, // 27: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
 	3,  // 28: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
-	45, // 29: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
+	50, // 29: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
 	3,  // 30: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
 	3,  // 31: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
-	46, // 32: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
+	51, // 32: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
 	29, // 33: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
-	47, // 34: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
-	48, // 35: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
-	41, // 36: farlog.v1.GrantInfo.granted:type_name -> google.protobuf.Timestamp
-	41, // 37: farlog.v1.GrantInfo.expires:type_name -> google.protobuf.Timestamp
-	47, // 38: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	52, // 34: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
+	53, // 35: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
+	46, // 36: farlog.v1.GrantInfo.granted:type_name -> google.protobuf.Timestamp
+	46, // 37: farlog.v1.GrantInfo.expires:type_name -> google.protobuf.Timestamp
+	52, // 38: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
 	32, // 39: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	48, // 40: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
-	41, // 41: farlog.v1.EpochInfo.holder_granted:type_name -> google.protobuf.Timestamp
+	53, // 40: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
+	46, // 41: farlog.v1.EpochInfo.holder_granted:type_name -> google.protobuf.Timestamp
 	36, // 42: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
-	41, // 43: farlog.v1.MemberEpoch.opened:type_name -> google.protobuf.Timestamp
+	46, // 43: farlog.v1.MemberEpoch.opened:type_name -> google.protobuf.Timestamp
 	35, // 44: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
-	5,  // 45: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
-	7,  // 46: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
-	9,  // 47: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
-	11, // 48: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
-	13, // 49: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
-	15, // 50: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
-	17, // 51: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
-	19, // 52: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
-	21, // 53: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
-	23, // 54: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
-	25, // 55: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
-	27, // 56: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
-	30, // 57: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
-	33, // 58: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
-	37, // 59: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
-	6,  // 60: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
-	8,  // 61: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
-	10, // 62: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
-	12, // 63: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
-	14, // 64: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
-	16, // 65: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
-	18, // 66: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
-	20, // 67: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
-	22, // 68: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
-	24, // 69: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
-	26, // 70: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
-	28, // 71: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
-	31, // 72: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
-	34, // 73: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
-	38, // 74: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
-	60, // [60:75] is the sub-list for method output_type
-	45, // [45:60] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	54, // 45: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
+	54, // 46: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
+	55, // 47: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
+	43, // 48: farlog.v1.ReportHostResponse.doors:type_name -> farlog.v1.Door
+	5,  // 49: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
+	7,  // 50: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
+	9,  // 51: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
+	11, // 52: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
+	13, // 53: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
+	15, // 54: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
+	17, // 55: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
+	19, // 56: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
+	21, // 57: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
+	23, // 58: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
+	25, // 59: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
+	27, // 60: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
+	30, // 61: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
+	33, // 62: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
+	37, // 63: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
+	39, // 64: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
+	41, // 65: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
+	6,  // 66: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
+	8,  // 67: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
+	10, // 68: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
+	12, // 69: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
+	14, // 70: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
+	16, // 71: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
+	18, // 72: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
+	20, // 73: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
+	22, // 74: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
+	24, // 75: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
+	26, // 76: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
+	28, // 77: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
+	31, // 78: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
+	34, // 79: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
+	38, // 80: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
+	40, // 81: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
+	42, // 82: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
+	66, // [66:83] is the sub-list for method output_type
+	49, // [49:66] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_fabric_proto_init() }
@@ -2990,9 +3296,9 @@ func file_fabric_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fabric_proto_rawDesc), len(file_fabric_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   43,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_fabric_proto_goTypes,
 		DependencyIndexes: file_fabric_proto_depIdxs,

@@ -37,6 +37,7 @@ const (
 	FabricService_ListRegions_FullMethodName  = "/farlog.v1.FabricService/ListRegions"
 	FabricService_ListGrants_FullMethodName   = "/farlog.v1.FabricService/ListGrants"
 	FabricService_ListEpochs_FullMethodName   = "/farlog.v1.FabricService/ListEpochs"
+	FabricService_ListHosts_FullMethodName    = "/farlog.v1.FabricService/ListHosts"
 )
 
 // FabricServiceClient is the client API for FabricService service.
@@ -75,6 +76,8 @@ type FabricServiceClient interface {
 	ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error)
 	// ListEpochs tells how far the epochs of the streams on which the caller has a role have come, page by page.
 	ListEpochs(ctx context.Context, in *ListEpochsRequest, opts ...grpc.CallOption) (*ListEpochsResponse, error)
+	// ListHosts gives the trading hosts whose agents report, and how long their ways to the targets are.
+	ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error)
 }
 
 type fabricServiceClient struct {
@@ -253,6 +256,16 @@ func (c *fabricServiceClient) ListEpochs(ctx context.Context, in *ListEpochsRequ
 	return out, nil
 }
 
+func (c *fabricServiceClient) ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListHostsResponse)
+	err := c.cc.Invoke(ctx, FabricService_ListHosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FabricServiceServer is the server API for FabricService service.
 // All implementations must embed UnimplementedFabricServiceServer
 // for forward compatibility.
@@ -289,6 +302,8 @@ type FabricServiceServer interface {
 	ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error)
 	// ListEpochs tells how far the epochs of the streams on which the caller has a role have come, page by page.
 	ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error)
+	// ListHosts gives the trading hosts whose agents report, and how long their ways to the targets are.
+	ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error)
 	mustEmbedUnimplementedFabricServiceServer()
 }
 
@@ -343,6 +358,9 @@ func (UnimplementedFabricServiceServer) ListGrants(context.Context, *ListGrantsR
 }
 func (UnimplementedFabricServiceServer) ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEpochs not implemented")
+}
+func (UnimplementedFabricServiceServer) ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHosts not implemented")
 }
 func (UnimplementedFabricServiceServer) mustEmbedUnimplementedFabricServiceServer() {}
 func (UnimplementedFabricServiceServer) testEmbeddedByValue()                       {}
@@ -621,6 +639,24 @@ func _FabricService_ListEpochs_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FabricService_ListHosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListHostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FabricServiceServer).ListHosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FabricService_ListHosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FabricServiceServer).ListHosts(ctx, req.(*ListHostsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // FabricService_ServiceDesc is the grpc.ServiceDesc for FabricService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -680,6 +716,10 @@ var FabricService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListEpochs",
 			Handler:    _FabricService_ListEpochs_Handler,
 		},
+		{
+			MethodName: "ListHosts",
+			Handler:    _FabricService_ListHosts_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -693,5 +733,113 @@ var FabricService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
+	Metadata: "fabric.proto",
+}
+
+const (
+	HostService_ReportHost_FullMethodName = "/farlog.v1.HostService/ReportHost"
+)
+
+// HostServiceClient is the client API for HostService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// HostService is for host agents.
+type HostServiceClient interface {
+	// ReportHost tells what was measured since the last report. The host has to be one that the caller may write from.
+	ReportHost(ctx context.Context, in *ReportHostRequest, opts ...grpc.CallOption) (*ReportHostResponse, error)
+}
+
+type hostServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewHostServiceClient(cc grpc.ClientConnInterface) HostServiceClient {
+	return &hostServiceClient{cc}
+}
+
+func (c *hostServiceClient) ReportHost(ctx context.Context, in *ReportHostRequest, opts ...grpc.CallOption) (*ReportHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportHostResponse)
+	err := c.cc.Invoke(ctx, HostService_ReportHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// HostServiceServer is the server API for HostService service.
+// All implementations must embed UnimplementedHostServiceServer
+// for forward compatibility.
+//
+// HostService is for host agents.
+type HostServiceServer interface {
+	// ReportHost tells what was measured since the last report. The host has to be one that the caller may write from.
+	ReportHost(context.Context, *ReportHostRequest) (*ReportHostResponse, error)
+	mustEmbedUnimplementedHostServiceServer()
+}
+
+// UnimplementedHostServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedHostServiceServer struct{}
+
+func (UnimplementedHostServiceServer) ReportHost(context.Context, *ReportHostRequest) (*ReportHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportHost not implemented")
+}
+func (UnimplementedHostServiceServer) mustEmbedUnimplementedHostServiceServer() {}
+func (UnimplementedHostServiceServer) testEmbeddedByValue()                     {}
+
+// UnsafeHostServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to HostServiceServer will
+// result in compilation errors.
+type UnsafeHostServiceServer interface {
+	mustEmbedUnimplementedHostServiceServer()
+}
+
+func RegisterHostServiceServer(s grpc.ServiceRegistrar, srv HostServiceServer) {
+	// If the following call panics, it indicates UnimplementedHostServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&HostService_ServiceDesc, srv)
+}
+
+func _HostService_ReportHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).ReportHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_ReportHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).ReportHost(ctx, req.(*ReportHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// HostService_ServiceDesc is the grpc.ServiceDesc for HostService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var HostService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "farlog.v1.HostService",
+	HandlerType: (*HostServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ReportHost",
+			Handler:    _HostService_ReportHost_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
 	Metadata: "fabric.proto",
 }

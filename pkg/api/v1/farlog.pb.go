@@ -381,7 +381,8 @@ func (Condition) EnumDescriptor() ([]byte, []int) {
 }
 
 // StreamSpec is what the operator asked for. Zero means the default; the control plane answers with every default filled in. The rules are those of a
-// spec with its defaults. Level, policy, deadline and drain_host may be changed, and hold from the next grant or assignment on; the rest may not.
+// spec with its defaults. Level, policy, deadline and drain_host may be changed, and hold from the next grant or assignment on; so
+// may writer_host and latency_limit, which hold for the next ring that is placed. The rest may not.
 type StreamSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -399,6 +400,10 @@ type StreamSpec struct {
 	// without losing what was acknowledged.
 	Needed        uint32 `protobuf:"varint,11,opt,name=needed,proto3" json:"needed,omitempty"`
 	FailureDomain string `protobuf:"bytes,12,opt,name=failure_domain,json=failureDomain,proto3" json:"failure_domain,omitempty"` // no two members share one; empty: host. Racks and sites are those of TargetSpec
+	// The host that writes: of the targets that fit otherwise, those that its host agent measured to be nearest are taken. Empty: any. It gives nobody the right to write.
+	WriterHost string `protobuf:"bytes,13,opt,name=writer_host,json=writerHost,proto3" json:"writer_host,omitempty"`
+	// The longest way, as measured from writer_host, to a target that a ring is placed on. With it a stream waits until its ways are measured. Absent: any.
+	LatencyLimit  *durationpb.Duration `protobuf:"bytes,14,opt,name=latency_limit,json=latencyLimit,proto3" json:"latency_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +520,20 @@ func (x *StreamSpec) GetFailureDomain() string {
 		return x.FailureDomain
 	}
 	return ""
+}
+
+func (x *StreamSpec) GetWriterHost() string {
+	if x != nil {
+		return x.WriterHost
+	}
+	return ""
+}
+
+func (x *StreamSpec) GetLatencyLimit() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyLimit
+	}
+	return nil
 }
 
 // TargetSpec is what the operator says of a host's targets. One of which nothing is said takes any ring.
@@ -2359,6 +2378,7 @@ type Agent struct {
 	Streams       []string  `protobuf:"bytes,8,rep,name=streams,proto3" json:"streams,omitempty"`
 	Addresses     []string  `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"` // of a drain: as of a Holder
 	Regions       []*Region `protobuf:"bytes,10,rep,name=regions,proto3" json:"regions,omitempty"`    // of a target: where it makes rings. Empty: it does not tell
+	Doors         []string  `protobuf:"bytes,11,rep,name=doors,proto3" json:"doors,omitempty"`        // of a target: where clients of other hosts come in, ofi:tcp://host:port or verbs://host:port
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2463,6 +2483,167 @@ func (x *Agent) GetRegions() []*Region {
 	return nil
 }
 
+func (x *Agent) GetDoors() []string {
+	if x != nil {
+		return x.Doors
+	}
+	return nil
+}
+
+// Way is what a host agent measured of the way to a target's door: the handshake of a TCP connection, as the kernel times it.
+type Way struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Door          string                 `protobuf:"bytes,2,opt,name=door,proto3" json:"door,omitempty"`
+	Least         *durationpb.Duration   `protobuf:"bytes,3,opt,name=least,proto3" json:"least,omitempty"`       // of the last measurements; what placement goes by. Absent: none succeeded
+	Median        *durationpb.Duration   `protobuf:"bytes,4,opt,name=median,proto3" json:"median,omitempty"`     // of the same
+	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`      // of the same; at most 32
+	Measured      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"` // the last one that succeeded
+	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`       // of the last one, where that failed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Way) Reset() {
+	*x = Way{}
+	mi := &file_farlog_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Way) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Way) ProtoMessage() {}
+
+func (x *Way) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Way.ProtoReflect.Descriptor instead.
+func (*Way) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Way) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Way) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *Way) GetLeast() *durationpb.Duration {
+	if x != nil {
+		return x.Least
+	}
+	return nil
+}
+
+func (x *Way) GetMedian() *durationpb.Duration {
+	if x != nil {
+		return x.Median
+	}
+	return nil
+}
+
+func (x *Way) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Way) GetMeasured() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *Way) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// HostState is what a host agent told last.
+type HostState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Ways          []*Way                 `protobuf:"bytes,2,rep,name=ways,proto3" json:"ways,omitempty"`
+	Reported      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reported,proto3" json:"reported,omitempty"` // when the control plane was told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostState) Reset() {
+	*x = HostState{}
+	mi := &file_farlog_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostState) ProtoMessage() {}
+
+func (x *HostState) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostState.ProtoReflect.Descriptor instead.
+func (*HostState) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HostState) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *HostState) GetWays() []*Way {
+	if x != nil {
+		return x.Ways
+	}
+	return nil
+}
+
+func (x *HostState) GetReported() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Reported
+	}
+	return nil
+}
+
 // Region is where a target makes rings.
 type Region struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2475,7 +2656,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2668,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[21]
+	mi := &file_farlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2681,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{21}
+	return file_farlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Region) GetUri() string {
@@ -2536,7 +2717,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2729,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[22]
+	mi := &file_farlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2742,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{22}
+	return file_farlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TargetState) GetAgent() *Agent {
@@ -2608,7 +2789,7 @@ type MediaHealth struct {
 
 func (x *MediaHealth) Reset() {
 	*x = MediaHealth{}
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2801,7 @@ func (x *MediaHealth) String() string {
 func (*MediaHealth) ProtoMessage() {}
 
 func (x *MediaHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[23]
+	mi := &file_farlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2814,7 @@ func (x *MediaHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaHealth.ProtoReflect.Descriptor instead.
 func (*MediaHealth) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{23}
+	return file_farlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MediaHealth) GetDevice() string {
@@ -2697,7 +2878,7 @@ type DrainState struct {
 
 func (x *DrainState) Reset() {
 	*x = DrainState{}
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2890,7 @@ func (x *DrainState) String() string {
 func (*DrainState) ProtoMessage() {}
 
 func (x *DrainState) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[24]
+	mi := &file_farlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2903,7 @@ func (x *DrainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainState.ProtoReflect.Descriptor instead.
 func (*DrainState) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{24}
+	return file_farlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DrainState) GetAgent() *Agent {
@@ -2771,7 +2952,7 @@ type DrainProgress struct {
 
 func (x *DrainProgress) Reset() {
 	*x = DrainProgress{}
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2964,7 @@ func (x *DrainProgress) String() string {
 func (*DrainProgress) ProtoMessage() {}
 
 func (x *DrainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[25]
+	mi := &file_farlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2977,7 @@ func (x *DrainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProgress.ProtoReflect.Descriptor instead.
 func (*DrainProgress) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{25}
+	return file_farlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DrainProgress) GetStream() string {
@@ -2883,7 +3064,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3076,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[26]
+	mi := &file_farlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3089,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{26}
+	return file_farlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Assignment) GetStream() string {
@@ -2995,7 +3176,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3188,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[27]
+	mi := &file_farlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3201,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{27}
+	return file_farlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Holder) GetHost() string {
@@ -3070,7 +3251,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3263,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[28]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3276,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{28}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Member) GetUri() string {
@@ -3147,7 +3328,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3340,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3353,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Grant) GetStream() string {
@@ -3275,6 +3456,7 @@ type StreamStatus struct {
 	Reason         string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	IsDrainRefused bool                   `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"` // the drain lives, but has not the role drain on this stream
 	TargetsAlive   []string               `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"`          // those of its targets that report
+	Ways           []*Way                 `protobuf:"bytes,14,rep,name=ways,proto3" json:"ways,omitempty"`                                              // from its writer_host to its targets, one each, as far as they are measured
 	Deletion       *Deletion              `protobuf:"bytes,20,opt,name=deletion,proto3" json:"deletion,omitempty"`                                      // absent: it is to stay
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3282,7 +3464,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3476,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3489,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3401,6 +3583,13 @@ func (x *StreamStatus) GetTargetsAlive() []string {
 	return nil
 }
 
+func (x *StreamStatus) GetWays() []*Way {
+	if x != nil {
+		return x.Ways
+	}
+	return nil
+}
+
 func (x *StreamStatus) GetDeletion() *Deletion {
 	if x != nil {
 		return x.Deletion
@@ -3420,7 +3609,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +3621,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +3634,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Problem) GetField() string {
@@ -3479,7 +3668,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3680,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3693,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3524,7 +3713,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3725,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3738,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3576,7 +3765,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3777,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3790,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3629,7 +3818,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3830,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3843,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3688,7 +3877,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3889,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3902,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3744,7 +3933,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +3945,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +3958,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3809,7 +3998,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4010,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4023,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -3858,7 +4047,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4059,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4072,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -3939,7 +4128,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4140,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4153,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -3998,7 +4187,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4199,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4212,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -4051,7 +4240,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4252,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4265,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -4111,7 +4300,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4312,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4325,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FieldChange) GetName() string {
@@ -4173,7 +4362,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4374,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4387,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Change) GetKind() string {
@@ -4248,7 +4437,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4449,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4462,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -4316,7 +4505,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4517,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4530,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4385,7 +4574,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4586,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4599,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Drift) GetKind() string {
@@ -4449,7 +4638,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4650,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4663,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4489,7 +4678,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4690,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4703,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4547,7 +4736,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4748,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4761,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4590,7 +4779,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4791,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4804,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 type GetFabricResponse struct {
@@ -4629,7 +4818,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4830,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4843,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4687,7 +4876,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4888,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4901,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4731,7 +4920,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4932,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4945,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4780,7 +4969,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +4981,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +4994,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -4845,7 +5034,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5046,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5059,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -4896,7 +5085,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5097,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5110,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -4976,7 +5165,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4988,7 +5177,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5001,7 +5190,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -5030,7 +5219,7 @@ type WriterTerms struct {
 
 func (x *WriterTerms) Reset() {
 	*x = WriterTerms{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5231,7 @@ func (x *WriterTerms) String() string {
 func (*WriterTerms) ProtoMessage() {}
 
 func (x *WriterTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5244,7 @@ func (x *WriterTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
 func (*WriterTerms) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WriterTerms) GetLevel() Level {
@@ -5090,7 +5279,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5102,7 +5291,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5115,7 +5304,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -5143,7 +5332,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5344,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5357,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5201,7 +5390,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5402,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5415,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5246,7 +5435,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5447,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5460,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5301,7 +5490,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5502,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5515,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5374,7 +5563,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5575,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5588,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5426,7 +5615,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5627,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5451,7 +5640,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5479,7 +5668,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5491,7 +5680,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5504,7 +5693,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5538,7 +5727,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +5739,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +5752,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5591,7 +5780,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5603,7 +5792,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5616,7 +5805,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5649,7 +5838,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5661,7 +5850,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5674,7 +5863,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5696,7 +5885,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5708,7 +5897,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5721,7 +5910,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5763,7 +5952,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5775,7 +5964,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5788,7 +5977,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -5821,7 +6010,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +6022,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +6035,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -5866,7 +6055,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6067,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6080,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -5918,7 +6107,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5930,7 +6119,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5943,7 +6132,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -5970,7 +6159,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6171,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6184,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -6024,7 +6213,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6036,7 +6225,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6049,7 +6238,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -6093,7 +6282,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6105,7 +6294,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6118,7 +6307,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -6160,7 +6349,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6361,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6374,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6222,7 +6411,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6234,7 +6423,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6247,7 +6436,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6296,7 +6485,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6308,7 +6497,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6321,7 +6510,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6356,7 +6545,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6368,7 +6557,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6381,7 +6570,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6415,7 +6604,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6427,7 +6616,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6440,7 +6629,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6465,7 +6654,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6477,7 +6666,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6490,7 +6679,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 type ListAgentsResponse struct {
@@ -6505,7 +6694,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +6706,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +6719,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6570,7 +6759,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6582,7 +6771,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6595,7 +6784,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6614,7 +6803,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6815,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6828,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6658,7 +6847,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6670,7 +6859,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6683,7 +6872,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6702,7 +6891,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6714,7 +6903,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6727,7 +6916,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6747,7 +6936,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6759,7 +6948,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6772,7 +6961,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6798,7 +6987,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6810,7 +6999,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6823,7 +7012,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -6842,7 +7031,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +7043,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +7056,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -6886,7 +7075,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6898,7 +7087,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6911,7 +7100,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -6925,7 +7114,7 @@ var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x0f\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x13\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -6950,10 +7139,16 @@ const file_farlog_proto_rawDesc = "" +
 	"\amembers\x12\x0fexpected 1 to 9\x1a\x18this >= 1u && this <= 9uR\amembers\x12\x16\n" +
 	"\x06needed\x18\v \x01(\rR\x06needed\x12|\n" +
 	"\x0efailure_domain\x18\f \x01(\tBU\xbaHR\xba\x01O\n" +
-	"\x0efailure_domain\x12\x1bexpected host, rack or site\x1a this in ['host', 'rack', 'site']R\rfailureDomain:\xc9\x05\xbaH\xc5\x05\x1a\xcb\x03\n" +
+	"\x0efailure_domain\x12\x1bexpected host, rack or site\x1a this in ['host', 'rack', 'site']R\rfailureDomain\x12\xa2\x01\n" +
+	"\vwriter_host\x18\r \x01(\tB\x80\x01\xbaH}\xba\x01z\n" +
+	"\vwriter_host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]*$')R\n" +
+	"writerHost\x12\xab\x01\n" +
+	"\rlatency_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationBk\xbaHh\xba\x01e\n" +
+	"\rlatency_limit\x12#expected more than 0 and at most 1s\x1a/this > duration('0s') && this <= duration('1s')R\flatencyLimit:\xdb\x06\xbaH\xd7\x06\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
-	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\"\xd4\x02\n" +
+	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x8f\x01\n" +
+	"\rlatency_limit\x1a~!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: the limit is of the way from there'\"\xd4\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
@@ -7152,7 +7347,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\vlatency_max\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyMax\x12.\n" +
 	"\x13append_rate_records\x18\x0f \x01(\x01R\x11appendRateRecords\x12*\n" +
-	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xa5\x02\n" +
+	"\x11append_rate_bytes\x18\x10 \x01(\x01R\x0fappendRateBytes\"\xbb\x02\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x10\n" +
@@ -7165,7 +7360,22 @@ const file_farlog_proto_rawDesc = "" +
 	"\astreams\x18\b \x03(\tR\astreams\x12\x1c\n" +
 	"\taddresses\x18\t \x03(\tR\taddresses\x12+\n" +
 	"\aregions\x18\n" +
-	" \x03(\v2\x11.farlog.v1.RegionR\aregions\"X\n" +
+	" \x03(\v2\x11.farlog.v1.RegionR\aregions\x12\x14\n" +
+	"\x05doors\x18\v \x03(\tR\x05doors\"\x99\x02\n" +
+	"\x03Way\x12\"\n" +
+	"\x06target\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06target\x12\x1c\n" +
+	"\x04door\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04door\x12/\n" +
+	"\x05least\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05least\x121\n" +
+	"\x06median\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06median\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\x126\n" +
+	"\bmeasured\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bmeasured\x12\x1e\n" +
+	"\x05error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05error\"\x82\x02\n" +
+	"\tHostState\x12\x8d\x01\n" +
+	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
+	"\x04host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]+$')R\x04host\x12-\n" +
+	"\x04ways\x18\x02 \x03(\v2\x0e.farlog.v1.WayB\t\xbaH\x06\x92\x01\x03\x10\x80 R\x04ways\x126\n" +
+	"\breported\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\breported\"X\n" +
 	"\x06Region\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12&\n" +
 	"\x05level\x18\x02 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\x12\x14\n" +
@@ -7245,7 +7455,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
 	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
-	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\xf0\x04\n" +
+	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\x94\x05\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -7264,7 +7474,8 @@ const file_farlog_proto_rawDesc = "" +
 	" \x01(\x0e2\x14.farlog.v1.ConditionR\tcondition\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
 	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\x12#\n" +
-	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12/\n" +
+	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12\"\n" +
+	"\x04ways\x18\x0e \x03(\v2\x0e.farlog.v1.WayR\x04ways\x12/\n" +
 	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
@@ -7602,7 +7813,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7631,272 +7842,281 @@ var file_farlog_proto_goTypes = []any{
 	(*Deletion)(nil),                 // 24: farlog.v1.Deletion
 	(*WriterCounters)(nil),           // 25: farlog.v1.WriterCounters
 	(*Agent)(nil),                    // 26: farlog.v1.Agent
-	(*Region)(nil),                   // 27: farlog.v1.Region
-	(*TargetState)(nil),              // 28: farlog.v1.TargetState
-	(*MediaHealth)(nil),              // 29: farlog.v1.MediaHealth
-	(*DrainState)(nil),               // 30: farlog.v1.DrainState
-	(*DrainProgress)(nil),            // 31: farlog.v1.DrainProgress
-	(*Assignment)(nil),               // 32: farlog.v1.Assignment
-	(*Holder)(nil),                   // 33: farlog.v1.Holder
-	(*Member)(nil),                   // 34: farlog.v1.Member
-	(*Grant)(nil),                    // 35: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 36: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 37: farlog.v1.Problem
-	(*Problems)(nil),                 // 38: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 39: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 40: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 41: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 42: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 43: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 44: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 45: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 46: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 47: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 48: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 49: farlog.v1.FieldChange
-	(*Change)(nil),                   // 50: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 51: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 52: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 53: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 54: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 55: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 56: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 57: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 58: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 59: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 60: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 61: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 62: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 63: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 64: farlog.v1.ExtendWriterResponse
-	(*WriterTerms)(nil),              // 65: farlog.v1.WriterTerms
-	(*ExtendedMember)(nil),           // 66: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 67: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 68: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 69: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 70: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 71: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 72: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 73: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 74: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 75: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 76: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 77: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 78: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 79: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 80: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 81: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 82: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 83: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 84: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 85: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 86: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 87: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 88: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 89: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 90: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 91: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 92: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 93: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 94: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 95: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 96: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 97: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 98: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 99: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 100: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 101: google.protobuf.Timestamp
+	(*Way)(nil),                      // 27: farlog.v1.Way
+	(*HostState)(nil),                // 28: farlog.v1.HostState
+	(*Region)(nil),                   // 29: farlog.v1.Region
+	(*TargetState)(nil),              // 30: farlog.v1.TargetState
+	(*MediaHealth)(nil),              // 31: farlog.v1.MediaHealth
+	(*DrainState)(nil),               // 32: farlog.v1.DrainState
+	(*DrainProgress)(nil),            // 33: farlog.v1.DrainProgress
+	(*Assignment)(nil),               // 34: farlog.v1.Assignment
+	(*Holder)(nil),                   // 35: farlog.v1.Holder
+	(*Member)(nil),                   // 36: farlog.v1.Member
+	(*Grant)(nil),                    // 37: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 38: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 39: farlog.v1.Problem
+	(*Problems)(nil),                 // 40: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 41: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 42: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 43: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 44: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 45: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 46: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 47: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 48: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 49: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 50: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 51: farlog.v1.FieldChange
+	(*Change)(nil),                   // 52: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 53: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 54: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 55: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 56: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 57: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 58: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 59: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 60: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 61: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 62: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 63: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 64: farlog.v1.AcquireWriterResponse
+	(*ExtendWriterRequest)(nil),      // 65: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 66: farlog.v1.ExtendWriterResponse
+	(*WriterTerms)(nil),              // 67: farlog.v1.WriterTerms
+	(*ExtendedMember)(nil),           // 68: farlog.v1.ExtendedMember
+	(*AcquireReaderRequest)(nil),     // 69: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 70: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 71: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 72: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 73: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 74: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 75: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 76: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 77: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 78: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 79: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 80: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 81: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 82: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 83: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 84: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 85: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 86: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 87: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 88: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 89: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 90: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 91: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 92: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 93: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 94: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 95: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 96: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 97: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 98: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 99: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 100: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 101: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 102: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 103: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	100, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	0,   // 3: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
-	2,   // 4: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	100, // 5: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
-	9,   // 6: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
-	10,  // 7: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
-	11,  // 8: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
-	12,  // 9: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	101, // 10: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
-	14,  // 11: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
-	7,   // 12: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
-	6,   // 13: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
-	12,  // 14: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
-	14,  // 15: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
-	8,   // 16: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
-	6,   // 17: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	101, // 18: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	0,   // 19: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	100, // 20: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
-	17,  // 21: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
-	22,  // 22: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
-	20,  // 23: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
-	4,   // 24: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	101, // 25: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
-	3,   // 26: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	101, // 27: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
-	21,  // 28: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
-	18,  // 29: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	101, // 30: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	101, // 31: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	100, // 32: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	100, // 33: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
-	25,  // 34: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
-	4,   // 35: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	101, // 36: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	101, // 37: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
-	0,   // 38: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	100, // 39: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	100, // 40: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	100, // 41: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	100, // 42: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
-	27,  // 43: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	0,   // 44: farlog.v1.Region.level:type_name -> farlog.v1.Level
-	26,  // 45: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
-	23,  // 46: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	101, // 47: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
-	29,  // 48: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	101, // 49: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
-	26,  // 50: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
-	31,  // 51: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	101, // 52: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	34,  // 53: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	34,  // 54: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 55: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 56: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	100, // 57: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	33,  // 58: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	101, // 59: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	65,  // 60: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	17,  // 61: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	35,  // 62: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 63: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 64: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	32,  // 65: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	31,  // 66: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 67: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	24,  // 68: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	37,  // 69: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 70: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 71: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 72: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 73: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	49,  // 74: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 75: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 76: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	36,  // 77: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 78: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 79: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	49,  // 80: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 81: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	50,  // 82: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	53,  // 83: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 84: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 85: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 86: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	36,  // 87: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	33,  // 88: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	35,  // 89: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	33,  // 90: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	65,  // 91: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	66,  // 92: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	65,  // 93: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 94: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 95: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	100, // 96: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	34,  // 97: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	33,  // 98: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	35,  // 99: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	101, // 100: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	33,  // 101: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 102: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 103: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 104: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 105: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	49,  // 106: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 107: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 108: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 109: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 110: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	80,  // 111: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	33,  // 112: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	35,  // 113: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 114: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 115: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	84,  // 116: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 117: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	28,  // 118: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	30,  // 119: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 120: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 121: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	28,  // 122: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	100, // 123: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 124: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	32,  // 125: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	30,  // 126: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	100, // 127: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	39,  // 128: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	41,  // 129: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	43,  // 130: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	45,  // 131: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	59,  // 132: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	47,  // 133: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	61,  // 134: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	63,  // 135: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	67,  // 136: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	69,  // 137: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	71,  // 138: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	73,  // 139: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	75,  // 140: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	77,  // 141: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	79,  // 142: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	81,  // 143: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	83,  // 144: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	86,  // 145: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	88,  // 146: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	90,  // 147: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	51,  // 148: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	54,  // 149: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	55,  // 150: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	57,  // 151: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	92,  // 152: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	94,  // 153: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	96,  // 154: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	98,  // 155: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	40,  // 156: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	42,  // 157: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	44,  // 158: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	46,  // 159: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	60,  // 160: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	48,  // 161: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	62,  // 162: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	64,  // 163: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	68,  // 164: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	70,  // 165: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	72,  // 166: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	74,  // 167: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	76,  // 168: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	78,  // 169: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	80,  // 170: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	82,  // 171: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	85,  // 172: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	87,  // 173: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	89,  // 174: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	91,  // 175: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	52,  // 176: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	55,  // 177: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	56,  // 178: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	58,  // 179: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	93,  // 180: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	95,  // 181: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	97,  // 182: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	99,  // 183: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	156, // [156:184] is the sub-list for method output_type
-	128, // [128:156] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	102, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	102, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
+	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
+	102, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
+	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
+	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
+	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
+	103, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
+	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
+	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
+	12,  // 15: farlog.v1.Fabric.routes:type_name -> farlog.v1.RouteSpec
+	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
+	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
+	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
+	103, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
+	102, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
+	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
+	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
+	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
+	103, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
+	103, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
+	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
+	103, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	103, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	102, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	102, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
+	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
+	103, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	103, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
+	102, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	102, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	102, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	102, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	29,  // 44: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
+	102, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
+	102, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
+	103, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
+	27,  // 48: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
+	103, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	0,   // 50: farlog.v1.Region.level:type_name -> farlog.v1.Level
+	26,  // 51: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
+	23,  // 52: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
+	103, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	31,  // 54: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
+	103, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	26,  // 56: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
+	33,  // 57: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
+	103, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	36,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	36,  // 60: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 61: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 62: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	102, // 63: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	35,  // 64: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	103, // 65: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	67,  // 66: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
+	17,  // 67: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	37,  // 68: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 69: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 70: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	34,  // 71: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	33,  // 72: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 73: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 74: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	24,  // 75: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	39,  // 76: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 77: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 78: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 79: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 80: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	51,  // 81: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 82: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 83: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	38,  // 84: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 85: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 86: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	51,  // 87: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 88: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	52,  // 89: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	55,  // 90: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 91: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 92: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 93: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	38,  // 94: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	35,  // 95: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	37,  // 96: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	35,  // 97: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	67,  // 98: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	68,  // 99: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	67,  // 100: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 101: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 102: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	102, // 103: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	36,  // 104: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	35,  // 105: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	37,  // 106: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	103, // 107: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	35,  // 108: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 109: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 110: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 111: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 112: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	51,  // 113: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 114: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 115: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 116: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 117: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	82,  // 118: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	35,  // 119: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	37,  // 120: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 121: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 122: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	86,  // 123: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 124: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	30,  // 125: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	32,  // 126: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 127: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 128: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	30,  // 129: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	102, // 130: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 131: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	34,  // 132: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	32,  // 133: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	102, // 134: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	41,  // 135: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	43,  // 136: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	45,  // 137: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	47,  // 138: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	61,  // 139: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	49,  // 140: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	63,  // 141: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	65,  // 142: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	69,  // 143: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	71,  // 144: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	73,  // 145: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	75,  // 146: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	77,  // 147: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	79,  // 148: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	81,  // 149: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	83,  // 150: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	85,  // 151: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	88,  // 152: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	90,  // 153: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	92,  // 154: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	53,  // 155: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	56,  // 156: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	57,  // 157: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	59,  // 158: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	94,  // 159: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	96,  // 160: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	98,  // 161: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	100, // 162: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	42,  // 163: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	44,  // 164: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	46,  // 165: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	48,  // 166: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	62,  // 167: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	50,  // 168: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	64,  // 169: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	66,  // 170: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	70,  // 171: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	72,  // 172: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	74,  // 173: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	76,  // 174: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	78,  // 175: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	80,  // 176: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	82,  // 177: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	84,  // 178: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	87,  // 179: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	89,  // 180: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	91,  // 181: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	93,  // 182: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	54,  // 183: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	57,  // 184: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	58,  // 185: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	60,  // 186: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	95,  // 187: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	97,  // 188: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	99,  // 189: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	101, // 190: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	163, // [163:191] is the sub-list for method output_type
+	135, // [135:163] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -7910,7 +8130,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   94,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -80,6 +80,8 @@ var calls = map[string][]Role{
 	"/farlog.v1.FabricService/ListRegions":     anyRole,
 	"/farlog.v1.FabricService/ListGrants":      {RoleAdmin, RoleAudit},
 	"/farlog.v1.FabricService/ListEpochs":      anyRole,
+	"/farlog.v1.FabricService/ListHosts":       {RoleAdmin, RoleAudit},
+	"/farlog.v1.HostService/ReportHost":        {RoleAppend},
 	"/farlog.v1.TargetService/WatchRings":      {RoleTarget},
 	"/farlog.v1.TargetService/ReportTarget":    {RoleTarget},
 	"/farlog.v1.DrainService/WatchAssignments": {RoleDrain},

@@ -17,7 +17,7 @@ import (
 // Every call of the API is in the table, and the table has no other.
 func TestCalls_AreThoseOfTheAPI(t *testing.T) {
 	known := map[string]bool{}
-	for _, service := range []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc} {
+	for _, service := range []grpc.ServiceDesc{api.ControlService_ServiceDesc, api.FabricService_ServiceDesc, api.TargetService_ServiceDesc, api.DrainService_ServiceDesc, api.HostService_ServiceDesc} {
 		for _, method := range service.Methods {
 			known["/"+service.ServiceName+"/"+method.MethodName] = true
 		}

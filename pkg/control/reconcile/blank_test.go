@@ -76,7 +76,7 @@ func TestPlan_LevelsAndBlankRings(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := describe(Plan(tc.world)); got != tc.want {
+			if got := describe(Plan(tc.world, testNow)); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestPlan_UnmadeMemberMovesToItsOwnDomain(t *testing.T) {
 	for i := range 2 {
 		world.Rings[MemberKey("a", i)] = &api.RingSpec{Target: fmt.Sprint("t", i), Stream: world.Streams["a"], Member: uint32(i)}
 	}
-	if got := Plan(world.dying("t0")); len(got) != 1 || got[0].Place.GetTarget() != "t2" || got[0].Place.Member != 0 {
+	if got := Plan(world.dying("t0"), testNow); len(got) != 1 || got[0].Place.GetTarget() != "t2" || got[0].Place.Member != 0 {
 		t.Errorf("got %q", describe(got))
 	}
 }
@@ -102,9 +102,9 @@ func TestPlan_UnmadeMemberMovesToItsOwnDomain(t *testing.T) {
 // The ring that takes the place of a lost one is the stream's from then on, whatever the drain had before.
 func TestPlan_NewRingAfterALostOneIsBound(t *testing.T) {
 	world := emptyWorld().withTarget("t1", testHost).withStream("a").withRing("a", "t1", "").bound("a", "u").missing("a", 0).withDrain("d1", testHost).withAssignment("a", "d1", "u")
-	world = apply(world, Plan(world))
+	world = apply(world, Plan(world, testNow))
 	world.Targets["t1"].Rings = []*api.RingState{{Stream: "a", Uri: "mem:/a", RingUuid: []byte("new")}}
-	if got := describe(Plan(world)); got != "bind a to new;assign a(new) to d1 #6;" {
+	if got := describe(Plan(world, testNow)); got != "bind a to new;assign a(new) to d1 #6;" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -114,7 +114,7 @@ func TestPlan_LostRingMovesOn(t *testing.T) {
 	world := emptyWorld().withTarget("t1", "one").withTarget("t2", "two").giving("t1", visible).giving("t2", persistent).withStream("a").wanting("a", persistent).
 		withRing("a", "t1", "").bound("a", "u").missing("a", 0).withDrain("d1", testHost).withAssignment("a", "d1", "u")
 	for _, want := range []string{"renew a(u) on t1;", "place a on t2;", ""} {
-		actions := Plan(world)
+		actions := Plan(world, testNow)
 		if got := describe(actions); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
@@ -124,11 +124,11 @@ func TestPlan_LostRingMovesOn(t *testing.T) {
 
 func TestWhyNotPlaced_NamesTheLevel(t *testing.T) {
 	world := emptyWorld().withTarget("t1", "one").giving("t1", visible).withStream("a").wanting("a", persistent)
-	if why := WhyNotPlaced(world, "a", nil); why != "target t1 on host one gives at most level visible (mem:/region0): level persistent is wanted" {
+	if why := WhyNotPlaced(world, "a", nil, testNow); why != "target t1 on host one gives at most level visible (mem:/region0): level persistent is wanted" {
 		t.Error(why)
 	}
 	world.LiveTargets["t1"].Regions = []*api.Region{{Uri: "mem:/x", Error: "there is no /x"}}
-	if why := WhyNotPlaced(world, "a", nil); !strings.Contains(why, "can use none of its regions (there is no /x)") {
+	if why := WhyNotPlaced(world, "a", nil, testNow); !strings.Contains(why, "can use none of its regions (there is no /x)") {
 		t.Error(why)
 	}
 }

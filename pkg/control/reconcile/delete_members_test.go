@@ -48,7 +48,7 @@ func TestEnd_EachMemberCounts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			for _, action := range Plan(tc.world) {
+			for _, action := range Plan(tc.world, testNow) {
 				if action.Retire+action.Forget != "" {
 					got += describe([]Action{action})
 				}

@@ -90,7 +90,7 @@ func (f *fabricOf) target() {
 
 // control does some of what it plans, and dies.
 func (f *fabricOf) control() {
-	actions := Plan(f.world)
+	actions := Plan(f.world, testNow)
 	for _, action := range actions[:rapid.IntRange(0, len(actions)).Draw(f.rt, "until it dies")] {
 		if action.Retire != "" && (f.head != f.appended || f.isWriterIn) {
 			f.rt.Fatalf("retired with a writer in (%v), or %d of %d stored", f.isWriterIn, f.head, f.appended)
@@ -118,15 +118,15 @@ func TestEnd_GoesOnWhereverAControlPlaneDies(t *testing.T) {
 			for len(f.reported) > 0 {
 				f.step("report")
 			}
-			f.world = apply(f.world, Plan(f.world))
+			f.world = apply(f.world, Plan(f.world, testNow))
 		}
 		if f.world.Streams["a"] != nil || f.isRingThere || f.world.Rings["a"] != nil || f.world.Assignments["a"] != nil {
-			rt.Fatalf("not gone: stage %v, ring there %v, %s", f.world.Deletions["a"].Stage, f.isRingThere, describe(Plan(f.world)))
+			rt.Fatalf("not gone: stage %v, ring there %v, %s", f.world.Deletions["a"].Stage, f.isRingThere, describe(Plan(f.world, testNow)))
 		}
 		if f.stored != f.appended {
 			rt.Fatalf("stored %d of %d", f.stored, f.appended)
 		}
-		if actions := Plan(f.world); len(actions) > 0 {
+		if actions := Plan(f.world, testNow); len(actions) > 0 {
 			rt.Fatalf("there is still something to do: %s", describe(actions))
 		}
 	})
@@ -184,7 +184,7 @@ func TestEnd(t *testing.T) {
 		{"a new stream of the name is placed", ending(emptyWorld().withStream("a").withTarget("t1", testHost), api.DeletionStage_DELETION_STAGE_ENDED), "place a on t1;"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := describe(Plan(tc.world)); got != tc.want {
+			if got := describe(Plan(tc.world, testNow)); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
@@ -196,11 +196,11 @@ func TestSeenRing_OfAnEarlierStreamIsNotSeen(t *testing.T) {
 	world := emptyWorld().withStream("a").withTarget("t1", testHost).withRing("a", "t1", "u")
 	world.Streams["a"].StreamId = 8
 	SeenRing(world.Targets, world.Rings["a"]).StreamId = 7
-	if got := describe(Plan(world)); got != "" {
+	if got := describe(Plan(world, testNow)); got != "" {
 		t.Errorf("bound to the ring of another stream: %s", got)
 	}
 	world.Targets["t1"].Rings[0].StreamId = 8
-	if got, want := describe(Plan(world)), fmt.Sprintf("bind a to %s;", "u"); got != want {
+	if got, want := describe(Plan(world, testNow)), fmt.Sprintf("bind a to %s;", "u"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -40,13 +40,13 @@ func TestPlan_StreamsOfADeclaredDrain(t *testing.T) {
 		world = world.withStream(name).withRing(name, "t1", name)
 	}
 	for range 4 {
-		world = apply(world, Plan(world))
+		world = apply(world, Plan(world, testNow))
 	}
 	if len(world.Assignments) != 2 {
 		t.Fatalf("%d streams are assigned, 2 were declared for the host", len(world.Assignments))
 	}
 	world.DrainSpecs["c1"] = &api.DrainSpec{Host: "c1", IsClosed: true}
-	for _, action := range Plan(world) {
+	for _, action := range Plan(world, testNow) {
 		if action.Assign != nil {
 			t.Errorf("a closed drain is given, or loses, %v", action.Assign)
 		}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -52,11 +53,11 @@ func MembersURI(needed int, members []*api.Member) string {
 	return fmt.Sprintf("members:%d %s", needed, strings.Join(uris, " "))
 }
 
-// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with room that has the fewest rings for what is left of its endurance. All of
-// them, or none: a part of the members is no stream.
-func placeMissing(world World, name string, placed map[string]int, room map[string]uint64) []Action {
+// placeMissing puts the rings that a stream still lacks on targets in different failure domains, each on the one with room that is nearest to the writer's host, if one is named, and among those
+// on the one that has the fewest rings for what is left of its endurance. All of them, or none: a part of the members is no stream.
+func placeMissing(world World, name string, placed map[string]int, room map[string]uint64, now time.Time) []Action {
 	stream := world.Streams[name]
-	fitting, _ := fittingTargets(world, stream.GetSpec(), room)
+	fitting, _ := fittingTargets(world, stream.GetSpec(), room, now)
 	taken := takenDomains(world, stream)
 	var actions []Action
 	for i := range MemberCount(stream) {
@@ -69,7 +70,7 @@ func placeMissing(world World, name string, placed map[string]int, room map[stri
 				free = append(free, target)
 			}
 		}
-		target, ok := leastWorn(world, free, placed)
+		target, ok := best(world, stream.GetSpec(), free, placed, now)
 		if !ok {
 			return nil
 		}

@@ -31,7 +31,7 @@ func (w World) reported(without ...string) World {
 // applied is the world with a plan carried out.
 func applied(world World) World {
 	world = apply(world, nil)
-	for _, action := range Plan(world) {
+	for _, action := range Plan(world, testNow) {
 		switch {
 		case action.Place != nil:
 			world.Rings[MemberKey(action.Place.Stream.Spec.Name, int(action.Place.Member))] = action.Place
@@ -46,10 +46,10 @@ func applied(world World) World {
 
 func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 	world := emptyWorld().withMembers("a", 3, 2, "host").withTarget("t1", "alpha").withTarget("t2", "alpha").withTarget("t3", "beta").withDrain("d", "delta")
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("placed %s on two hosts", describe(actions))
 	}
-	if why := WhyNotPlaced(world, "a", nil); why != "3 members need targets in as many hosts, and there are 2 (alpha, beta)" {
+	if why := WhyNotPlaced(world, "a", nil, testNow); why != "3 members need targets in as many hosts, and there are 2 (alpha, beta)" {
 		t.Errorf("refused with %q", why)
 	}
 	world = applied(world.withTarget("t4", "gamma"))
@@ -67,15 +67,15 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 	}
 	// One target dies, and comes back at another port: the drain is told, and otherwise keeps what it has.
 	delete(world.LiveTargets, "t4")
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a dead target makes %s", describe(actions))
 	}
 	world.Targets["t4"].Rings[0].FarUris = nil
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a target that does not listen just now makes %s", describe(actions))
 	}
 	world.Targets["t4"].Rings[0].FarUris = []string{"ofi:tcp://t4:2/a"}
-	if actions := Plan(world); len(actions) != 1 || !strings.Contains(actions[0].Assign.GetUri(), "t4:2") || actions[0].Assign.Generation != assignment.Generation+1 {
+	if actions := Plan(world, testNow); len(actions) != 1 || !strings.Contains(actions[0].Assign.GetUri(), "t4:2") || actions[0].Assign.Generation != assignment.Generation+1 {
 		t.Fatalf("another port makes %s", describe(actions))
 	}
 }
@@ -83,7 +83,7 @@ func TestPlan_MembersOnDifferentHosts(t *testing.T) {
 func TestPlan_MembersInDifferentRacks(t *testing.T) {
 	world := emptyWorld().withMembers("a", 2, 2, "rack").withTarget("t1", "alpha").withTarget("t2", "beta").withTarget("t3", "gamma")
 	world.TargetSpecs = map[string]*api.TargetSpec{"alpha": {Host: "alpha", Rack: "r1"}, "beta": {Host: "beta", Rack: "r1"}}
-	if why := WhyNotPlaced(world, "a", nil); why != "2 members need targets in as many racks, and there are 1 (/r1); of hosts gamma no rack is declared: farlog apply" {
+	if why := WhyNotPlaced(world, "a", nil, testNow); why != "2 members need targets in as many racks, and there are 1 (/r1); of hosts gamma no rack is declared: farlog apply" {
 		t.Errorf("refused with %q", why)
 	}
 	world.TargetSpecs["gamma"] = &api.TargetSpec{Host: "gamma", Rack: "r1", Site: "london"} // another rack of the same name
@@ -113,7 +113,7 @@ func TestPlan_MemberProperties(t *testing.T) {
 		}
 		world.withDrain("d", "omega")
 		before := applied(world)
-		if actions := Plan(before); len(actions) != 0 {
+		if actions := Plan(before, testNow); len(actions) != 0 {
 			rt.Fatalf("plan does not settle: %s", describe(actions))
 		}
 		checkMembers(rt, before)
@@ -149,7 +149,7 @@ func checkMembers(rt *rapid.T, world World) {
 		if isWhole && (len(domains) != len(specs) || domains[""]) {
 			rt.Fatalf("%s: %d members in %d failure domains", name, len(specs), len(domains))
 		}
-		if !isWhole && WhyNotPlaced(world, name, Room(world, world.TargetSpecs)) == "" {
+		if !isWhole && WhyNotPlaced(world, name, Room(world, world.TargetSpecs), testNow) == "" {
 			rt.Fatalf("%s is not placed, and nobody says why", name)
 		}
 	}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
 // WhyNotPlaced says why no target takes a stream, given the Room of the world; "" when one does.
-func WhyNotPlaced(world World, name string, room map[string]uint64) string {
+func WhyNotPlaced(world World, name string, room map[string]uint64, now time.Time) string {
 	stream := world.Streams[name]
-	fitting, reason := fittingTargets(world, stream.GetSpec(), room)
+	fitting, reason := fittingTargets(world, stream.GetSpec(), room, now)
 	if len(fitting) == 0 {
 		return reason
 	}
@@ -23,7 +24,7 @@ func WhyNotPlaced(world World, name string, room map[string]uint64) string {
 }
 
 // fittingTargets lists the living targets that may take a stream; where there is none, the reason is the last one's.
-func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (fitting []string, reason string) {
+func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, now time.Time) (fitting []string, reason string) {
 	reason = "no target is registered: start farlogd target"
 	if spec.GetTargetHost() != "" {
 		reason = fmt.Sprintf("no target on host %s is registered: start farlogd target there", spec.TargetHost)
@@ -34,6 +35,7 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 			continue
 		}
 		free, isLimited := room[host]
+		tooFar := whyTooFar(world, spec, name, now)
 		switch {
 		case world.TargetSpecs[host].GetIsClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
@@ -45,6 +47,8 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64) (
 			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host, levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
 		case isLimited && free < spec.GetRingSizeBytes():
 			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
+		case tooFar != "":
+			reason = tooFar
 		default:
 			fitting = append(fitting, name)
 		}

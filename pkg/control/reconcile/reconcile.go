@@ -1,11 +1,17 @@
-// Package reconcile decides what has to change so that what is wanted comes true: a pure function from the world to a
+// Package reconcile decides what has to change so that what is wanted comes true: a pure function from the world and the time to a
 // list of actions. It does no I/O, reads no clock and keeps nothing, so that every decision can be tested as a table
 // and repeated by another control instance.
+//
+// One thing depends on the time: a measurement of latency counts for MeasuredMax. Nothing else does. Who lives is in the world, as the leases of etcd have it;
+// nobody is given up because of a time, a member that is gone least of all. A writer that has come in keeps its grant, whether that has expired meanwhile or not; that who
+// has not come in in time stays out is the business of the target, which looks at its own clock when he comes. The deadlines of takeovers and of those who wait for a ring
+// are of the call that waits.
 package reconcile
 
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/pattern"
@@ -23,6 +29,7 @@ type World struct {
 	Targets     map[string]*api.TargetState // as last reported, living or not
 	TargetSpecs map[string]*api.TargetSpec  // by host: what the operator says of it
 	DrainSpecs  map[string]*api.DrainSpec   // by host
+	Hosts       map[string]*api.HostState   // by name: what agents of trading hosts have measured
 	Deletions   map[string]*api.Deletion    // of streams that end or have ended
 }
 
@@ -48,11 +55,13 @@ type Writer struct {
 // nothing to plan. What works is never moved: a ring that was made stays where it was placed for good, a stream stays with its
 // drain as long as that lives, and with a dead one as long as no other can reach the ring. A stream is bound to the ring
 // that was made for it, and from its first writer on to the store that its first drain wrote.
-func Plan(world World) []Action { return PlanOf(world, sortedNames(world.Streams), map[string]bool{}) }
+func Plan(world World, now time.Time) []Action {
+	return PlanOf(world, sortedNames(world.Streams), map[string]bool{}, now)
+}
 
 // PlanOf is Plan for some of the streams, which are named in order. Of these it puts into unsettled, or takes out of it, those that wait for a target, a drain or
 // room: what the world has of these is not of one stream.
-func PlanOf(world World, names []string, unsettled map[string]bool) []Action {
+func PlanOf(world World, names []string, unsettled map[string]bool, now time.Time) []Action {
 	var actions []Action
 	tally := &tally{world: world}
 	for _, name := range names {
@@ -64,7 +73,7 @@ func PlanOf(world World, names []string, unsettled map[string]bool) []Action {
 			continue
 		}
 		if isOpen := !isWhole || slices.ContainsFunc(rings, func(ring *api.RingSpec) bool { return IsMovable(world, ring) }); isOpen && !IsBeingDeleted(world.Deletions[name]) {
-			actions = append(actions, placeMissing(world, name, tally.placed(), tally.room())...)
+			actions = append(actions, placeMissing(world, name, tally.placed(), tally.room(), now)...)
 		}
 		for i, ring := range rings {
 			if action, ok := bind(world, ring, name); ok {

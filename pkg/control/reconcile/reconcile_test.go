@@ -200,7 +200,7 @@ func TestPlan(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := describe(Plan(tc.world)); got != tc.want {
+			if got := describe(Plan(tc.world, testNow)); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
@@ -212,7 +212,7 @@ func TestPlan_DeadTargetKeepsItsRings(t *testing.T) {
 		withDrain("d1", testHost).withAssignment("a", "d1", "u")
 	delete(world.LiveTargets, "t1")
 	world.withTarget("t2", testHost)
-	if got := describe(Plan(world)); got != "" {
+	if got := describe(Plan(world, testNow)); got != "" {
 		t.Errorf("a ring that may hold acknowledged records was moved: %q", got)
 	}
 }
@@ -312,20 +312,20 @@ func apply(world World, actions []Action) World {
 func TestPlan_Properties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := drawWorld(rt)
-		actions := Plan(world)
+		actions := Plan(world, testNow)
 		after := apply(world, actions)
 		isMaking := func(action Action) bool {
 			return action.Forget != "" || action.Renew != nil || action.Place != nil && world.Rings[action.Place.Stream.Spec.Name] != nil
 		}
 		if slices.ContainsFunc(actions, isMaking) { // what is gone, or moves, leaves room for others, and what is to be made anew may be so elsewhere, where that leaves room again
 			for range 2 {
-				after = apply(after, Plan(after))
+				after = apply(after, Plan(after, testNow))
 			}
 		}
-		if again := Plan(after); len(again) != 0 {
+		if again := Plan(after, testNow); len(again) != 0 {
 			rt.Fatalf("plan does not settle: %q then %q", describe(actions), describe(again))
 		}
-		if twice := describe(Plan(world)); twice != describe(actions) {
+		if twice := describe(Plan(world, testNow)); twice != describe(actions) {
 			rt.Fatalf("plan is not the same twice: %q and %q", describe(actions), twice)
 		}
 		seen := map[string]bool{}
@@ -443,18 +443,18 @@ func TestPlan_DrainNeedsTheRole(t *testing.T) {
 		Targets:     map[string]*api.TargetState{"t": {Agent: &api.Agent{Id: "t", Host: "h"}, Rings: []*api.RingState{{Stream: "desk7/a", Uri: "mem:/a", RingUuid: uuid}}}},
 		LiveDrains:  map[string]*api.Agent{"d1": {Id: "d1", Host: "h", Streams: []string{"desk8/*"}}},
 	}
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("a drain without the role got the stream: %+v", actions)
 	}
 	world.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "h", Streams: []string{"desk8/*", "desk7/**"}}
-	actions := Plan(world)
+	actions := Plan(world, testNow)
 	if len(actions) != 1 || actions[0].Assign.GetDrain() != "d2" {
 		t.Fatalf("got %+v", actions)
 	}
 	world.Assignments = map[string]*api.Assignment{"desk7/a": actions[0].Assign}
 	world.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "h", Streams: []string{"desk8/*"}}
 	world.LiveDrains["d1"] = &api.Agent{Id: "d1", Host: "h", Streams: []string{"*"}}
-	if actions = Plan(world); len(actions) != 1 || actions[0].Assign.GetDrain() != "d1" || actions[0].Assign.Generation != 2 {
+	if actions = Plan(world, testNow); len(actions) != 1 || actions[0].Assign.GetDrain() != "d1" || actions[0].Assign.Generation != 2 {
 		t.Fatalf("got %+v", actions)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -47,9 +48,9 @@ func WhyNotReplace(world World, name string, member int) string {
 	return ""
 }
 
-// ReplacementTarget chooses who is to make the new ring: the target that is named, or the least loaded one with room in a failure domain where the stream has no other member.
+// ReplacementTarget chooses who is to make the new ring: the target that is named, or the nearest and least loaded one with room in a failure domain where the stream has no other member.
 // Where there is none, why tells it.
-func ReplacementTarget(world World, name string, member int, named string) (target, why string) {
+func ReplacementTarget(world World, name string, member int, named string, now time.Time) (target, why string) {
 	stream := world.Streams[name]
 	rings, _ := RingSpecs(world.Rings, stream)
 	taken := map[string]bool{}
@@ -58,7 +59,7 @@ func ReplacementTarget(world World, name string, member int, named string) (targ
 			taken[domainOf(world, stream, ring.Target)] = true
 		}
 	}
-	fitting, reason := fittingTargets(world, stream.GetSpec(), Room(world, world.TargetSpecs))
+	fitting, reason := fittingTargets(world, stream.GetSpec(), Room(world, world.TargetSpecs), now)
 	free := slices.DeleteFunc(fitting, func(one string) bool {
 		domain := domainOf(world, stream, one)
 		return domain == "" || taken[domain] || named == "" && one == rings[member].Target || named != "" && one != named
@@ -71,13 +72,13 @@ func ReplacementTarget(world World, name string, member int, named string) (targ
 	case len(free) == 0 && named != "" && taken[domainOf(world, stream, named)]:
 		return "", fmt.Sprintf("target %s shares a failure domain (%s) with another member", named, domainOf(world, stream, named))
 	case len(free) == 0 && named != "":
-		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or does not give the stream's level, or has no room for %d bytes, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
+		return "", fmt.Sprintf("target %s cannot take it: it is closed to new rings, or worn beyond its limit, or does not give the stream's level, or has no room for %d bytes, or is farther than its latency limit or not measured, or its failure domain is not declared", named, stream.GetSpec().GetRingSizeBytes())
 	case len(free) == 0 && len(fitting) == 0:
 		return "", reason
 	case len(free) == 0:
 		return "", "no other target in a failure domain of its own is there: start one, or name the same with --with where its ring was lost"
 	}
-	target, _ = leastWorn(world, free, countPlaced(world))
+	target, _ = best(world, stream.GetSpec(), free, countPlaced(world), now)
 	return target, ""
 }
 

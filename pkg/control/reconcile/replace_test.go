@@ -29,30 +29,30 @@ func memberAt(world World, target string) int {
 func TestReplace_OneAtATimeInAFailureDomainOfItsOwn(t *testing.T) {
 	world := threeWritten()
 	member := memberAt(world, "t2")
-	if _, why := ReplacementTarget(world, "a", member, "t1"); !strings.Contains(why, "shares a failure domain (alpha)") {
+	if _, why := ReplacementTarget(world, "a", member, "t1", testNow); !strings.Contains(why, "shares a failure domain (alpha)") {
 		t.Errorf("t1: %q", why)
 	}
-	if _, why := ReplacementTarget(world, "a", member, "t2"); !strings.Contains(why, "has the ring that is to be replaced") {
+	if _, why := ReplacementTarget(world, "a", member, "t2", testNow); !strings.Contains(why, "has the ring that is to be replaced") {
 		t.Errorf("t2: %q", why)
 	}
-	target, why := ReplacementTarget(world, "a", member, "")
+	target, why := ReplacementTarget(world, "a", member, "", testNow)
 	if target != "t4" || why != "" || WhyNotReplace(world, "a", member) != "" {
 		t.Fatalf("chose %q: %q", target, why)
 	}
 	key := MemberKey("a", member)
 	former, before := world.Rings[key], proto.Clone(world.Assignments["a"]).(*api.Assignment)
 	world.Rings[key] = Replaced(former, target, &api.Replacement{Reason: "test"})
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("before the new ring is there: %s", describe(actions))
 	}
 	// A ring of before, or one that was written, is not the new one.
 	state := &api.RingState{Stream: "a", Target: "t4", Uri: "mem:/new", RingUuid: former.RingUuid, FarUris: []string{"ofi:tcp://t4:1/a"}}
 	world.Targets["t4"].Rings = []*api.RingState{state}
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("bound to the former ring: %s", describe(actions))
 	}
 	state.RingUuid, state.WriterEpoch = []byte("u-new"), 1
-	if actions := Plan(world); len(actions) != 0 {
+	if actions := Plan(world, testNow); len(actions) != 0 {
 		t.Fatalf("bound to a ring that was written: %s", describe(actions))
 	}
 	state.WriterEpoch = 0

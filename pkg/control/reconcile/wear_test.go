@@ -44,7 +44,7 @@ func TestPlace_PrefersLessWear(t *testing.T) {
 			return limit == 0 || wear[id] <= int(limit)
 		}
 		loads, placed := countPlaced(world), ""
-		for _, action := range placeMissing(world, "new", countPlaced(world), Room(world, world.TargetSpecs)) {
+		for _, action := range placeMissing(world, "new", countPlaced(world), Room(world, world.TargetSpecs), testNow) {
 			placed = action.Place.Target
 		}
 		for id := range world.LiveTargets {
@@ -57,7 +57,7 @@ func TestPlace_PrefersLessWear(t *testing.T) {
 				t.Fatalf("placed on %s (%d rings, worn by %d %%), not on %s (%d rings, %d %%)", placed, loads[placed], wear[placed], id, loads[id], wear[id])
 			}
 		}
-		if why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs)); (why == "") != (placed != "") || placed == "" && !strings.Contains(why, "of its endurance, the limit is") {
+		if why := WhyNotPlaced(world, "new", Room(world, world.TargetSpecs), testNow); (why == "") != (placed != "") || placed == "" && !strings.Contains(why, "of its endurance, the limit is") {
 			t.Fatalf("placed on %q, and the reason is %q", placed, why)
 		}
 	})

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// hostRow is a trading host, and how far it is to the targets, as list prints it.
+type hostRow struct {
+	Host     string    `json:"host"`
+	Reported time.Time `json:"reported"`
+	Ways     []wayRow  `json:"ways"`
+}
+
+// wayRow is one way. Durations are in nanoseconds; 0 where none was measured.
+type wayRow struct {
+	Target   string        `json:"target"`
+	Door     string        `json:"door"`
+	Least    time.Duration `json:"least_ns"`
+	Median   time.Duration `json:"median_ns"`
+	Count    uint32        `json:"count"` // measurements that they are of
+	Measured time.Time     `json:"measured,omitzero"`
+	Error    string        `json:"error,omitempty"` // of the last measurement, where that failed
+}
+
+func newHostListCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the hosts whose agents report, and how far they are from each target",
+		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each door of a target on another host: the least and the median time of the last 32 handshakes of TCP
+connections to it. Placement of a stream with a writer_host goes by the least.`,
+		Args: exactArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := env.hosts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if env.isJSON() {
+				return env.writeJSON(map[string]any{"hosts": rows})
+			}
+			return printHosts(env, rows)
+		},
+	}
+}
+
+func printHosts(env *environment, rows []hostRow) error {
+	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "HOST\tTARGET\tDOOR\tLEAST\tMEDIAN\tOF\tREPORTED\tERROR")
+	for _, row := range rows {
+		reported := row.Reported.Format(time.RFC3339)
+		if len(row.Ways) == 0 {
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
+		}
+		for _, way := range row.Ways {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least), way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
+		}
+	}
+	return table.Flush()
+}
+
+func (w wayRow) text(duration time.Duration) string {
+	if w.Count == 0 {
+		return "-"
+	}
+	return duration.String()
+}
+
+func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
+	client, err := e.dialControl()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	rows := []hostRow{}
+	for request := new(api.ListHostsRequest); ; {
+		response, err := api.NewFabricServiceClient(client.conn).ListHosts(ctx, request)
+		if err != nil {
+			return nil, client.explain(ctx, "", err)
+		}
+		for _, host := range response.Hosts {
+			rows = append(rows, hostRowOf(host))
+		}
+		if request.PageToken = response.NextPageToken; request.PageToken == "" {
+			return rows, nil
+		}
+	}
+}
+
+func hostRowOf(host *api.HostState) hostRow {
+	row := hostRow{Host: host.Host, Reported: host.Reported.AsTime(), Ways: []wayRow{}}
+	for _, way := range host.Ways {
+		one := wayRow{Target: way.Target, Door: way.Door, Least: way.Least.AsDuration(), Median: way.Median.AsDuration(), Count: way.Count, Error: way.Error}
+		if way.Measured != nil {
+			one.Measured = way.Measured.AsTime()
+		}
+		row.Ways = append(row.Ways, one)
+	}
+	return row
+}
+
+// wayText is how far a stream's writer is from one of its targets.
+func wayText(host string, way *api.Way) string {
+	if way.Least == nil {
+		return fmt.Sprintf("%s to %s: not measured: %s", host, way.Target, way.Error)
+	}
+	return fmt.Sprintf("%s to %s: %s, median %s", host, way.Target, way.Least.AsDuration(), way.Median.AsDuration())
+}

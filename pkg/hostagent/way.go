@@ -1,0 +1,155 @@
+package hostagent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	waySamplesMax   = 32 // that a way is judged by
+	wayBurst        = 4  // handshakes with a door that is new
+	wayTimeout      = time.Second
+	wayAtOnce       = 8 // doors that are measured at the same time
+	failureTextMost = 200
+)
+
+// Door is where a target lets clients of other hosts in: ofi:tcp://host:port or verbs://host:port.
+type Door struct{ Target, URI string }
+
+// Way is how long the way to a door is, of the last measurements. Count is 0 where none ever succeeded.
+type Way struct {
+	Door
+	Least, Median time.Duration
+	Count         int
+	Measured      time.Time // the last one that succeeded
+	Failures      uint64    // since the door is known
+	Failure       string    // of the last one; empty: it succeeded
+}
+
+// Ways measures the ways to the doors of targets, by the handshake of TCP connections that say nothing and are closed again. What libfabric's tcp provider takes a connection
+// by is such a handshake; a verbs device has no port there, and then the answer that there is none has come the same way. Any goroutine may call its methods.
+type Ways struct {
+	mutex sync.Mutex
+	known map[Door]*wayKnown
+}
+
+type wayKnown struct {
+	Way
+	samples []time.Duration // the last ones, in their order
+}
+
+// Follow says which doors there are. It tells whether one of them is new; of those that are not named any more all is forgotten.
+func (w *Ways) Follow(doors []Door) (isNew bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	before := w.known
+	w.known = make(map[Door]*wayKnown, len(doors))
+	for _, door := range doors {
+		if w.known[door] = before[door]; w.known[door] == nil {
+			w.known[door], isNew = &wayKnown{Way: Way{Door: door}}, true
+		}
+	}
+	return isNew
+}
+
+// Measure goes to each door once, and several times to one where nobody was before. It takes a second at most for each eight doors that do not answer.
+func (w *Ways) Measure(ctx context.Context) {
+	var running sync.WaitGroup
+	places := make(chan struct{}, wayAtOnce)
+	for _, one := range w.List() {
+		rounds := 1
+		if one.Count == 0 && one.Failure == "" {
+			rounds = wayBurst
+		}
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			for range rounds {
+				took, err := handshake(ctx, one.URI)
+				if ctx.Err() != nil {
+					return
+				}
+				w.note(one.Door, took, err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// List gives what is known, by target and door.
+func (w *Ways) List() (list []Way) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, one := range w.known {
+		list = append(list, one.Way)
+	}
+	slices.SortFunc(list, func(a, b Way) int { return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.URI, b.URI)) })
+	return list
+}
+
+func (w *Ways) note(door Door, took time.Duration, err error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	one := w.known[door]
+	switch {
+	case one == nil: // forgotten meanwhile
+	case err != nil:
+		one.Failures++
+		one.Failure = oneLine(err.Error())
+		one.Failure = strings.ToValidUTF8(one.Failure[:min(len(one.Failure), failureTextMost)], "")
+		if one.samples = one.samples[min(1, len(one.samples)):]; len(one.samples) == 0 { // it is away for so long that nothing is known of it any more
+			one.Least, one.Median, one.Count = 0, 0, 0
+			return
+		}
+		one.judge()
+	default:
+		if one.samples = append(one.samples, took); len(one.samples) > waySamplesMax {
+			one.samples = one.samples[1:]
+		}
+		one.Measured, one.Failure = time.Now(), ""
+		one.judge()
+	}
+}
+
+// judge takes the figures of the samples. The least is the way itself, as far as it was ever free; what is more is waiting.
+func (k *wayKnown) judge() {
+	sorted := slices.Sorted(slices.Values(k.samples))
+	k.Least, k.Median, k.Count = sorted[0], sorted[len(sorted)/2], len(sorted)
+}
+
+// handshake gives the time that a connection took to be made, by the kernel's own clock where it tells: that leaves out when this process was woken.
+func handshake(ctx context.Context, uri string) (time.Duration, error) {
+	scheme, address, isURI := strings.Cut(uri, "://")
+	if !isURI {
+		return 0, fmt.Errorf("door %q: expected scheme://host:port", uri)
+	}
+	dialer := net.Dialer{Timeout: wayTimeout}
+	began := time.Now()
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	took := time.Since(began)
+	if errors.Is(err, syscall.ECONNREFUSED) && scheme == "verbs" {
+		return took, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if raw, err := conn.(*net.TCPConn).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.Rtt > 0 {
+				took = min(took, time.Duration(info.Rtt)*time.Microsecond)
+			}
+		})
+	}
+	return took, nil
+}
