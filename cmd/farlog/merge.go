@@ -32,8 +32,9 @@ longer; if it then brings a record of an earlier time, that gets its place once 
 was decided so is kept, so that each entry of the order is byte for byte the same however often it is made. A run goes on where the last one ended, killed
 or not.
 
-Without a flag it puts in what can go in now and ends. --final says that every stream ends where it is, such as after the close of a day. With -f it
-goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided.`,
+Without a flag it puts in what can go in now and ends; it does not wait for a stream that has no record yet. --final says that every stream ends where it is, such as after the close of a day. With -f it
+goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided;
+unless with -f it does so beside the one that is there, which stays when it goes further.`,
 		Example: `  farlog merge data/store
   farlog merge data/store --final
   farlog replay data/store --merged --speed max`,
@@ -53,7 +54,7 @@ goes on, as farlogd drain --merge does. --anew makes an order that is damaged ag
 	flags.DurationVar(&options.ahead, "ahead", merge.AheadLimitDefault, "how far ahead of this host's clock a record's time may be; one that is further is not believed, and marked early")
 	flags.BoolVarP(&options.isFollowing, "follow", "f", false, "go on with what is stored")
 	flags.BoolVar(&options.isFinal, "final", false, "put in everything: each stream ends where it is")
-	flags.BoolVar(&options.isAnew, "anew", false, "take the order away first, and make it again from the records and the decisions")
+	flags.BoolVar(&options.isAnew, "anew", false, "make the order again from the records and the decisions, and put it in the place of the one that is there")
 	return command
 }
 
@@ -73,12 +74,20 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 	if err != nil {
 		return err
 	}
-	if options.isAnew {
+	limits := merge.Options{LateLimit: options.late, AheadLimit: options.ahead}
+	switch {
+	case options.isAnew && options.isFollowing:
 		if err := merge.Remove(opened); err != nil {
 			return err
 		}
+	case options.isAnew:
+		progress, err := merge.Anew(ctx, opened, limits, options.isFinal)
+		if err != nil {
+			return explainMerge(err)
+		}
+		return printMerge(env, progress)
 	}
-	merger, err := merge.Open(opened, merge.Options{LateLimit: options.late, AheadLimit: options.ahead})
+	merger, err := merge.Open(opened, limits)
 	if err != nil {
 		return explainMerge(err)
 	}
@@ -88,7 +97,7 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 	case options.isFinal:
 		err = merger.Finish(ctx)
 	default:
-		err = mergeNow(ctx, merger)
+		err = merger.Now(ctx)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil // interrupted: what is done is done
@@ -103,18 +112,10 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 	return printMerge(env, progress)
 }
 
-// mergeNow puts in what can go in without waiting.
-func mergeNow(ctx context.Context, merger *merge.Merger) error {
-	for ctx.Err() == nil {
-		isMoved, err := merger.Step()
-		if err != nil || !isMoved {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
 func explainMerge(err error) error {
+	if errors.Is(err, merge.ErrShort) {
+		return fmt.Errorf("%w; it stays as it is: --anew --final puts in all that is stored, --anew -f waits for what comes", err)
+	}
 	if errors.Is(err, store.ErrCorrupt) {
 		return fmt.Errorf("%w; when farlog verify finds the streams whole, farlog merge --anew makes the order again", err)
 	}

@@ -77,7 +77,38 @@ func TestMerge_ReplayAndVerifyOfAStoreWithTwoStreams(t *testing.T) {
 	if err != nil || string(after[4096:]) != string(before[4096:]) {
 		t.Fatalf("the order that was made anew has other bytes: %v", err)
 	}
+	if _, talk, code = runFarlog(t, "merge", dir, "--anew"); code != exitFailure || !strings.Contains(talk, "the order that is there goes further") || !strings.Contains(talk, "--final") {
+		t.Fatalf("an order that ends earlier took the place of one that is whole: exit code %d, stderr %q", code, talk)
+	}
+	if table, _, code = runFarlog(t, "verify", dir); code != exitOK || !strings.Contains(table, "merged order: 102 entries of 2 streams") {
+		t.Fatalf("exit code %d:\n%s", code, table)
+	}
+	if names, err := os.ReadDir(filepath.Join(dir, "merged")); err != nil || len(names) != 3 {
+		t.Fatalf("%v, %v: expected lock, decisions and one file", names, err)
+	}
 	if _, talk, code = runFarlog(t, "merge", dir, "--final", "-f"); code != exitUsage || !strings.Contains(talk, "expected one of them") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
+	}
+}
+
+// A stream that was made and never written holds up no other one.
+func TestMerge_EmptyStreamIsNotWaitedFor(t *testing.T) {
+	dir, _ := storeOrders(t, 20)
+	opened, err := store.Open(dir, store.Options{SegmentBytes: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appender, err := opened.OpenStream(storetest.NewRing("bad", 3).Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := appender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"merge", dir}, {"merge", dir, "--anew"}} {
+		table, talk, code := runFarlog(t, args...)
+		if code != exitOK || !strings.Contains(table, " 21 ") || strings.Contains(table, "bad") {
+			t.Fatalf("%v: exit code %d, stderr %q:\n%s", args[1:], code, talk, table)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strconv"
@@ -29,17 +28,11 @@ type log struct {
 }
 
 // openLog takes the lock, and finds the end of what is there.
-func openLog(s *store.Store, slotsMax uint32) (*log, error) {
-	l := &log{store: s, fsys: s.FS(), dir: path.Join(s.Dir(), dirName)}
-	if err := l.fsys.Mkdir(l.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("make %s: %w", l.dir, err)
-	}
-	if err := l.fsys.SyncDir(s.Dir()); err != nil {
-		return nil, fmt.Errorf("sync %s: %w", s.Dir(), err)
-	}
+func openLog(s *store.Store, dir string, slotsMax uint32) (*log, error) {
+	l := &log{store: s, fsys: s.FS(), dir: dir}
 	var err error
-	if l.lock, err = l.fsys.Lock(path.Join(l.dir, "lock"), fmt.Sprintf("the merge of process %d", os.Getpid())); err != nil {
-		return nil, fmt.Errorf("merge into %s: %w", l.dir, err)
+	if l.lock, err = takeDir(s, dir); err != nil {
+		return nil, err
 	}
 	if err := l.recover(slotsMax); err != nil {
 		l.close()

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sort"
 	"time"
 
@@ -85,11 +86,15 @@ type Merger struct {
 
 // Open goes on with the order of a store, or begins it. Errors: store.ErrLocked (another process merges), store.ErrCorrupt, store.ErrInvalid.
 func Open(s *store.Store, options Options) (*Merger, error) {
+	return openIn(s, options, path.Join(s.Dir(), dirName))
+}
+
+func openIn(s *store.Store, options Options, dir string) (*Merger, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLog(s, options.FileSlots)
+	l, err := openLog(s, dir, options.FileSlots)
 	if err != nil {
 		return nil, err
 	}
@@ -306,6 +311,32 @@ func (m *Merger) Run(ctx context.Context, onProgress func(Progress)) error {
 		}
 	}
 	return nil
+}
+
+// Now puts into the order what can go out without waiting, and flushes. A stream that has never brought a record is not waited for.
+func (m *Merger) Now(ctx context.Context) error {
+	for ctx.Err() == nil {
+		isMoved, err := m.Step()
+		if err != nil {
+			return err
+		}
+		if !isMoved && !m.passEmpty() {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// passEmpty gives up the streams that have brought nothing yet. False: none holds the others up.
+func (m *Merger) passEmpty() bool {
+	isOne := false
+	for _, s := range m.sources {
+		if s.state == stateSilent && s.lastTS == 0 && s.info.last.Generation == 0 {
+			s.state, isOne = stateAbsent, true
+			m.tree.set(s.rank, s.key())
+		}
+	}
+	return isOne && m.isReady()
 }
 
 // Finish puts everything that the store holds now into the order, as if each stream ended there, and flushes: at the end of a day. What comes

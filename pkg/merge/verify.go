@@ -284,6 +284,10 @@ func Remove(s *store.Store) error {
 		return fmt.Errorf("remove merged order %s: %w", dir, err)
 	}
 	defer lock.Close()
+	return removeOrder(fsys, dir)
+}
+
+func removeOrder(fsys store.FS, dir string) error {
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", dir, err)

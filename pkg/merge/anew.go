@@ -1,0 +1,166 @@
+package merge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+
+	"github.com/farlog/farlog/pkg/store"
+)
+
+const besideName = "anew"
+
+// ErrShort says that an order made anew would end before the one that is there.
+var ErrShort = errors.New("the order that is there goes further")
+
+// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its place when it goes at least as far. isFinal: each stream ends where it is, as
+// Finish. What had been given out of the order comes again in the same one, as long as every stream is there. A crash leaves the one order, or a beginning of the other, which the next merge
+// goes on with. Errors: ErrShort (nothing was changed), and those of Open.
+func Anew(ctx context.Context, s *store.Store, options Options, isFinal bool) (Progress, error) {
+	a := anew{fsys: s.FS(), dir: path.Join(s.Dir(), dirName), beside: path.Join(s.Dir(), dirName, besideName)}
+	lock, err := takeDir(s, a.dir)
+	if err != nil {
+		return Progress{}, err
+	}
+	defer lock.Close()
+	defer a.clear()
+	if err := a.begin(); err != nil {
+		return Progress{}, err
+	}
+	if options.FileSlots == 0 {
+		options.FileSlots = a.slotsMax(a.dir)
+	}
+	progress, err := a.merge(ctx, s, options, isFinal)
+	if err != nil {
+		return progress, err
+	}
+	if there, made := a.slots(a.dir), a.slots(a.beside); made < there {
+		return progress, fmt.Errorf("%w: %s has %d slots, made anew it would have %d, and wait for %q", ErrShort, a.dir, there, made, progress.WaitsFor)
+	}
+	return progress, a.swap()
+}
+
+// anew is an order that is being made beside another one.
+type anew struct {
+	fsys        store.FS
+	dir, beside string
+}
+
+// takeDir makes the directory of an order when it is missing, and locks it.
+func takeDir(s *store.Store, dir string) (io.Closer, error) {
+	fsys := s.FS()
+	if err := fsys.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make %s: %w", dir, err)
+	}
+	if err := fsys.SyncDir(path.Dir(dir)); err != nil {
+		return nil, fmt.Errorf("sync %s: %w", path.Dir(dir), err)
+	}
+	lock, err := fsys.Lock(path.Join(dir, "lock"), fmt.Sprintf("the merge of process %d", os.Getpid()))
+	if err != nil {
+		return nil, fmt.Errorf("merge into %s: %w", dir, err)
+	}
+	return lock, nil
+}
+
+// begin takes what an attempt before left away, and copies the decisions: those that are made now stand behind them.
+func (a anew) begin() error {
+	a.clear()
+	if err := a.fsys.Mkdir(a.beside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make %s: %w", a.beside, err)
+	}
+	raw, err := readWhole(a.fsys, path.Join(a.dir, decisionsName), math.MaxInt64)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path.Join(a.dir, decisionsName), err)
+	}
+	return writeWhole(a.fsys, path.Join(a.beside, decisionsName), raw)
+}
+
+func (a anew) merge(ctx context.Context, s *store.Store, options Options, isFinal bool) (Progress, error) {
+	m, err := openIn(s, options, a.beside)
+	if err != nil {
+		return Progress{}, err
+	}
+	if isFinal {
+		err = m.Finish(ctx)
+	} else {
+		err = m.Now(ctx)
+	}
+	progress := m.Progress()
+	return progress, errors.Join(err, m.Close())
+}
+
+// swap puts the decisions in their place first: an order never goes with fewer than it was made by.
+func (a anew) swap() error {
+	if err := a.fsys.Rename(path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
+		return fmt.Errorf("rename decisions: %w", err)
+	}
+	if err := removeOrder(a.fsys, a.dir); err != nil {
+		return err
+	}
+	found, err := listFiles(a.fsys, a.beside)
+	if err != nil {
+		return err
+	}
+	for number := uint64(1); number <= found.orders; number++ {
+		for _, suffix := range []string{orderSuffix, checkpointSuffix} {
+			if suffix == checkpointSuffix && number > found.checkpoints {
+				continue
+			}
+			if err := a.fsys.Rename(fileName(a.beside, number, suffix), fileName(a.dir, number, suffix)); err != nil {
+				return fmt.Errorf("rename %s: %w", fileName(a.beside, number, suffix), err)
+			}
+			if err := a.fsys.SyncDir(a.dir); err != nil {
+				return fmt.Errorf("sync %s: %w", a.dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+// clear takes away what lies beside; whatever stays is taken away the next time.
+func (a anew) clear() {
+	names, err := a.fsys.ReadDir(a.beside)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		_ = a.fsys.Remove(path.Join(a.beside, name))
+	}
+	_ = a.fsys.Remove(a.beside)
+}
+
+// front gives the beginning of a file of an order, as far as it can be read.
+func (a anew) front(dir string, number uint64) []byte {
+	raw := make([]byte, orderDataOff)
+	if file, err := a.fsys.OpenFile(fileName(dir, number, orderSuffix), os.O_RDONLY, 0); err == nil {
+		_, _ = file.ReadAt(raw, 0)
+		file.Close()
+	}
+	return raw
+}
+
+// slots counts those that were synced, in all files that tell.
+func (a anew) slots(dir string) (count uint64) {
+	found, err := listFiles(a.fsys, dir)
+	for number := uint64(1); err == nil && number <= found.orders; number++ {
+		count += decodeMarks(a.front(dir, number)).slots
+	}
+	return count
+}
+
+// slotsMax is that of the order's files; 0 = they do not tell.
+func (a anew) slotsMax(dir string) uint32 {
+	h, err := decodeOrderHeader(a.front(dir, 1))
+	if err != nil {
+		return 0
+	}
+	return h.slotsMax
+}
