@@ -42,7 +42,7 @@ var nvmeFaults = []nvmeFault{
 
 // nvmeFaulted proves that a writer on a namespace of another machine loses nothing that it acknowledged, whatever happens to port, link and target, and that none of its appends
 // goes past its deadline meanwhile: the outcome is unknown by then. The device goes with its connection; once the fault is over the host connects again, and a new writer recovers the
-// ring and goes on. What was acknowledged is drained in the end, and looked up.
+// ring and goes on. What was acknowledged is drained in the end, and looked up. Behind it come those who are kept out, on the same machines.
 func nvmeFaulted(ctx context.Context, b *bed) (string, error) {
 	guests, err := b.nvmeBed(ctx, nvmeHost)
 	if err != nil {
@@ -75,7 +75,15 @@ func nvmeFaulted(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d faults: %s; %d outcomes were unknown, slowest append %s of a deadline of %s", len(nvmeFaults), proved, s.ledger.unknown, s.ledger.slowest.Round(time.Millisecond), nvmeFaultDeadline), nil
+	if err := b.disconnectNVMe(ctx, s.host); err != nil {
+		return "", err
+	}
+	kept, err := b.keptOutNVMe(ctx, s.target, s.host)
+	if err != nil {
+		return "", fmt.Errorf("who is kept out: %w", err)
+	}
+	return fmt.Sprintf("%d faults: %s; %d outcomes were unknown, slowest append %s of a deadline of %s; %s", len(nvmeFaults), proved, s.ledger.unknown, s.ledger.slowest.Round(time.Millisecond),
+		nvmeFaultDeadline, kept), nil
 }
 
 // suffer lets a writer append into a fault, and another one go on behind it.

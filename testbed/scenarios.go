@@ -6,8 +6,7 @@ var scenarios = []scenario{
 	{"ofi-conformance", "ofi: from a client to devdax on the same machine, by an attested commit and by the target's processor", 1, ofiConformance},
 	{"mem-killed", "a writer on devdax, its machine killed at a random moment and booted again, several times", 1, memKilled},
 	{"verbs-conformance", "verbs: each flush method, from one machine to devdax on another, a READ only by attestation; what the device itself refuses", 2, verbsConformance},
-	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, while a far writer appends: nothing lost, no append past its deadline", 2, verbsFaults},
-	{"verbs-killed", "the target's machine killed at a random moment and booted again on its memory, while a far writer appends", 2, verbsKilled},
+	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, the target's machine killed at a random moment and booted again on its memory, while a far writer appends: nothing lost, no append past its deadline", 2, verbsFaults},
 	{"verbs-takeover", "a stopped writer's stream is taken over; when it goes on it is refused, counted, and told in time; once by the device, while its queue pair still lives", 3, verbsTakeover},
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 1, verbsContract},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from a central host, then 50,000 locally", 3, trading},
@@ -16,10 +15,9 @@ var scenarios = []scenario{
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
-	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline", 2, nvmeFaulted},
+	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline; then what nvme-refused proves, on the same machines", 2, nvmeFaulted},
 	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third goes on", 4, nvmeTakeover},
 	{"nvme-expelled", "a target whose kernel has no reservations: a host is not let on before the target has taken the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeExpelled},
-	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation", 2, nvmeRefused},
 }
 
 // namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others prove in another place.
@@ -32,4 +30,5 @@ var namedScenarios = []scenario{
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
 	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
+	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation; nvme-faults ends with it", 2, nvmeRefused},
 }
