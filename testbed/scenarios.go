@@ -2,8 +2,7 @@ package main
 
 // scenarios in the order in which they run: what others stand on comes first.
 var scenarios = []scenario{
-	{"mem-conformance", "mem: on devdax, on fsdax and on a PCI BAR, at each flush method of the processor", 1, memConformance},
-	{"ofi-conformance", "ofi: from a client to devdax on the same machine, by an attested commit and by the target's processor", 1, ofiConformance},
+	{"mem-conformance", "mem: on devdax, on fsdax and on a PCI BAR, at each flush method of the processor; ofi: from a client to devdax on the same machine, by an attested commit and by the target's processor", 1, memConformance},
 	{"mem-killed", "a writer on devdax, its machine killed at a random moment and booted again, several times", 1, memKilled},
 	{"verbs-conformance", "verbs: each flush method, from one machine to devdax on another, a READ only by attestation; what the device itself refuses", 2, verbsConformance},
 	{"verbs-faults", "a cut of 3 s, 5 % loss, 20 ms, the link of writer and target down 3 s each, the target's machine killed at a random moment and booted again on its memory, while a far writer appends: nothing lost, no append past its deadline", 2, verbsFaults},
