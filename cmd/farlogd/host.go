@@ -80,7 +80,8 @@ func (d *daemon) openHost(context.Context) error {
 	role.client = api.NewControlServiceClient(conn)
 	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger}
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Route: role.route, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Check: role.check,
+		Route: role.route, Logger: role.logger})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}

@@ -34,6 +34,20 @@ func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) 
 	return extensions, termsOf(response.Declared), nil
 }
 
+// check asks the control plane for many writers of this host whether anything is to be told to one of them.
+func (r *hostRole) check(ctx context.Context, writers []hostagent.Known) (changed []int, err error) {
+	request := &api.CheckWritersRequest{Host: r.settings.hostName}
+	for _, one := range writers {
+		request.Writers = append(request.Writers, &api.RunningWriter{Stream: one.Stream, Epoch: one.Epoch, Pid: uint32(one.PID), RingUuids: one.RingUUIDs, Running: runningTerms(one.Running),
+			Declared: runningTerms(&one.Declared)})
+	}
+	response, err := r.client.CheckWriters(ctx, request)
+	for _, place := range response.GetChanged() {
+		changed = append(changed, int(place))
+	}
+	return changed, err
+}
+
 // termsOf is what was declared, as the C library numbers it.
 func termsOf(declared *api.WriterTerms) hostagent.Terms {
 	policy := farlog.PolicyBlock

@@ -237,6 +237,14 @@ func memberTrials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).TakeOverStream(ctx, &api.TakeOverStreamRequest{Stream: "desk7/orders", Reason: "test"})
 			return err
 		},
+		"ExtendWriter": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: "desk7/orders", Epoch: 1, Holder: &api.Holder{Host: "alpha"}})
+			return err
+		},
+		"CheckWriters": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).CheckWriters(ctx, &api.CheckWritersRequest{Host: "alpha", Writers: []*api.RunningWriter{{Stream: "desk7/orders", Epoch: 1}}})
+			return err
+		},
 		"ReplaceMember": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).ReplaceMember(ctx, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "alpha", Reason: "test"})
 			return err
@@ -296,6 +304,8 @@ var allowed = map[string]string{
 	"ListStreams":      "append drain replay admin audit target",
 	"GetStream":        "append drain replay admin audit target",
 	"AcquireWriter":    "append",
+	"ExtendWriter":     "append",
+	"CheckWriters":     "append",
 	"AcquireReader":    "replay",
 	"CreateRoute":      "admin",
 	"UpdateRoute":      "admin",

@@ -33,7 +33,9 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Errorf("before anything has changed: %v, %v", response, err)
 	}
+	one.checkWriter(request, false)
 	replaceRing(t, one, etcd)
+	one.checkWriter(request, false)
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Errorf("before the new ring is there: %v, %v", response, err)
 	}
@@ -51,6 +53,7 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, response, err)
 		}
 	}
+	one.checkWriter(request, true)
 	response, err := one.control.ExtendWriter(one.context(), request)
 	if err != nil || len(response.Members) != 1 {
 		t.Fatalf("told %v, %v", response, err)
@@ -73,6 +76,30 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 		acts := slices.DeleteFunc(slices.Clone(s.acts), func(act Act) bool { return act.What != "ExtendWriter" })
 		return len(acts) == 1 && acts[0].Outcome == "OK" && len(acts[0].Changes) == 1 && !bytes.Contains(acts[0].Request, ring.Token)
 	})
+}
+
+// checkWriter asks for a writer by CheckWriters, which says what ExtendWriter would do.
+func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool) {
+	i.t.Helper()
+	writer := &api.RunningWriter{Stream: request.Stream, Epoch: request.Epoch, Pid: request.Holder.Pid, RingUuids: request.RingUuids, Declared: termsOf(i.status(request.Stream).Stream.Spec)}
+	for what, wrong := range map[string]func(*api.RunningWriter, *api.CheckWritersRequest){
+		"another epoch": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Epoch = 2 }, "another process": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Pid = 9 },
+		"another host": func(_ *api.RunningWriter, r *api.CheckWritersRequest) { r.Host = "gamma" },
+		"no stream":    func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Stream = "b" },
+		"other terms":  func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Declared.Policy = api.Policy_POLICY_REJECT },
+		"another level": func(w *api.RunningWriter, _ *api.CheckWritersRequest) {
+			w.Running = &api.WriterTerms{Level: api.Level_LEVEL_VISIBLE}
+		},
+		"never told": func(w *api.RunningWriter, _ *api.CheckWritersRequest) { w.Declared = nil },
+		"":           func(*api.RunningWriter, *api.CheckWritersRequest) {},
+	} {
+		asked := proto.Clone(&api.CheckWritersRequest{Host: request.Holder.Host, Writers: []*api.RunningWriter{writer, writer}}).(*api.CheckWritersRequest)
+		wrong(asked.Writers[1], asked)
+		response, err := i.control.CheckWriters(i.context(), asked)
+		if err != nil || slices.Contains(response.Changed, 1) != (isChanged || what != "") || slices.Contains(response.Changed, 0) != (isChanged || what == "another host") {
+			i.t.Errorf("writers to be told, the second with %q: %v, %v", what, response, err)
+		}
+	}
 }
 
 // replaceRing puts a new ring in the place of the only one: there need not be several for this.

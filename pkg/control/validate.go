@@ -137,6 +137,8 @@ func checkRequest(request any) error {
 		return checkMessage(request)
 	case *api.WatchRoutesRequest:
 		return checkMessage(request)
+	case *api.CheckWritersRequest:
+		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
 		return checkMessage(request)
 	case *api.ReplaceMemberRequest:

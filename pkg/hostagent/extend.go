@@ -55,7 +55,7 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	for ; len(raw) > 0; raw = raw[16:] {
 		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
 	}
-	extensions, declared, err := s.config.Extend(ctx, request)
+	extensions, declared, err := s.writers.Extend(ctx, request)
 	if err := asRefusal(err); err != nil {
 		return nil, err
 	}

@@ -63,6 +63,7 @@ type Config struct {
 	Devices []DeviceRule
 	Acquire func(context.Context, Request) (Grant, error)
 	Extend  func(context.Context, ExtendRequest) ([]Extension, Terms, error) // rings that are others, and how the stream is declared
+	Check   func(context.Context, []Known) (changed []int, err error)        // for which writers Extend would say something else
 	Route   func(context.Context, string) ([]RouteLeg, error)
 	Logger  *slog.Logger
 }
@@ -73,6 +74,7 @@ type Server struct {
 	listener *net.UnixListener
 	slots    chan struct{}
 	running  sync.WaitGroup
+	writers  *Writers
 
 	mutex sync.Mutex
 	users map[uint32]int
@@ -98,7 +100,8 @@ func Listen(config Config) (*Server, error) {
 	if err := os.Chmod(config.Socket, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("host.socket %q: %w", config.Socket, err), listener.Close())
 	}
-	return &Server{config: config, listener: listener, slots: make(chan struct{}, clientsMax), users: make(map[uint32]int)}, nil
+	return &Server{config: config, listener: listener, slots: make(chan struct{}, clientsMax), users: make(map[uint32]int),
+		writers: NewWriters(config.Extend, config.Check, config.Logger)}, nil
 }
 
 // removeStale takes the socket of a dead agent away. That of a living one answers.
@@ -129,6 +132,7 @@ func (s *Server) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
 	defer stop()
 	defer s.running.Wait()
+	s.running.Go(func() { s.writers.Run(ctx) })
 	for {
 		conn, err := s.listener.AcceptUnix()
 		if ctx.Err() != nil {

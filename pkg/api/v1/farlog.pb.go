@@ -5321,6 +5321,187 @@ func (x *ExtendedMember) GetRing() *Member {
 	return nil
 }
 
+type CheckWritersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"` // of all of them, as their grants have it
+	Writers       []*RunningWriter       `protobuf:"bytes,2,rep,name=writers,proto3" json:"writers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckWritersRequest) Reset() {
+	*x = CheckWritersRequest{}
+	mi := &file_farlog_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckWritersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckWritersRequest) ProtoMessage() {}
+
+func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
+func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CheckWritersRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *CheckWritersRequest) GetWriters() []*RunningWriter {
+	if x != nil {
+		return x.Writers
+	}
+	return nil
+}
+
+// RunningWriter is a writer as whoever asks for it knows it.
+type RunningWriter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Pid           uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	RingUuids     [][]byte               `protobuf:"bytes,4,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"` // as in ExtendWriterRequest
+	Running       *WriterTerms           `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`                      // as in ExtendWriterRequest
+	Declared      *WriterTerms           `protobuf:"bytes,6,opt,name=declared,proto3" json:"declared,omitempty"`                    // as ExtendWriter said last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunningWriter) Reset() {
+	*x = RunningWriter{}
+	mi := &file_farlog_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunningWriter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunningWriter) ProtoMessage() {}
+
+func (x *RunningWriter) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
+func (*RunningWriter) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *RunningWriter) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *RunningWriter) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RunningWriter) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *RunningWriter) GetRingUuids() [][]byte {
+	if x != nil {
+		return x.RingUuids
+	}
+	return nil
+}
+
+func (x *RunningWriter) GetRunning() *WriterTerms {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+func (x *RunningWriter) GetDeclared() *WriterTerms {
+	if x != nil {
+		return x.Declared
+	}
+	return nil
+}
+
+type CheckWritersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       []uint32               `protobuf:"varint,1,rep,packed,name=changed,proto3" json:"changed,omitempty"` // places in the request, 0 is the first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckWritersResponse) Reset() {
+	*x = CheckWritersResponse{}
+	mi := &file_farlog_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckWritersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckWritersResponse) ProtoMessage() {}
+
+func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
+func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *CheckWritersResponse) GetChanged() []uint32 {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 type AcquireReaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -5332,7 +5513,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5525,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5538,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5390,7 +5571,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5583,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5596,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5435,7 +5616,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5628,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5641,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5490,7 +5671,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5683,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5696,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5563,7 +5744,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5575,7 +5756,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5588,7 +5769,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5615,7 +5796,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5808,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5821,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5668,7 +5849,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5680,7 +5861,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5693,7 +5874,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5727,7 +5908,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5739,7 +5920,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5752,7 +5933,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5780,7 +5961,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5792,7 +5973,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5805,7 +5986,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -5838,7 +6019,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5850,7 +6031,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5863,7 +6044,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -5885,7 +6066,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6078,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6091,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -5952,7 +6133,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6145,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6158,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -6010,7 +6191,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6203,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6216,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -6055,7 +6236,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6067,7 +6248,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6080,7 +6261,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -6107,7 +6288,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6119,7 +6300,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6132,7 +6313,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -6159,7 +6340,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6352,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6365,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -6213,7 +6394,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +6406,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +6419,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -6282,7 +6463,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +6475,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +6488,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -6349,7 +6530,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6542,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6555,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6411,7 +6592,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6423,7 +6604,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6436,7 +6617,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6485,7 +6666,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6678,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6691,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6545,7 +6726,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6738,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6751,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6604,7 +6785,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6616,7 +6797,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6629,7 +6810,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6654,7 +6835,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6666,7 +6847,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6679,7 +6860,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 type ListAgentsResponse struct {
@@ -6694,7 +6875,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6706,7 +6887,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6719,7 +6900,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6759,7 +6940,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +6952,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6965,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6803,7 +6984,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6815,7 +6996,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6828,7 +7009,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -6847,7 +7028,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6859,7 +7040,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6872,7 +7053,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -6891,7 +7072,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7084,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7097,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -6936,7 +7117,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6948,7 +7129,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6961,7 +7142,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -6987,7 +7168,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +7180,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,7 +7193,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -7031,7 +7212,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7043,7 +7224,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7056,7 +7237,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -7075,7 +7256,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +7268,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +7281,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -7598,7 +7779,20 @@ const file_farlog_proto_rawDesc = "" +
 	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"O\n" +
 	"\x0eExtendedMember\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12%\n" +
-	"\x04ring\x18\x02 \x01(\v2\x11.farlog.v1.MemberR\x04ring\"w\n" +
+	"\x04ring\x18\x02 \x01(\v2\x11.farlog.v1.MemberR\x04ring\"h\n" +
+	"\x13CheckWritersRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12=\n" +
+	"\awriters\x18\x02 \x03(\v2\x18.farlog.v1.RunningWriterB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\awriters\"\xd4\x01\n" +
+	"\rRunningWriter\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\rR\x03pid\x12\x1d\n" +
+	"\n" +
+	"ring_uuids\x18\x04 \x03(\fR\tringUuids\x120\n" +
+	"\arunning\x18\x05 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x122\n" +
+	"\bdeclared\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"0\n" +
+	"\x14CheckWritersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x03(\rR\achanged\"w\n" +
 	"\x14AcquireReaderRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
@@ -7756,7 +7950,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xc6\x13\n" +
+	"\x12CONDITION_DELETING\x10\x142\xb6\x14\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -7765,7 +7959,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\tGetStream\x12\x1b.farlog.v1.GetStreamRequest\x1a\x1c.farlog.v1.GetStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/streams/{name=**}\x12l\n" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
 	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12r\n" +
-	"\fExtendWriter\x12\x1e.farlog.v1.ExtendWriterRequest\x1a\x1f.farlog.v1.ExtendWriterResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/writers/extensions\x12j\n" +
+	"\fExtendWriter\x12\x1e.farlog.v1.ExtendWriterRequest\x1a\x1f.farlog.v1.ExtendWriterResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/writers/extensions\x12n\n" +
+	"\fCheckWriters\x12\x1e.farlog.v1.CheckWritersRequest\x1a\x1f.farlog.v1.CheckWritersResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/writers/checks\x12j\n" +
 	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
 	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12c\n" +
 	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
@@ -7813,7 +8008,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -7884,55 +8079,58 @@ var file_farlog_proto_goTypes = []any{
 	(*ExtendWriterResponse)(nil),     // 66: farlog.v1.ExtendWriterResponse
 	(*WriterTerms)(nil),              // 67: farlog.v1.WriterTerms
 	(*ExtendedMember)(nil),           // 68: farlog.v1.ExtendedMember
-	(*AcquireReaderRequest)(nil),     // 69: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 70: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 71: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 72: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 73: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 74: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 75: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 76: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 77: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 78: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 79: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 80: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 81: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 82: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 83: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 84: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 85: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 86: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 87: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 88: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 89: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 90: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 91: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 92: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 93: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 94: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 95: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 96: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 97: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 98: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 99: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 100: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 101: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 102: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 103: google.protobuf.Timestamp
+	(*CheckWritersRequest)(nil),      // 69: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 70: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 71: farlog.v1.CheckWritersResponse
+	(*AcquireReaderRequest)(nil),     // 72: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 73: farlog.v1.AcquireReaderResponse
+	(*TakeOverStreamRequest)(nil),    // 74: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 75: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 76: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 77: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 78: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 79: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 80: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 81: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 82: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 83: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 84: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 85: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 86: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 87: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 88: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 89: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 90: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 91: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 92: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 93: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 94: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 95: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 96: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 97: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 98: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 99: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 100: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 101: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 102: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 103: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 104: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 105: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 106: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	102, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	102, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	105, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	105, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	102, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	105, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	103, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	106, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -7940,53 +8138,53 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	103, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	106, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	102, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	105, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	103, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	106, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	103, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	106, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	103, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	103, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	102, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	102, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	106, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	106, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	105, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	105, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	103, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	103, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	106, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	106, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	102, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	102, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	102, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	102, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	105, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	105, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	105, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	105, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	29,  // 44: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	102, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
-	102, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
-	103, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
+	105, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
+	105, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
+	106, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
 	27,  // 48: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
-	103, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	106, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
 	0,   // 50: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	26,  // 51: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	23,  // 52: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	103, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	106, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	31,  // 54: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	103, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	106, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
 	26,  // 56: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	33,  // 57: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	103, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	106, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	36,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	36,  // 60: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 61: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 62: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	102, // 63: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	105, // 63: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	35,  // 64: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	103, // 65: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	106, // 65: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	67,  // 66: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
 	17,  // 67: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
 	37,  // 68: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
@@ -8024,99 +8222,104 @@ var file_farlog_proto_depIdxs = []int32{
 	67,  // 100: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
 	0,   // 101: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
 	1,   // 102: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	102, // 103: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	105, // 103: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
 	36,  // 104: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	35,  // 105: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	37,  // 106: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	103, // 107: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	35,  // 108: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 109: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 110: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 111: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 112: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	51,  // 113: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 114: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 115: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 116: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 117: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	82,  // 118: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	35,  // 119: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	37,  // 120: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 121: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 122: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	86,  // 123: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 124: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	30,  // 125: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	32,  // 126: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 127: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 128: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	30,  // 129: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	102, // 130: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 131: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	34,  // 132: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	32,  // 133: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	102, // 134: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	41,  // 135: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	43,  // 136: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	45,  // 137: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	47,  // 138: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	61,  // 139: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	49,  // 140: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	63,  // 141: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	65,  // 142: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	69,  // 143: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	71,  // 144: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	73,  // 145: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	75,  // 146: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	77,  // 147: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	79,  // 148: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	81,  // 149: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	83,  // 150: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	85,  // 151: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	88,  // 152: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	90,  // 153: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	92,  // 154: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	53,  // 155: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	56,  // 156: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	57,  // 157: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	59,  // 158: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	94,  // 159: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	96,  // 160: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	98,  // 161: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	100, // 162: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	42,  // 163: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	44,  // 164: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	46,  // 165: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	48,  // 166: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	62,  // 167: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	50,  // 168: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	64,  // 169: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	66,  // 170: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	70,  // 171: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	72,  // 172: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	74,  // 173: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	76,  // 174: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	78,  // 175: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	80,  // 176: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	82,  // 177: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	84,  // 178: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	87,  // 179: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	89,  // 180: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	91,  // 181: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	93,  // 182: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	54,  // 183: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	57,  // 184: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	58,  // 185: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	60,  // 186: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	95,  // 187: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	97,  // 188: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	99,  // 189: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	101, // 190: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	163, // [163:191] is the sub-list for method output_type
-	135, // [135:163] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	70,  // 105: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	67,  // 106: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
+	67,  // 107: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
+	35,  // 108: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	37,  // 109: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	106, // 110: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	35,  // 111: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 112: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 113: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 114: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 115: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	51,  // 116: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 117: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 118: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 119: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 120: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	85,  // 121: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	35,  // 122: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	37,  // 123: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 124: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 125: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	89,  // 126: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 127: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	30,  // 128: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	32,  // 129: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 130: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 131: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	30,  // 132: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	105, // 133: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 134: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	34,  // 135: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	32,  // 136: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	105, // 137: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	41,  // 138: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	43,  // 139: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	45,  // 140: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	47,  // 141: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	61,  // 142: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	49,  // 143: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	63,  // 144: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	65,  // 145: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	69,  // 146: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	72,  // 147: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	74,  // 148: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	76,  // 149: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	78,  // 150: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	80,  // 151: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	82,  // 152: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	84,  // 153: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	86,  // 154: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	88,  // 155: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	91,  // 156: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	93,  // 157: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	95,  // 158: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	53,  // 159: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	56,  // 160: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	57,  // 161: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	59,  // 162: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	97,  // 163: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	99,  // 164: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	101, // 165: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	103, // 166: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	42,  // 167: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	44,  // 168: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	46,  // 169: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	48,  // 170: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	62,  // 171: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	50,  // 172: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	64,  // 173: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	66,  // 174: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	71,  // 175: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	73,  // 176: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	75,  // 177: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	77,  // 178: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	79,  // 179: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	81,  // 180: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	83,  // 181: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	85,  // 182: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	87,  // 183: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	90,  // 184: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	92,  // 185: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	94,  // 186: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	96,  // 187: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	54,  // 188: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	57,  // 189: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	58,  // 190: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	60,  // 191: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	98,  // 192: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	100, // 193: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	102, // 194: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	104, // 195: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	167, // [167:196] is the sub-list for method output_type
+	138, // [138:167] is the sub-list for method input_type
+	138, // [138:138] is the sub-list for extension type_name
+	138, // [138:138] is the sub-list for extension extendee
+	0,   // [0:138] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -8130,7 +8333,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   96,
+			NumMessages:   99,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -36,6 +36,7 @@ const (
 	ControlService_WatchStreams_FullMethodName   = "/farlog.v1.ControlService/WatchStreams"
 	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
 	ControlService_ExtendWriter_FullMethodName   = "/farlog.v1.ControlService/ExtendWriter"
+	ControlService_CheckWriters_FullMethodName   = "/farlog.v1.ControlService/CheckWriters"
 	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
 	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
@@ -85,6 +86,9 @@ type ControlServiceClient interface {
 	// them. With no ring to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
 	// somebody else's.
 	ExtendWriter(ctx context.Context, in *ExtendWriterRequest, opts ...grpc.CallOption) (*ExtendWriterResponse, error)
+	// CheckWriters tells for which of a host's running writers ExtendWriter would say something else than it has said before: they ask it again. A writer whose grant is not the newest, or not the
+	// caller's, is among them, and one whose stream the caller may not write. One call a host stands in for one a writer; nothing is given by it, and it is not recorded.
+	CheckWriters(ctx context.Context, in *CheckWritersRequest, opts ...grpc.CallOption) (*CheckWritersResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -218,6 +222,16 @@ func (c *controlServiceClient) ExtendWriter(ctx context.Context, in *ExtendWrite
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExtendWriterResponse)
 	err := c.cc.Invoke(ctx, ControlService_ExtendWriter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) CheckWriters(ctx context.Context, in *CheckWritersRequest, opts ...grpc.CallOption) (*CheckWritersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckWritersResponse)
+	err := c.cc.Invoke(ctx, ControlService_CheckWriters_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -436,6 +450,9 @@ type ControlServiceServer interface {
 	// them. With no ring to tell it answers at once, and is not recorded. A ring that is still being made is left out: ask again. FAILED_PRECONDITION: a later epoch was granted, or it is
 	// somebody else's.
 	ExtendWriter(context.Context, *ExtendWriterRequest) (*ExtendWriterResponse, error)
+	// CheckWriters tells for which of a host's running writers ExtendWriter would say something else than it has said before: they ask it again. A writer whose grant is not the newest, or not the
+	// caller's, is among them, and one whose stream the caller may not write. One call a host stands in for one a writer; nothing is given by it, and it is not recorded.
+	CheckWriters(context.Context, *CheckWritersRequest) (*CheckWritersResponse, error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -509,6 +526,9 @@ func (UnimplementedControlServiceServer) AcquireWriter(context.Context, *Acquire
 }
 func (UnimplementedControlServiceServer) ExtendWriter(context.Context, *ExtendWriterRequest) (*ExtendWriterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExtendWriter not implemented")
+}
+func (UnimplementedControlServiceServer) CheckWriters(context.Context, *CheckWritersRequest) (*CheckWritersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckWriters not implemented")
 }
 func (UnimplementedControlServiceServer) AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireReader not implemented")
@@ -712,6 +732,24 @@ func _ControlService_ExtendWriter_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).ExtendWriter(ctx, req.(*ExtendWriterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_CheckWriters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckWritersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).CheckWriters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_CheckWriters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).CheckWriters(ctx, req.(*CheckWritersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1013,6 +1051,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExtendWriter",
 			Handler:    _ControlService_ExtendWriter_Handler,
+		},
+		{
+			MethodName: "CheckWriters",
+			Handler:    _ControlService_CheckWriters_Handler,
 		},
 		{
 			MethodName: "AcquireReader",
