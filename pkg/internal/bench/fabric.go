@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,6 @@ const (
 	fabricGrants  = 100
 	fabricSteady  = 20 * time.Second
 	fabricWait    = 10 * time.Minute
-	fabricAddress = "127.0.0.1:17070"
 	fabricPage    = 1000
 	fabricPause   = 20 * time.Millisecond
 	ticksPerSec   = 100 // of /proc/PID/stat: USER_HZ
@@ -43,7 +43,20 @@ type fabric struct {
 	conn    *grpc.ClientConn
 	control api.ControlServiceClient
 	agents  *agents
+	hosts   []*hostAgent
 	streams int
+}
+
+// fabricAddress is where control listens, from its first start to its last.
+var fabricAddress string
+
+// freeAddress finds a port that nobody has.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 // benchFabric runs only when it is asked for: it takes minutes.
@@ -57,6 +70,9 @@ func benchFabric() (err error) {
 	if f.daemon == "" {
 		f.daemon = "bin/farlogd"
 	}
+	if fabricAddress, err = freeAddress(); err != nil {
+		return err
+	}
 	if err := f.startControl(); err != nil {
 		return err
 	}
@@ -66,7 +82,7 @@ func benchFabric() (err error) {
 	if f.agents, err = startAgents(ctx, fabricHosts); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{f.apply, f.list, f.fanOut, f.steady, f.restart, f.list, f.grants} {
+	for _, step := range []func(context.Context) error{f.apply, f.list, f.fanOut, f.steady, f.writers, f.busy, f.asked, f.list, f.restart, f.list, f.grants} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -97,8 +113,13 @@ func (f *fabric) start(role string, args ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start %s: %w: make build first, or name it in FARLOGD", f.daemon, err)
 	}
 	return process, await(role+" is ready", func() (bool, error) {
-		_, err := os.Stat(ready)
-		return err == nil, nil
+		if _, err := os.Stat(ready); err == nil {
+			return true, nil
+		}
+		if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Process.Pid)); err != nil || strings.Contains(string(raw), ") Z ") {
+			return false, fmt.Errorf("%s ended before it was ready", role)
+		}
+		return false, nil
 	})
 }
 
@@ -202,6 +223,11 @@ func (f *fabric) fanOut(ctx context.Context) error {
 }
 
 func (f *fabric) steady(context.Context) error {
+	return f.rest("fabric/steady", "nobody writes")
+}
+
+// rest measures what control takes when nothing is asked of it.
+func (f *fabric) rest(name, what string) error {
 	time.Sleep(5 * time.Second) // the last reports of what was made
 	runtime.GC()                // the agents' own, which shares the machine
 	began, before, reports := time.Now(), f.processor(), f.agents.reports.Load()
@@ -209,8 +235,8 @@ func (f *fabric) steady(context.Context) error {
 	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
 	perReport := 1e6 * (f.processor() - before) / float64(f.agents.reports.Load()-reports)
 	resident, most, err := f.memory()
-	return errors.Join(err, f.tell("fabric/steady", share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each", fabricSteady, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport)),
-		f.tell("fabric/resident", resident, "MiB", fmt.Sprintf("of control; the most there ever was is %.0f MiB", most)))
+	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each; %s", fabricSteady, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport, what)),
+		f.tell(name+"-resident", resident, "MiB", fmt.Sprintf("of control; the most there ever was is %.0f MiB", most)))
 }
 
 // restart ends when the new process has listed all streams as being in order: their targets and drains have come back to it.

@@ -21,6 +21,9 @@ type agents struct {
 	targets []*targetAgent
 	drains  []*drainAgent
 	reports atomic.Int64
+
+	opened    *timestamppb.Timestamp // when writers opened their epochs
+	busySince atomic.Pointer[time.Time]
 }
 
 type targetAgent struct {
@@ -29,8 +32,10 @@ type targetAgent struct {
 	agent  *api.Agent
 	news   chan struct{}
 
-	mutex sync.Mutex
-	rings []*api.RingSpec
+	mutex  sync.Mutex
+	rings  []*api.RingSpec
+	epochs map[string]uint32 // by stream, of those that are written
+	told   int               // how many of those a report has said
 }
 
 type drainAgent struct {
@@ -56,7 +61,7 @@ func startAgents(ctx context.Context, hosts int) (*agents, error) {
 			context.AfterFunc(ctx, func() { conn.Close() })
 			conns[j] = conn
 		}
-		target := &targetAgent{all: all, client: api.NewTargetServiceClient(conns[0]), agent: &api.Agent{Id: fmt.Sprintf("t%03d", i), Host: hostName(i), Pid: uint32(i + 1)}, news: make(chan struct{}, 1)}
+		target := &targetAgent{all: all, client: api.NewTargetServiceClient(conns[0]), agent: &api.Agent{Id: fmt.Sprintf("t%03d", i), Host: hostName(i), Pid: uint32(i + 1)}, news: make(chan struct{}, 1), epochs: map[string]uint32{}}
 		drain := &drainAgent{all: all, client: api.NewDrainServiceClient(conns[1]), agent: &api.Agent{Id: fmt.Sprintf("d%03d", i), Host: hostName(i), Pid: uint32(i + 1), StoreDir: "/var/lib/farlog/store", StoreUuid: uuidOf(hostName(i))}}
 		all.targets, all.drains = append(all.targets, target), append(all.drains, drain)
 		go target.follow(ctx)
@@ -93,8 +98,12 @@ func (t *targetAgent) run(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := t.client.ReportTarget(call, &api.ReportTargetRequest{State: t.state()}); err == nil {
+		state, written := t.state()
+		if _, err := t.client.ReportTarget(call, &api.ReportTargetRequest{State: state}); err == nil {
 			t.all.reports.Add(1)
+			t.mutex.Lock()
+			t.told = written
+			t.mutex.Unlock()
 		}
 		cancel()
 		select {
@@ -105,8 +114,15 @@ func (t *targetAgent) run(ctx context.Context) {
 	}
 }
 
-// state is what a target tells of rings without a writer, with all that it tells.
-func (t *targetAgent) state() *api.TargetState {
+// open has a writer in a ring.
+func (t *targetAgent) open(stream string, epoch uint32) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.epochs[stream] = epoch
+}
+
+// state is what a target tells of its rings, with all that it tells, and how many of them are written.
+func (t *targetAgent) state() (*api.TargetState, int) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	now := timestamppb.Now()
@@ -118,8 +134,9 @@ func (t *targetAgent) state() *api.TargetState {
 			CapacityBytes: 1 << 20, Contract: &api.Contract{Kind: "file", FlushMethod: "msync", Probe: "file on ext4", Level: api.Level_LEVEL_PERSISTENT, GranularityBytes: 1,
 				AtomicUnitBytes: 8, SizeBytes: 1 << 20, DeadlineDefault: durationpb.New(time.Second)},
 		})
+		t.all.write(state.Rings[len(state.Rings)-1], t.epochs[name], now)
 	}
-	return state
+	return state, len(t.epochs)
 }
 
 func (d *drainAgent) follow(ctx context.Context) {
@@ -154,7 +171,9 @@ func (d *drainAgent) state() *api.DrainState {
 	defer d.mutex.Unlock()
 	state := &api.DrainState{Agent: d.agent, Reported: timestamppb.Now(), StoreDir: d.agent.StoreDir}
 	for _, given := range d.given {
-		state.Progress = append(state.Progress, &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid})
+		progress := &api.DrainProgress{Stream: given.Stream, RingUuid: given.RingUuid}
+		d.all.drain(progress)
+		state.Progress = append(state.Progress, progress)
 	}
 	return state
 }
@@ -177,6 +196,16 @@ func (a *agents) bound() (count int) {
 				count++
 			}
 		}
+		target.mutex.Unlock()
+	}
+	return count
+}
+
+// written counts the rings with a writer of which the control plane has been told.
+func (a *agents) written() (count int) {
+	for _, target := range a.targets {
+		target.mutex.Lock()
+		count += target.told
 		target.mutex.Unlock()
 	}
 	return count
