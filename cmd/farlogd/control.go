@@ -37,7 +37,7 @@ func (d *daemon) openControl(ctx context.Context) error {
 	server = control.New(control.Config{
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
-		Keeper: d.keeper, Access: d.access, Audit: sink,
+		Keeper: d.keeper, Access: d.access, Audit: sink, ReaderGrant: d.settings.readerGrant,
 	})
 	if audit != nil {
 		audit.server = server

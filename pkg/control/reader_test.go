@@ -15,15 +15,15 @@ func TestAdmitReader(t *testing.T) {
 	now, token := time.Unix(1000, 0), make([]byte, tokenLen)
 	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3}, {Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9}}}
 	for i := range readersMax + 1 {
-		if generation, err := admitReader(admission, token, nil, now); err != nil || generation != uint64(i+1) {
+		if generation, err := admitReader(admission, token, nil, now, grantUnusedMax); err != nil || generation != uint64(i+1) {
 			t.Fatalf("reader %d: number %d, %v", i, generation, err)
 		}
 	}
-	_, err := admitReader(admission, token, nil, now)
+	_, err := admitReader(admission, token, nil, now, grantUnusedMax)
 	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
-	generation, err := admitReader(admission, token, nil, now.Add(grantUnusedMax+time.Second))
+	generation, err := admitReader(admission, token, nil, now.Add(grantUnusedMax+time.Second), grantUnusedMax)
 	if err != nil || generation != readersMax+2 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}

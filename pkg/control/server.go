@@ -56,6 +56,8 @@ type Config struct {
 
 	CallRate float64 // calls a second of one client; 0 = CallRateDefault
 
+	ReaderGrant time.Duration // how long a reader on another host may take from its grant to its coming; 0 = ReaderGrantDefault
+
 	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the instance that leads, one call at a time.
 	Audit func(ctx context.Context, records [][]byte) error
 
@@ -96,6 +98,9 @@ func New(config Config) *Server {
 	}
 	if config.CallRate == 0 {
 		config.CallRate = CallRateDefault
+	}
+	if config.ReaderGrant == 0 {
+		config.ReaderGrant = ReaderGrantDefault
 	}
 	mirror := newMirror(config.Client, config.Logger)
 	return &Server{

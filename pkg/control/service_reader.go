@@ -17,7 +17,10 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// readersMax bounds how many readers of one ring are let in within grantUnusedMax.
+// ReaderGrantDefault is how long a reader may take from its grant to its coming.
+const ReaderGrantDefault = grantUnusedMax
+
+// readersMax bounds how many readers of one ring are let in within that time.
 const readersMax = 64
 
 // AcquireReader implements farlog.v1.ControlService. As for writers: it is persisted, then the target confirms, then it is told.
@@ -37,6 +40,7 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	if err != nil {
 		return nil, err
 	}
+	coming.life = s.config.ReaderGrant
 	if err := s.letIn(ctx, now, request.Stream, coming); err != nil {
 		return nil, err
 	}
@@ -59,6 +63,7 @@ type comingReader struct {
 	tokens      [][]byte   // one a ring; nil: the ring is on the reader's host
 	from        [][]string // the addresses from which each may be brought
 	generations []uint64   // the target lets him in when it says this one
+	life        time.Duration
 }
 
 func (v *view) coming(rings []*api.RingState, asked *api.AcquireWriterRequest) (*comingReader, error) {
@@ -165,7 +170,7 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 				continue
 			}
 			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
-				coming.generations[i], err = admitReader(admission, token, coming.from[i], now)
+				coming.generations[i], err = admitReader(admission, token, coming.from[i], now, coming.life)
 				return err
 			})
 			if err != nil {
@@ -187,7 +192,7 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 }
 
 // admitReader lets in one more reader, and forgets those whose time to come is over.
-func admitReader(admission *api.Admission, token []byte, from []string, now time.Time) (generation uint64, err error) {
+func admitReader(admission *api.Admission, token []byte, from []string, now time.Time, life time.Duration) (generation uint64, err error) {
 	count := 0
 	for _, grant := range admission.Grants {
 		if isReader(grant) {
@@ -202,12 +207,12 @@ func admitReader(admission *api.Admission, token []byte, from []string, now time
 		return isOver
 	})
 	if count > readersMax {
-		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, grantUnusedMax).
-			errorf("%d readers were let in within %s: expected fewer, try again later", count, grantUnusedMax)
+		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, life).
+			errorf("%d readers were let in within %s: expected fewer, try again later", count, life)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(grantUnusedMax)), Addresses: from,
+		Token: token, Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(life)), Addresses: from,
 	})
 	return generation, nil
 }

@@ -112,6 +112,11 @@ bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings
 
 int agent_ask(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error)
 {
+	return agent_ask_until(place, verb, name, epoch_seen, -1, reply, error);
+}
+
+int agent_ask_until(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error)
+{
 	char what[FARLOG_STREAM_NAME_LEN + 32];
 	char request[512];
 	int len;
@@ -124,7 +129,7 @@ int agent_ask(const struct agent_place *place, const char *verb, const char *nam
 		len += snprintf(request + len, sizeof(request) - len, "epoch-seen %u\n", epoch_seen);
 	if (place->transport[0] != '\0')
 		snprintf(request + len, sizeof(request) - len, "transport %s\n", place->transport);
-	return agent_call(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), reply, error);
+	return agent_call_until(agent_socket(place->socket_path), what, request, clock_after_ns(ASK_NS), bell, reply, error);
 }
 
 int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error)

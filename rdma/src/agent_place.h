@@ -32,6 +32,9 @@ int agent_place_refuse(const char *uri, const char *why, struct farlog_error *er
 /* agent_ask -- for a grant of the stream, by the verb `writer` or `reader`. The reply is the caller's to wipe. Errors as agent_call. */
 int agent_ask(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error);
 
+/* agent_ask_until -- the same, and give up (IO) as soon as `bell` can be read. */
+int agent_ask_until(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error);
+
 /* agent_take_rings -- false: this is no grant. */
 bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings);
 

@@ -1,18 +1,39 @@
 /* agent_reader.c -- opening a stream for reading by its name: the host agent says where its rings are, and by which reader's grant. */
 #include "agent.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent_place.h"
+#include "agent_renew.h"
 #include "clock.h"
 #include "err.h"
+#include "reader.h"
 
 /* is_passing -- whether what went wrong may go right with another grant: a ring may have been put in the place of another one, a target on another host may
  * not have heard of the grant yet. */
 static bool is_passing(int result, bool is_far)
 {
 	return result == FARLOG_NOT_A_RING || (is_far && (result == FARLOG_IO || result == FARLOG_NOT_FOUND || result == FARLOG_INVALID));
+}
+
+/* open_renewing -- a reader on another host is given another grant when that is needed. */
+static int open_renewing(const char *uri, const struct agent_place *place, const struct farlog_reader_config *config, const struct agent_rings *rings,
+	farlog_reader **reader, struct farlog_error *error)
+{
+	struct agent_renewer *renewer = agent_renewer_new(place);
+	int result;
+
+	if (renewer == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, errno, "read \"%s\": out of memory or descriptors", uri);
+	agent_renewer_take(renewer, rings);
+	result = reader_open(rings->uri, config, agent_renewal(renewer), reader, error);
+	if (result == FARLOG_OK)
+		(*reader)->renewer = renewer;
+	else
+		agent_renewer_free(renewer);
+	return result;
 }
 
 static int open_granted(const char *uri, const struct agent_place *place, const struct farlog_reader_config *asked, struct agent_rings *rings,
@@ -30,6 +51,8 @@ static int open_granted(const char *uri, const struct agent_place *place, const 
 		return result;
 	config.ring_uuid = rings->uuid;
 	config.grant_token = rings->is_far ? rings->token : NULL;
+	if (rings->is_far)
+		return open_renewing(uri, place, &config, rings, reader, error);
 	return farlog_reader_open(rings->uri, &config, reader, error);
 }
 

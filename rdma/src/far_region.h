@@ -27,6 +27,7 @@ struct region_far {
 	struct region region;
 	struct far_link *link;
 	const struct far_transport *transport;
+	struct region_renewal *renewal; /* NULL: nobody has another token */
 	struct far_hello hello;
 	uint64_t state;   /* enum far_state */
 	int verdict;      /* with FAR_FAILED: what every call says from now on. Stored before the state */

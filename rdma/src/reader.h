@@ -13,6 +13,7 @@ struct reader_members;
 
 struct farlog_reader {
 	struct region *region;
+	struct agent_renewer *renewer;  /* of a reader that was opened by its stream's name; NULL: none */
 	struct reader_members *members; /* of a stream with several: all else is theirs, one of these each. NULL: a ring */
 	struct superblock superblock;
 	struct record_identity identity;
@@ -40,8 +41,11 @@ struct farlog_reader {
  * head; CORRUPT. */
 int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head);
 
-/* reader_open_ring -- farlog_reader_open of one ring. */
-int reader_open_ring(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);
+/* reader_open_ring -- farlog_reader_open of one ring. renewal: who has another grant when its target does not take the one of `config` any more; NULL: nobody. */
+int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
+
+/* reader_open -- of a ring, or of the members that a URI names. */
+int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
 
 /* reader_seek -- from the cursor to where reading is to start. */
 int reader_seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config, struct farlog_error *error);

@@ -42,6 +42,7 @@ struct reader_members {
 	uint8_t tokens[MEMBER_COUNT_MAX][FARLOG_TOKEN_LEN];
 	struct reader_member member[MEMBER_COUNT_MAX];
 
+	struct region_renewal *renewal; /* who has other grants; NULL: nobody */
 	unsigned current;           /* what is read from */
 	uint32_t epoch;             /* the newest that any member has */
 	struct record_identity identity;
@@ -54,7 +55,7 @@ struct reader_members {
 	bool is_closing;
 };
 
-int reader_members_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);
+int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
 void reader_members_close(struct reader_members *members);
 int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch);
 int reader_members_release(struct reader_members *members, const struct head_slot *slot);

@@ -56,8 +56,10 @@ static void *open_again_and_again(void *of)
 		struct farlog_reader *reader;
 
 		pthread_mutex_unlock(&members->mutex);
-		if (reader_open_ring(member->uri, &config, &reader, &error) == FARLOG_OK && region_is_elsewhere(reader->region))
+		if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK && region_is_elsewhere(reader->region))
 			reader->region->patience_ns = PATIENCE_NS;
+		if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL && member->ring_uuid != NULL)
+			(void)members->renewal->renew(members->renewal, member->ring_uuid, members->tokens[member - members->member]);
 		pthread_mutex_lock(&members->mutex);
 		member->opened = reader;
 		member->is_wanted = reader == NULL;
@@ -325,7 +327,7 @@ static int begin(struct reader_members *members, const struct farlog_reader_conf
 	return FARLOG_OK;
 }
 
-int reader_members_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
+int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
 {
 	struct reader_members *members = calloc(1, sizeof(*members));
 	int result = FARLOG_NO_MEMORY;
@@ -343,6 +345,7 @@ int reader_members_open(const char *uri, const struct farlog_reader_config *conf
 		free(members);
 		return result;
 	}
+	members->renewal = renewal;
 	result = begin(members, config, error);
 	if (result == FARLOG_OK) {
 		settle(members);

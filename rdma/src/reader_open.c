@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent.h"
+#include "agent_renew.h"
 #include "err.h"
 #include "member_uri.h"
 #include "mutant.h"
@@ -89,10 +90,10 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 	return reader_seek(reader, uri, config, error);
 }
 
-int reader_open_ring(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
+int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = config->is_drain ? REGION_WRITE : REGION_READ,
-		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token};
+		.role = config->is_drain ? REGION_ROLE_DRAIN : REGION_ROLE_READER, .token = config->grant_token, .renewal = renewal};
 	struct farlog_reader *reader = calloc(1, sizeof(*reader));
 	int result;
 
@@ -120,6 +121,11 @@ void reader_close_ring(struct farlog_reader *reader)
 	free(reader);
 }
 
+int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **opened, struct farlog_error *error)
+{
+	return member_uri_is(uri) ? reader_members_open(uri, config, renewal, opened, error) : reader_open_ring(uri, config, renewal, opened, error);
+}
+
 int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
 	struct farlog_error *error)
 {
@@ -128,7 +134,7 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 
 	if (agent_is_stream(uri))
 		return agent_reader_open(uri, config, opened, error);
-	return member_uri_is(uri) ? reader_members_open(uri, config, opened, error) : reader_open_ring(uri, config, opened, error);
+	return reader_open(uri, config, NULL, opened, error);
 }
 
 int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch)
@@ -160,8 +166,11 @@ uint64_t farlog_reader_reads(const farlog_reader *reader)
 
 void farlog_reader_close(farlog_reader *reader)
 {
+	struct agent_renewer *renewer = reader != NULL ? reader->renewer : NULL;
+
 	if (reader != NULL && reader->members != NULL)
 		reader_members_close(reader->members);
 	else
 		reader_close_ring(reader);
+	agent_renewer_free(renewer);
 }

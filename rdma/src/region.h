@@ -165,6 +165,12 @@ enum region_access {
 };
 
 /* Who asks for a region, and what for. A far region lets in only whom a grant names. */
+/* Who has another grant for a ring whose target does not take the one that was given. */
+struct region_renewal {
+	/* renew -- true: `token`, which was refused, is another one now. False: there is none, or none yet: ask again with the next refusal. Any thread; waits for nothing. */
+	bool (*renew)(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token);
+};
+
 struct region_ask {
 	enum region_access access;
 	enum region_role role;
@@ -177,6 +183,7 @@ struct region_ask {
 	const uint8_t *ring_uuid; /* of members: 16 bytes for each; NULL = whatever is there */
 	uint64_t client_id;       /* by which a target knows one that comes again; 0 = none yet */
 	const uint64_t *is_unwanted; /* stored by another thread when nobody waits for the region any more: opening it, and what blocks for the network, end soon. NULL: never */
+	struct region_renewal *renewal; /* of a reader on another host; outlives the region. NULL: the token is all that there is */
 	struct staging *staging;  /* of a writer: where its copy of the records is to be; NULL = in memory of its own */
 };
 

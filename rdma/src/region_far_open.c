@@ -71,6 +71,13 @@ static enum far_state take_refusal(struct region_far *far, int result, const str
 	return result == FARLOG_NOT_A_RING || result == FARLOG_UNSUPPORTED ? FAR_FAILED : FAR_BROKEN;
 }
 
+/* renew -- a target that does not know our grant, or not any more, may know another one: the next attempt brings it. */
+static void renew(struct region_far *far, int result, const struct far_refusal *refusal, const uint8_t *ring_uuid)
+{
+	if (far->renewal != NULL && refusal->magic == FAR_REFUSAL_MAGIC && result == FARLOG_INVALID)
+		(void)far->renewal->renew(far->renewal, ring_uuid, far->hello.token);
+}
+
 static enum far_state try_again(struct region_far *far)
 {
 	struct far_link *link = far->link;
@@ -81,8 +88,10 @@ static enum far_state try_again(struct region_far *far)
 	link->ops->disconnect(link);
 	atomic_store_release(&far->is_torn, 1);
 	result = link->ops->connect(link, &far->hello, &refusal, RECONNECT_NS, NULL);
-	if (result != FARLOG_OK)
+	if (result != FARLOG_OK) {
+		renew(far, result, &refusal, before.ring_uuid);
 		return take_refusal(far, result, &refusal);
+	}
 	if (memcmp(before.ring_uuid, link->welcome.ring_uuid, sizeof(before.ring_uuid)) != 0 || before.level > link->welcome.level ||
 		!(link->welcome.flush_methods & 1u << link->method)) {
 		link->ops->disconnect(link);
@@ -211,6 +220,7 @@ int region_far_open(const char *text, const struct uri *uri, const struct region
 			far->transport = transports[i];
 	far->role = (uint8_t)ask->role;
 	far->verdict = FARLOG_IO;
+	far->renewal = ask->renewal;
 	far->region.is_far = true;
 	far->region.fence_lsn = UINT64_MAX;
 	far->region.tag_lost = UINT64_MAX;

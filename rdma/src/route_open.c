@@ -159,7 +159,7 @@ int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *aske
 	int result = leg->has_spill ? open_spill(leg, asked, route, error) : open_memory(leg, asked, memory_uri, error);
 
 	if (result == FARLOG_OK)
-		result = reader_open_ring(leg->has_spill ? asked->spill_uri : memory_uri, &reading, &leg->reader, error);
+		result = reader_open_ring(leg->has_spill ? asked->spill_uri : memory_uri, &reading, NULL, &leg->reader, error);
 	if (result != FARLOG_OK)
 		return result;
 	leg->batch_len = leg->reader->identity.record_len_max + RECORD_PAD_STORED_LEN;

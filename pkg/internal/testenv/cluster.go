@@ -25,6 +25,7 @@ type Cluster struct {
 	Control, Target, Drain *Process
 	DrainArgs              []string // beyond what StartDrain gives
 	TargetArgs             []string
+	ControlArgs            []string
 	EtcdEndpoints          []string          // of an external cluster; then there are two control planes
 	Controllers            []Controller      // those
 	TraceEndpoint          string            // of a collector of spans; empty = none
@@ -132,8 +133,8 @@ func freePort(tb testing.TB) int {
 // StartControl starts the control plane, after the first time at the address it had.
 func (c *Cluster) StartControl() {
 	c.tb.Helper()
-	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", "--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
-		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint)
+	process, ready := StartDaemonUnder(c.tb, c.Under, c.Dir, "control", append([]string{"--data-dir", filepath.Join(c.Dir, "control"), "--listen", c.ControlAddress,
+		"--metrics-listen", c.metricsListen(), "--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--log-level", c.logLevel(), "--trace-endpoint", c.TraceEndpoint}, c.ControlArgs...)...)
 	c.Control, c.ControlAddress = process, ready.Control
 	c.keepMetrics("control", ready)
 	c.processes = append(c.processes, process)

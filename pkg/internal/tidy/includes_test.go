@@ -23,6 +23,7 @@ var extraHeaders = []struct {
 	{"agent_device.c", []string{"sys/stat.h", "unistd.h"}, "a descriptor that came over the socket"},
 	{"agent_route.c", []string{"sys/stat.h"}, "the directory of a route's spills"},
 	{"agent_follow.c", []string{"poll.h", "pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks while a writer runs, and the bell that ends it"},
+	{"agent_renew.c", []string{"pthread.h", "signal.h", "sys/eventfd.h", "unistd.h"}, "the thread that asks for another grant while nobody waits for it, and the bell that ends it"},
 	{"terms.h", []string{"pthread.h"}, "what others set while a writer runs"},
 	{"block_fault.c", []string{"pthread.h"}, "readers, writers and the crash come from several threads"},
 	{"block_foreign.c", []string{"blkid/blkid.h", "dlfcn.h", "fcntl.h", "unistd.h"}, "libblkid, loaded when a device is formatted, tells what it holds"},

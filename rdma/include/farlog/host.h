@@ -4,8 +4,9 @@
  * farlog_shared_open take it: the agent gets a grant from the control plane in the name of its host, and the ring is opened with the epoch, the token and, where
  * the configuration leaves them at 0, with level, policy and deadline of the stream. A grant that came too late is asked for anew, for 10 s.
  * Options: ?agent=PATH, the agent's socket (default: the environment's FARLOG_AGENT, then /run/farlog/host.sock); &transport=mem|verbs|ofi.
- * farlog_reader_open takes it as well, for a reader and not for a drain, also of a stream with several members: the grant is a reader's (role replay). One that is open keeps its
- * grant; a connection that breaks later than ten minutes after the grant does not come back (IO): open again.
+ * farlog_reader_open takes it as well, for a reader and not for a drain, also of a stream with several members: the grant is a reader's (role replay). When a ring
+ * on another host does not take the grant any more (ten minutes after it, once its target was started again), a thread of the library's asks the agent for
+ * another one; until then the ring is away (IO), as any other that does not answer.
  * Who may: the agent looks at the user of the calling process (docs/host.md). Errors beside those of the opening: NOT_FOUND (no agent,
  * no such stream), INVALID (this user may not; an epoch or token was given), IO (agent or control plane does not answer). Blocks up to 15 s for
  * the control plane, and for the opening. Appends ask nobody: agent and control plane may be gone. */
