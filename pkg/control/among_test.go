@@ -66,4 +66,7 @@ func TestDial_LeavesWhoHasLostItsEtcd(t *testing.T) {
 	if !api.IsBlind(err) {
 		t.Errorf("the first says %v", err)
 	}
+	if _, err := first.control.ExtendWriter(t.Context(), &api.ExtendWriterRequest{Stream: "first", Epoch: 1}); !api.IsBlind(err) {
+		t.Errorf("to a writer that asks for other rings the first says %v", err)
+	}
 }

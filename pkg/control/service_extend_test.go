@@ -2,8 +2,10 @@ package control
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // A ring takes the place of another while the stream's writer runs. Who has its newest grant is told of the new one, with a token of the same epoch that the ring's target is told as well, and it
@@ -66,6 +69,10 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	if !bytes.Equal(ring.RingUuid, fresh.RingUuid) || ring.Uri != "ofi:tcp://alpha:7471/a" {
 		t.Errorf("told of %v", ring)
 	}
+	now, _ := one.server.mirror.load()
+	if kept := now.grants["a"].GetMembers(); len(kept) != 1 || !bytes.Equal(kept[0].RingUuid, ring.RingUuid) || len(kept[0].Token) != 0 {
+		t.Errorf("kept of the grant: %v; expected the new ring, and no token", kept)
+	}
 	request.RingUuids = [][]byte{ring.RingUuid}
 	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
 		t.Errorf("told again: %v, %v", response, err)
@@ -116,5 +123,101 @@ func replaceRing(t *testing.T, one *instance, etcd *Etcd) {
 	replaced.RingUuid = nil
 	if _, err := (specStore{etcd.Client()}).setRings(one.context(), now, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Between the look by which a writer is let in at another ring and the step that does it, a ring may be replaced once more, the stream granted to another writer, deleted, or changed: the step
+// then fails, whichever it was, and nobody is told of anything.
+func TestExtendWriter_ChangedSinceTheLook(t *testing.T) {
+	t.Parallel()
+	one := startFar(t)
+	answered := one.acquireFar("ofi")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	one.granted(answered)
+	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi"}
+	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
+		t.Errorf("of a ring that is in no other's place, to a writer that does not name its own: %v, %v", response, err)
+	}
+	replaceRing(t, one, one.etcd)
+	fresh := farRing("a", "t1")
+	fresh.RingUuid = bytes.Repeat([]byte{7}, ringUUIDLen)
+	one.reportTarget("t1", fresh)
+	one.until("the new ring is bound", func() bool { return bytes.Equal(one.status("a").RingSpecs[0].RingUuid, fresh.RingUuid) })
+	for _, key := range []string{keyRings + reconcile.MemberKey("a", 0), keyEpochs + "a", keyStreams + "a", keyDeletions + "a"} {
+		now, _ := one.server.mirror.load()
+		changed := now.ringsChanged(request)
+		if len(changed) != 1 {
+			t.Fatalf("the rings %v are others, expected one", changed)
+		}
+		found, err := one.etcd.Client().Get(one.context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := "" // of a deletion: there is none, and a later one is enough
+		if len(found.Kvs) == 1 {
+			value = string(found.Kvs[0].Value)
+		}
+		if _, err := one.etcd.Client().Put(one.context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+		if response, err := one.server.extend(one.context(), now, request, changed); !errors.Is(err, errRingsChanged) {
+			t.Errorf("%s was written since: %v, %v", key, response, err)
+		}
+		if admission := one.untilAdmission(1); len(admission.Grants) != 0 {
+			t.Errorf("%s was written since, and the target is told %v", key, admission)
+		}
+		one.until("the control plane has seen it", func() bool { now, _ := one.server.mirror.load(); return now.revision > found.Header.Revision })
+	}
+}
+
+// Who is told of another ring is who has the newest grant, by everything that names it; and a grant that is being given counts from its epoch on.
+func TestIsGrantOf_OneOfItIsAnother(t *testing.T) {
+	t.Parallel()
+	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 3, Holder: &api.Holder{Host: "beta", Pid: 7}}
+	for what, one := range map[string]struct {
+		identity string
+		epoch    uint32
+		granted  uint32
+		host     string
+		pid      uint32
+		isOf     bool
+	}{
+		"its own":                             {"desk", 3, 3, "beta", 7, true},
+		"another identity":                    {"other", 3, 3, "beta", 7, false},
+		"another host":                        {"desk", 3, 3, "gamma", 7, false},
+		"another process":                     {"desk", 3, 3, "beta", 8, false},
+		"a later epoch, not yet anybody's":    {"desk", 4, 3, "beta", 7, false},
+		"a grant that is older than an epoch": {"desk", 3, 2, "beta", 7, false},
+	} {
+		v := &view{epochs: map[string]uint32{"a": one.epoch}, grants: map[string]*api.Grant{"a": {Epoch: one.granted, Holder: &api.Holder{Identity: "desk", Host: one.host, Pid: one.pid}}}}
+		if err := v.isGrantOf(request, one.identity); (err == nil) != one.isOf {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Of a stream that is being deleted, or that is not there, nobody is told anything.
+func TestExtendWriter_StreamThatGoes(t *testing.T) {
+	t.Parallel()
+	one := startFar(t)
+	answered := one.acquireFar("ofi")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	one.granted(answered)
+	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}}
+	if err := one.delete("a"); err != nil {
+		t.Fatal(err)
+	}
+	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("of a stream that is being deleted: %v, %v", response, err)
+	}
+	request.Stream = "b"
+	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.NotFound {
+		t.Errorf("of no stream: %v, %v", response, err)
+	}
+	request.Holder = &api.Holder{Host: "be\nta"}
+	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("to a host that is none: %v, %v", response, err)
 	}
 }
