@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -112,4 +113,56 @@ func TestMembers_ReplacedWhileTheWriterRuns(t *testing.T) {
 	for _, one := range all {
 		checkStoreOf(t, s.cluster.StoreDir, one.stream, one.ledger)
 	}
+}
+
+// tail is how far the ring goes that a target has or had, by its file.
+func (s *memberSite) tail(i int) uint64 {
+	s.Helper()
+	paths, err := filepath.Glob(filepath.Join(s.dir(i), "rings", "*.ring"))
+	if err != nil || len(paths) != 1 {
+		s.Fatalf("rings of target %d: %q, %v", i, paths, err)
+	}
+	status, err := farlog.Inspect("mem:" + paths[0])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return status.AppendedLSN
+}
+
+// A target is replaced while it still answers, as before its host is serviced, and a writer runs that knows the stream's name alone: no append takes longer than its deadline, the former ring gets
+// nothing more, and with another target lost an acknowledgement needs the new one. What was acknowledged is in the store once.
+func TestMembers_ReplacedWhileItStillAnswers(t *testing.T) {
+	t.Parallel()
+	s := newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB")
+	one := &running{stream: streamName, ledger: newLedger(t, "R")}
+	all := []*running{one}
+	one.writer = openWriterUnder(t, s.network.Under(s.network.Trading()), one.ledger, "--ring", "farlog://"+streamName+"?agent="+s.startHostAgent(), "--window", "64",
+		"--deadline", strconv.Itoa(int(memberDeadline.Seconds()))+"s")
+	s.startTarget(memberCount)
+	s.load("the stream is written", all, func() (bool, error) { return one.count() > 0, nil })
+	s.load("a member is replaced", all, func() (bool, error) {
+		said, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage2", "--with", "storage3", "--reason", "its host is to be serviced")
+		return isOK && strings.Contains(said, "by one of target storage3"), nil
+	})
+	s.load("the new ring counts", all, func() (bool, error) {
+		status, err := s.status()
+		return slices.ContainsFunc(status.Members, func(member struct{ Target, State string }) bool {
+			return strings.HasPrefix(member.Target, "storage3") && member.State == "up"
+		}), err
+	})
+	formerly := s.tail(2)
+	s.lose(1)
+	count := one.count()
+	s.load("records are acknowledged by the new ring", all, func() (bool, error) { return one.count() > count+takeoverRecords, nil })
+	if tail := s.tail(2); tail != formerly {
+		t.Errorf("the former ring went on from %d to %d", formerly, tail)
+	}
+	s.targets[2].Stop() // it has answered all the time
+	one.writer.end(t)
+	testenv.Until(t, "all is drained", func() (bool, error) {
+		status, err := s.status()
+		return err == nil && status.LagBytes == 0, err
+	})
+	s.cluster.Drain.Stop()
+	checkStore(t, s.cluster.StoreDir, one.ledger)
 }
