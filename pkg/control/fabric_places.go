@@ -26,13 +26,16 @@ func (p *fabricPlan) checkPlaces(v *view, fabric *api.Fabric) {
 		}
 	}
 	largest, isLimited := largestCapacity(v, specs)
+	isSeen := map[string]bool{}
 	for i, spec := range fabric.Streams {
 		host := spec.TargetHost
+		isAgain := isSeen[spec.Name]
+		isSeen[spec.Name] = true
 		if v.streams[spec.Name] != nil {
 			continue // declared before
 		}
 		if host == "" {
-			if isLimited && spec.RingSizeBytes > largest.CapacityBytes { // what is full now may have room later; this never
+			if isLimited && !isAgain && spec.RingSizeBytes > largest.CapacityBytes { // what is full now may have room later; this never
 				p.fail(fmt.Sprintf("streams[%d].ring_size_bytes", i), fmt.Sprint(spec.RingSizeBytes), "expected at most %d bytes: no target has more, which is the capacity of host %s",
 					largest.CapacityBytes, largest.Host)
 			}
