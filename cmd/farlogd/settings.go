@@ -275,6 +275,9 @@ func eachListenURI(list []string) error {
 func eachEndpoint(list []string) error {
 	for _, endpoint := range list {
 		address, isSecure := strings.CutPrefix(endpoint, "https://")
+		if strings.Contains(address, "@") {
+			return fmt.Errorf("expected no user and no password in an address: --etcd-cert says who asks")
+		}
 		if _, isFirstSecure := strings.CutPrefix(list[0], "https://"); isSecure != isFirstSecure {
 			return fmt.Errorf("%q: expected https:// before all of them or none", endpoint)
 		}

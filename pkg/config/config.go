@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -91,11 +92,17 @@ func (s *Set) Load(path string, lookup func(string) (string, bool)) error {
 			return err
 		}
 		if err := s.settings[name].check(); err != nil {
-			return errorf("%s: %s", source, err)
+			return errorf("%s", withoutPassword(fmt.Sprintf("%s: %s", source, err)))
 		}
 	}
 	return nil
 }
+
+// userInfo is what stands before the host of a URL.
+var userInfo = regexp.MustCompile(`://[^/@\s"]*@`)
+
+// withoutPassword hides who is named in a URL, and by which password: a refusal is for a log.
+func withoutPassword(text string) string { return userInfo.ReplaceAllString(text, "://***@") }
 
 // FlagName is the command line spelling of a dotted name, without the dashes.
 func FlagName(name string) string { return strings.ReplaceAll(name, ".", "-") }

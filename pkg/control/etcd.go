@@ -117,7 +117,7 @@ func dialEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, keyRoot, clientv3.WithCountOnly()); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), err), client.Close())
+		return nil, errors.Join(fmt.Errorf("reach etcd at %s: %w", strings.Join(endpoints, ","), whyUnreached(endpoints, secure, err)), client.Close())
 	}
 	return &Etcd{client: client, close: sync.OnceValue(client.Close)}, nil
 }

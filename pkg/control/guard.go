@@ -94,11 +94,13 @@ func (s *Server) isBlindTo(method string) bool {
 
 // mayAsk decides whether a caller has the role for a call, on the stream or route that it names if it names one.
 func mayAsk(caller access.Caller, method string, request any) error {
-	err := caller.MayCall(method)
-	if route, ok := routeNamed(request); err == nil && ok {
+	var err error
+	if route, ok := routeNamed(request); ok { // which is more than that he may call, and is named in a refusal
 		err = caller.MayRoute(method, route)
-	} else if stream, ok := streamNamed(request); err == nil && ok {
+	} else if stream, ok := streamNamed(request); ok {
 		err = caller.May(method, stream)
+	} else {
+		err = caller.MayCall(method)
 	}
 	if host, ok := hostNamed(request); err == nil && ok && !slices.Contains(caller.Streams(access.RoleAdmin), pattern.All) {
 		err = fmt.Errorf("%s has not the role admin on all streams, which a change of what is declared of host %q needs", caller.ID, host)

@@ -521,7 +521,7 @@ func TestMayAsk_NamesRoutesAsRoutes(t *testing.T) {
 	}{
 		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk8/all"}, `has not the role append on route "desk8/all"`},
 		{api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "desk8/orders"}, `has not the role append on stream "desk8/orders"`},
-		{api.ControlService_DeleteRoute_FullMethodName, &api.DeleteRouteRequest{Name: "desk7/all"}, "has not the role admin: "},
+		{api.ControlService_DeleteRoute_FullMethodName, &api.DeleteRouteRequest{Name: "desk7/all"}, `has not the role admin on route "desk7/all": `},
 		{api.ControlService_AcquireRoute_FullMethodName, &api.AcquireRouteRequest{Route: "desk7/all"}, ""},
 	} {
 		err := mayAsk(caller, test.method, test.request)
