@@ -43,7 +43,12 @@ func newControlCommand(env *environment) *cobra.Command {
 		Long: `Writes streams, epochs, rings, assignments and grants into a file that only its owner can read; tokens are in it: keep it like a key. Records
 are not in it: they are in rings and stores.`,
 		Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return backupControl(cmd.Context(), env, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" {
+				return usageErrorf("backup -: expected a file: what is in it is nothing for a terminal or a pipe's log")
+			}
+			return backupControl(cmd.Context(), env, args[0])
+		},
 	}
 	restore := &cobra.Command{
 		Use:   "restore FILE",

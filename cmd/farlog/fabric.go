@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -221,12 +222,16 @@ func newExportCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return client.explain(ctx, "", err)
 			}
-			if env.isJSON() {
-				return env.writeProto(answer)
-			}
 			raw, err := writeFabric(answer.Fabric)
 			if err != nil {
 				return err
+			}
+			if env.isJSON() { // the same keys: apply reads JSON as well
+				var values any
+				if err := yaml.Unmarshal(raw, &values); err != nil {
+					return err
+				}
+				return env.writeJSON(values)
 			}
 			_, err = env.stdout.Write(raw)
 			return err

@@ -207,6 +207,9 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	if ring := leadingRing(status); ring != nil {
 		row.addRing(ring)
 		row.addCounters(ring)
+		if !slices.Contains(status.TargetsAlive, ring.Target) {
+			row.TimeToFullSeconds = nil // of before it was gone
+		}
 	}
 	return row
 }

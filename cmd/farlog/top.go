@@ -22,7 +22,7 @@ import (
 // topOrders are what lines can be sorted by: what is worst, or most, comes first.
 var topOrders = map[string]func(a, b statusRow) int{
 	"lag": func(a, b statusRow) int {
-		return cmp.Or(boolOrder(b.isFailing, a.isFailing), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.LagBytes, a.LagBytes), cmp.Compare(b.AppendRate, a.AppendRate))
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.LagBytes, a.LagBytes), cmp.Compare(b.AppendRate, a.AppendRate))
 	},
 	"rate": func(a, b statusRow) int { return cmp.Compare(b.AppendRate, a.AppendRate) },
 	"full": func(a, b statusRow) int { return cmp.Compare(b.FullRatio, a.FullRatio) },
@@ -30,14 +30,17 @@ var topOrders = map[string]func(a, b statusRow) int{
 	"name": func(statusRow, statusRow) int { return 0 },
 }
 
-func boolOrder(a, b bool) int {
+// trouble ranks how a stream is: well, to be looked at, not made yet or short of a part, failing.
+func (r statusRow) trouble() int {
 	switch {
-	case a == b:
+	case r.isFailing:
+		return 3
+	case r.State == shortName(api.Condition_CONDITION_OK.String()):
 		return 0
-	case a:
+	case r.State == shortName(api.Condition_CONDITION_WARN.String()):
 		return 1
 	}
-	return -1
+	return 2
 }
 
 func newTopCommand(env *environment) *cobra.Command {

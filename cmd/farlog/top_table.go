@@ -124,14 +124,16 @@ func (t *top) headline() string {
 	}
 	var bytes uint64
 	var oldest, rate float64
-	failing := 0
+	failing, pending := 0, 0
 	for _, row := range t.rows {
 		bytes, oldest, rate = bytes+row.LagBytes, max(oldest, row.LagSeconds), rate+row.AppendRate
 		if row.isFailing {
 			failing++
+		} else if row.State == shortName(api.Condition_CONDITION_PENDING.String()) {
+			pending++
 		}
 	}
-	text := fmt.Sprintf("%s  %d streams, %d failing  lag %s, oldest %s  %s records/s  %s", t.seen.UTC().Format("15:04:05Z"), len(t.rows), failing,
+	text := fmt.Sprintf("%s  %d streams, %d failing, %d pending  lag %s, oldest %s  %s records/s  %s", t.seen.UTC().Format("15:04:05Z"), len(t.rows), failing, pending,
 		humanBytes(bytes), humanSeconds(oldest), humanRate(rate), t.env.control)
 	if t.env.isInsecure {
 		text += "  insecure"

@@ -2,11 +2,16 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9]*m")
@@ -35,4 +40,38 @@ func TestTop_FitsTheScreen(t *testing.T) {
 			rt.Fatalf("no age in %q", lines[1])
 		}
 	})
+}
+
+// The worst comes first: what fails, what is not made yet or lacks a part, what warns, and only then what is well, whatever its lag.
+func TestTop_WorstFirst(t *testing.T) {
+	rows := []statusRow{
+		{Stream: "well", State: "ok", LagSeconds: 9}, {Stream: "warns", State: "warn"}, {Stream: "waits", State: "pending"}, {Stream: "fails", State: "alarm", isFailing: true},
+	}
+	slices.SortStableFunc(rows, topOrders["lag"])
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Stream)
+	}
+	if got := strings.Join(names, " "); got != "fails waits warns well" {
+		t.Errorf("got %s", got)
+	}
+	one := &top{env: &environment{control: "127.0.0.1:7070"}, rows: rows}
+	if got := one.headline(); !strings.Contains(got, "4 streams, 1 failing, 1 pending") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Of a ring whose target is gone nobody knows when it is full.
+func TestStatusRow_NoTimeToFullWithoutATarget(t *testing.T) {
+	status := &api.StreamStatus{
+		Stream: &api.Stream{Spec: &api.StreamSpec{Name: "a"}}, TargetsAlive: []string{"t"},
+		Rings: []*api.RingState{{Stream: "a", Target: "t", TimeToFull: durationpb.New(time.Minute)}},
+	}
+	if row := newStatusRow(status); row.TimeToFullSeconds == nil {
+		t.Error("it lives, and nothing is told")
+	}
+	status.TargetsAlive = nil
+	if row := newStatusRow(status); row.TimeToFullSeconds != nil {
+		t.Errorf("it is gone, and full in %v s", *row.TimeToFullSeconds)
+	}
 }

@@ -101,13 +101,14 @@ func (s *Server) Restore(stream grpc.ClientStreamingServer[api.BackupEntry, api.
 		}
 		entries = append(entries, entry)
 	}
+	count := len(entries) // as the backup says it
 	entries = withEpochs(entries)
 	slices.SortStableFunc(entries, func(a, b *api.BackupEntry) int { return rankOf(a.Key) - rankOf(b.Key) })
 	if err := s.writeRestored(ctx, entries); err != nil {
 		return err
 	}
 	s.config.Logger.Info("restored", "entries", len(entries), "by", callerOf(ctx).ID)
-	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(len(entries))})
+	return stream.SendAndClose(&api.RestoreResponse{Entries: uint64(count)})
 }
 
 // replaced are the control plane's own streams that a backup takes the place of: with its ring, which the targets have. They must have no ring here yet, for there may be records in
