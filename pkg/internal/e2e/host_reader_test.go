@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,23 +109,42 @@ func (b *hostBench) checkReaderRefusals() {
 	}
 }
 
-// To write is not to read: each has rules of its own.
-func TestHost_UserDecidesForReaders(t *testing.T) {
+// readingRules let host agents write all streams here, and read those of desk7.
+const readingRules = `rules:
+- {identities: ["spiffe://farlog/farlog/host/*"], roles: [append, replay], streams: ["desk7/*"]}
+- {identities: ["spiffe://farlog/farlog/host/*"], roles: [append], streams: ["desk8/*"]}
+`
+
+// To read a stream by its name takes both: a --host-read of the host's administrator for the user, and the role replay of the control plane's for the host. Neither stands in for the other, and to be let
+// write is not to be let read.
+func TestHost_WhoMayRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a program as another user")
 	}
-	b := newHostBench(t, "--host-allow", "65534=desk7/*", "--host-read", "65534=desk8/*")
-	b.cluster.CreateStream("desk8/orders", "--size", "4MiB", "--level", "visible")
+	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), farHost, nil)
+	access := filepath.Join(cluster.Dir, "access.yaml")
+	if err := os.WriteFile(access, []byte(readingRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster.ControlArgs = []string{"--access-file", access}
+	cluster.Start()
+	b := newHostBenchOn(t, cluster, "--host-allow", "65534=desk7/*", "--host-allow", "65534=desk8/*", "--host-read", "65534=desk7/orders", "--host-read", "65534=desk8/orders")
 	program := b.copyProgram("farlog")
-	for stream, isAllowed := range map[string]bool{streamName: false, "desk8/orders": true} {
+	for _, test := range []struct{ stream, refusal string }{
+		{"desk7/orders", ""}, // rule and role
+		{"desk7/quotes", `(65534) may not read stream "desk7/quotes"`},       // the role alone
+		{"desk8/orders", `has not the role replay on stream "desk8/orders"`}, // the rule alone
+		{"desk8/quotes", `(65534) may not read stream "desk8/quotes"`},       // neither
+	} {
+		cluster.CreateStream(test.stream, "--size", "1MiB", "--level", "visible")
 		ctx, cancel := context.WithTimeout(t.Context(), testenv.Timeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, program, "tail", "farlog://"+stream)
+		cmd := exec.CommandContext(ctx, program, "tail", "farlog://"+test.stream)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		cmd.Env, cmd.Dir = []string{"FARLOG_AGENT=" + b.socket}, b.dir
 		said, err := cmd.CombinedOutput()
-		if (err == nil) != isAllowed || !isAllowed && !strings.Contains(string(said), "(65534) may not read stream") {
-			t.Errorf("%s: %v: %s", stream, err, said)
+		if (err == nil) != (test.refusal == "") || !strings.Contains(string(said), test.refusal) {
+			t.Errorf("%s: %v: %s, expected %q", test.stream, err, said, test.refusal)
 		}
 	}
 }
