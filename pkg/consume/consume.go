@@ -271,6 +271,7 @@ func (c *Consumer) next() (Item, error) {
 		item, err := c.history.Next()
 		if err == nil {
 			c.behind = false
+			c.tellRewound(item.Place())
 			c.take(item.Place(), item.LSN+item.Extent(c.alignOf(item.Generation)))
 			return Item{Header: item.Header, Key: item.Key, Payload: item.Payload, Place: c.place}, nil
 		}

@@ -163,9 +163,7 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 		if c.isPlace && !c.place.IsBefore(place) {
 			continue
 		}
-		if c.isPlace && c.place.LSN != 0 && h.LSN < c.nextLSN && h.Epoch > c.place.Epoch {
-			c.config.OnNotice(Notice{Kind: NoticeRewound, FromLSN: h.LSN, Epoch: h.Epoch})
-		}
+		c.tellRewound(place)
 		c.take(place, h.LSN+h.Extent(c.align))
 		item := Item{Header: h, Place: place, IsLive: true}
 		if !h.Flags.IsPad() {
@@ -175,6 +173,13 @@ func (c *Consumer) fromRing() (Item, bool, error) {
 		return item, true, nil
 	}
 	return Item{}, false, c.readRing()
+}
+
+// tellRewound says that the log went back behind what was read, before the first record that is there now, in the ring or, when that was drained meanwhile, in the store.
+func (c *Consumer) tellRewound(next store.Place) {
+	if c.isPlace && c.place.LSN != 0 && next.LSN < c.nextLSN && next.Epoch > c.place.Epoch && next.Generation == c.place.Generation {
+		c.config.OnNotice(Notice{Kind: NoticeRewound, FromLSN: next.LSN, Epoch: next.Epoch})
+	}
 }
 
 func (c *Consumer) readRing() error {

@@ -68,6 +68,10 @@ static int step(struct farlog_consumer *consumer, struct farlog_consumed *item)
 		result = store_reader_next(consumer->history, &stored, &consumer->trouble);
 		if (result == FARLOG_OK) {
 			consumer->is_behind = false;
+			if (consumer_is_rewound(consumer, &stored.record.header, stored.generation, item)) {
+				consumer_leave_history(consumer); /* the record comes again */
+				return FARLOG_OVERRUN;
+			}
 			consumer_take(consumer, &stored.record.header, stored.record.raw, stored.record.extent, stored.generation, false, item);
 			return FARLOG_OK;
 		}

@@ -14,7 +14,7 @@ static void leave_ring(struct farlog_consumer *consumer)
 	consumer->len = 0;
 }
 
-static void leave_history(struct farlog_consumer *consumer)
+void consumer_leave_history(struct farlog_consumer *consumer)
 {
 	store_reader_close(consumer->history);
 	consumer->history = NULL;
@@ -76,7 +76,7 @@ int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_
 	else
 		result = store_reader_seek(consumer->history, place, &consumer->trouble);
 	if (result != FARLOG_OK)
-		leave_history(consumer);
+		consumer_leave_history(consumer);
 	consumer->is_behind = false;
 	return result;
 }
@@ -154,7 +154,7 @@ int consumer_join(struct farlog_consumer *consumer)
 		consumer->is_seq = false;
 		consumer->is_next = consumer->is_place = true;
 	}
-	leave_history(consumer);
+	consumer_leave_history(consumer);
 	return FARLOG_OK;
 }
 
@@ -222,10 +222,9 @@ static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *i
 	return FARLOG_OVERRUN;
 }
 
-/* is_rewound -- the log went back behind what was read, and that has not been told: *item tells. */
-static bool is_rewound(struct farlog_consumer *consumer, const struct record_header *header, struct farlog_consumed *item)
+bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation, struct farlog_consumed *item)
 {
-	if (!consumer->is_place || consumer->place.lsn == 0 || header->lsn >= consumer->next_lsn || header->epoch <= consumer->place.epoch ||
+	if (!consumer->is_place || generation != consumer->place.generation || consumer->place.lsn == 0 || header->lsn >= consumer->next_lsn || header->epoch <= consumer->place.epoch ||
 		header->epoch == consumer->told_epoch)
 		return false;
 	give_notice(consumer, FARLOG_NOTICE_REWOUND, 0, 0, item);
@@ -249,7 +248,7 @@ static int from_batch(struct farlog_consumer *consumer, struct farlog_consumed *
 		stored_len = header.flags & RECORD_FLAG_PAD ? RECORD_PAD_STORED_LEN : extent;
 		place.epoch = header.epoch;
 		place.lsn = header.lsn;
-		if (is_rewound(consumer, &header, item))
+		if (consumer_is_rewound(consumer, &header, place.generation, item))
 			return FARLOG_OVERRUN;
 		consumer->at += stored_len;
 		consumer->len -= stored_len;

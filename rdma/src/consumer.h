@@ -61,6 +61,12 @@ int consumer_join(struct farlog_consumer *consumer);
 /* consumer_from_ring -- the next record of the ring that has not been read. OK, NOT_YET; OVERRUN: *item is a notice; errors. */
 int consumer_from_ring(struct farlog_consumer *consumer, struct farlog_consumed *item);
 
+/* consumer_is_rewound -- the log went back behind what was read, and that has not been told: *item tells. */
+bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation, struct farlog_consumed *item);
+
+/* consumer_leave_history -- the next step opens it again, at the place. */
+void consumer_leave_history(struct farlog_consumer *consumer);
+
 /* consumer_take -- a record has been read: *item is it, and the place is its own. */
 void consumer_take(struct farlog_consumer *consumer, const struct record_header *header, const uint8_t *raw, uint64_t extent, uint64_t generation,
 	bool is_live, struct farlog_consumed *item);

@@ -89,6 +89,7 @@ unsigned site_read(farlog_consumer *consumer, unsigned max, uint64_t *next, stru
 		if (result == FARLOG_NOT_YET)
 			return count;
 		if (result == FARLOG_OVERRUN && told != NULL) {
+			told->rewound_count += item.notice.kind == FARLOG_NOTICE_REWOUND;
 			if (told->count++ == 0)
 				told->first = item.notice;
 			continue;

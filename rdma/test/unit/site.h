@@ -25,6 +25,7 @@ struct site {
 struct told {
 	struct farlog_notice first;
 	unsigned count;
+	unsigned rewound_count;
 };
 
 void site_open(struct site *site);

@@ -287,6 +287,7 @@ static void consume__undone_records_are_replaced(void **state)
 		}
 		site_read(consumer, ALL, &next, &told);
 		assert_int_equal(next, site.count);
+		assert_int_equal(told.rewound_count, 1);
 		if (!is_drained)
 			assert_true(told.count == 1 && told.first.kind == FARLOG_NOTICE_REWOUND && told.first.epoch == 2);
 		late = OPEN(&site, .start = FARLOG_CONSUME_OLDEST);
