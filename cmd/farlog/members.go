@@ -168,8 +168,21 @@ func (r *membersReport) choose(ctx context.Context) (*memberReport, error) {
 		return best, fmt.Errorf("%d of %d members can be read that know the log, expected %d at least: the others may know more of it%s",
 			soundCount, len(r.Members), quorum, r.troubles())
 	}
+	if away := r.awayCount(); r.WriterEpoch == 0 && away > 0 {
+		return best, fmt.Errorf("%d of %d members can be read, and all of these are new: the others may know records of the stream; expected all %d at its first opening%s",
+			len(r.Members)-away, len(r.Members), len(r.Members), r.troubles())
+	}
 	r.TailLSN = best.tail.LSN
 	return best, nil
+}
+
+func (r *membersReport) awayCount() (count int) {
+	for _, member := range r.Members {
+		if member.image == nil {
+			count++
+		}
+	}
+	return count
 }
 
 // troubles names the members that cannot be used, and why.

@@ -200,6 +200,47 @@ func TestMembers_LostRecordsAndTooFewAreFailures(t *testing.T) {
 	}
 }
 
+// A blank ring may stand where one was that had records: the next opening asks for all members where none that it reaches knows an epoch, and verify says no less.
+func TestMembers_NewOnesAloneDoNotTellWhatTheOthersKnow(t *testing.T) {
+	m := newMemberRings(t)
+	m.verify(exitOK)
+	m.append(5, -1)
+	m.format(2)
+	m.format(0)
+	if err := os.Rename(m.paths[1], m.paths[1]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, talk := m.verify(exitFailure); !strings.Contains(talk, "2 of 3 members can be read, and all of these are new") {
+		t.Errorf("stderr %q", talk)
+	}
+	if _, err := farlog.OpenWriter(m.uri, farlog.WriterOptions{Level: farlog.LevelVisible, CountersDir: "none"}); err == nil || !strings.Contains(err.Error(), "2 of 3 members are reached, and all of these are new") {
+		t.Errorf("opening them: %v", err)
+	}
+}
+
+// Each of the three has another record damaged: none can be used, and the bytes that another one has at the same place mend it, as docs/operating.md says.
+func TestMembers_EachDamagedElsewhereIsMendedByHand(t *testing.T) {
+	m := newMemberRings(t)
+	m.append(5, -1)
+	for i := range m.paths {
+		raw := m.read(i)
+		raw[strings.Index(string(raw), fmt.Sprint("order ", i+1))] ^= 1
+		m.write(i, raw)
+	}
+	if _, talk := m.verify(exitFailure); !strings.Contains(talk, "0 of 3 members can be read that know the log") {
+		t.Errorf("stderr %q", talk)
+	}
+	for i := range m.paths {
+		raw, other := m.read(i), m.read((i+1)%len(m.paths))
+		at := strings.Index(string(other), fmt.Sprint("order ", i+1))
+		copy(raw[at:at+8], other[at:])
+		m.write(i, raw)
+	}
+	report, _ := m.verify(exitOK)
+	m.wantStates(report, "agrees agrees agrees")
+	m.wantDump(5, 6)
+}
+
 func TestMembers_BadInput(t *testing.T) {
 	for _, one := range []struct{ uri, want string }{
 		{"members:2", "expected members:K"},
