@@ -43,6 +43,7 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 		Example: `  farlog ring format mem:/var/lib/farlog/orders.ring --size 64MiB --stream desk7/orders
   farlog ring format mem:/dev/dax0.0
   farlog ring format nvme:/dev/nvme2n1 --stream desk7/orders
+  farlog ring format mem:/mnt/a/orders.ring --stream desk7/orders --salt 0x7a31c59d     # one of several members: all with the same salt
   farlog ring format 'nvme:/dev/nvme3n1?ring=desk7/fills' --size 256MiB --stream desk7/fills`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,8 +66,24 @@ func newRingFormatCommand(env *environment) *cobra.Command {
 	flags.Var((*config.SizeValue)(&align), "align", "where records begin: a power of two from 64 to 4096; 0 = 64")
 	flags.StringVar(&options.StreamName, "stream", "", "`name` of the stream, under which a drain stores the records")
 	flags.Uint32Var(&options.StreamID, "stream-id", 0, "`number` of the stream, written into each record")
+	flags.Var((*saltValue)(&options.Salt), "salt", "`number` that the CRCs of records are made with, such as 0x7a31c59d: the same for all members of a stream; 0 = drawn at random")
 	flags.BoolVar(&options.Force, "force", false, "format although a ring is there; its undrained records are lost")
 	return command
+}
+
+// saltValue is a salt on the command line, in any base of Go's.
+type saltValue uint64
+
+func (v *saltValue) String() string { return fmt.Sprintf("%#x", uint64(*v)) }
+func (v *saltValue) Type() string   { return "number" }
+
+func (v *saltValue) Set(text string) error {
+	value, err := strconv.ParseUint(text, 0, 64)
+	if err != nil || value != 0 && uint32(value) == 0 {
+		return fmt.Errorf("expected a number of 64 bits whose lower 32 are not 0, such as 0x7a31c59d")
+	}
+	*v = saltValue(value)
+	return nil
 }
 
 // formatRing tells what is lost before it is.

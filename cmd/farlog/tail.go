@@ -267,7 +267,7 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 		config.Stream, _, _ = strings.Cut(strings.TrimPrefix(config.RingURI, agentScheme), "?")
 	}
 	if config.Stream == "" {
-		status, err := farlog.Inspect(config.RingURI)
+		status, err := inspectAny(config.RingURI)
 		if err != nil {
 			return config, asUsage(err)
 		}
@@ -278,6 +278,20 @@ func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Co
 		config.Filter.Classes = append(config.Filter.Classes, uint16(class))
 	}
 	return config, openTailFiles(&config, options)
+}
+
+// inspectAny looks at a ring, or of several members at the first that can be looked at: all of them tell the stream's name.
+func inspectAny(uri string) (status farlog.Status, err error) {
+	_, uris := farlog.MemberURIs(uri)
+	if len(uris) < 2 {
+		return farlog.Inspect(uri)
+	}
+	for _, one := range uris {
+		if status, err = farlog.Inspect(one); err == nil {
+			return status, nil
+		}
+	}
+	return status, err
 }
 
 // openTailFiles opens the store and takes the position.

@@ -33,7 +33,11 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 		problems = append(problems, &api.Problem{Field: "spec." + change.Name, Value: change.After,
 			Rule: fmt.Sprintf("expected %s, as the %s of that name has it: change that one, or give another name", orAbsent(change.Name, change.Before), kind)})
 	}
-	text := fmt.Sprintf("%s %q exists: its %s is %s, asked for %s", kind, name, label, orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
+	verb := "is"
+	if label == "members" {
+		verb = "are"
+	}
+	text := fmt.Sprintf("%s %q exists: its %s %s %s, asked for %s", kind, name, label, verb, orAbsent(first.Name, first.Before), orAbsent(first.Name, first.After))
 	return withProblems(codes.AlreadyExists, text, problems)
 }
 
