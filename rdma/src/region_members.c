@@ -13,6 +13,7 @@
 #define SPIN_NS 20000u
 #define NAP_NS 20000u
 #define NAP_LAST_NS 1000000u
+#define POPULATE_LEN (4u << 20) /* between two looks whether the region is being closed */
 
 static bool take(struct region_members *whole)
 {
@@ -201,6 +202,23 @@ static int members_read(struct region *region, uint64_t off, void *dst, size_t l
 	return FARLOG_OK;
 }
 
+/* pin -- member i is not closed until it is unpinned. False: it is not open. */
+static bool pin(struct region_members *whole, unsigned i)
+{
+	bool is_open;
+
+	members_take(whole);
+	is_open = member_is_open(&whole->members[i]);
+	atomic_add(&whole->members[i].pin_count, is_open);
+	members_give(whole);
+	return is_open;
+}
+
+static void unpin(struct region_members *whole, unsigned i)
+{
+	__atomic_sub_fetch(&whole->members[i].pin_count, 1, __ATOMIC_RELEASE);
+}
+
 /* members_fetch -- the header as the members have it now. What they have of records came with members_recover. */
 static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 {
@@ -210,17 +228,10 @@ static int members_fetch(struct region *region, uint64_t off, uint64_t len)
 	if (off >= LAYOUT_DATA_OFF)
 		return FARLOG_OK;
 	for (unsigned i = 0; i < whole->count; i++) {
-		struct member *member = &whole->members[i];
-		bool is_open;
-
-		members_take(whole);
-		is_open = member_is_open(member);
-		atomic_add(&member->pin_count, is_open);
-		members_give(whole);
-		if (!is_open)
+		if (!pin(whole, i))
 			continue;
-		(void)region_fetch(member->region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
-		__atomic_sub_fetch(&member->pin_count, 1, __ATOMIC_RELEASE);
+		(void)region_fetch(whole->members[i].region, 0, LAYOUT_DATA_OFF); /* a far one that cannot says what it said before */
+		unpin(whole, i);
 	}
 	members_take(whole);
 	members_show_header(whole);
@@ -259,14 +270,41 @@ static void members_push(struct region *region)
 	members_give(whole);
 }
 
+/* members_populate -- those of this host, which make more ready than pages. The copy and those that are far are not in the way of an opening, which is waited for and touches
+ * no more of the ring than what is undrained: a thread makes their pages when the epoch is open. */
 static void members_populate(struct region *region)
 {
 	struct region_members *whole = members_of(region);
 
-	madvise(whole->copy, whole->copy_len, MADV_POPULATE_WRITE);
 	for (unsigned i = 0; i < whole->count; i++)
-		if (member_is_open(&whole->members[i]))
+		if (member_is_open(&whole->members[i]) && !whole->members[i].region->is_far)
 			whole->members[i].region->ops->populate(whole->members[i].region);
+}
+
+static void *populate_loop(void *context)
+{
+	struct region_members *whole = context;
+	uint64_t start_lsn = whole->superblock.epoch_start_lsn; /* here the first appends come */
+
+	for (uint64_t done = 0; done < whole->capacity && !atomic_load_acquire(&whole->is_closing);) {
+		uint64_t off = ((start_lsn + done) % whole->capacity) & ~((uint64_t)LAYOUT_BLOCK_LEN - 1);
+		uint64_t len = whole->capacity - off < POPULATE_LEN ? whole->capacity - off : POPULATE_LEN;
+
+		madvise(whole->copy + LAYOUT_DATA_OFF + off, len, MADV_POPULATE_WRITE);
+		done += len;
+	}
+	for (unsigned i = 0; i < whole->count && !atomic_load_acquire(&whole->is_closing); i++)
+		if (pin(whole, i)) {
+			if (whole->members[i].region->is_far)
+				whole->members[i].region->ops->populate(whole->members[i].region);
+			unpin(whole, i);
+		}
+	return NULL;
+}
+
+void members_start_populator(struct region_members *whole)
+{
+	whole->is_populating = pthread_create(&whole->populator, NULL, populate_loop, whole) == 0; /* else pages are made where they are touched */
 }
 
 static void members_forget(struct region *region, uint64_t off, uint64_t len)

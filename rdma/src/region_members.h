@@ -112,6 +112,8 @@ struct region_members {
 	bool is_gathered;      /* the opening goes on with those that are open. Guarded by `mutex`, and so is the next */
 	bool is_ticking;
 	pthread_t ticker;
+	bool is_populating;
+	pthread_t populator;
 	uint64_t is_opened;    /* the epoch is: members that come from now on join. Stored with the mutex held */
 	uint64_t is_closing;
 	struct staging staging;
@@ -260,8 +262,9 @@ void members_tick(struct region_members *whole);
 void member_shut(struct member *member);
 
 /* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held.
- * members_tell_closing -- before they are stopped. */
+ * members_start_populator -- the epoch is open: one that makes the copy's pages, and ends. members_tell_closing -- before they are stopped. */
 int members_start_threads(struct region_members *whole, struct farlog_error *error);
+void members_start_populator(struct region_members *whole);
 void members_tell_closing(struct region_members *whole);
 void members_stop_threads(struct region_members *whole);
 void members_pause(struct region_members *whole, uint64_t pause_ns);

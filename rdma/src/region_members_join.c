@@ -348,6 +348,8 @@ void members_stop_threads(struct region_members *whole)
 			pthread_join(whole->members[i].thread, NULL);
 	if (whole->is_ticking)
 		pthread_join(whole->ticker, NULL);
+	if (whole->is_populating)
+		pthread_join(whole->populator, NULL);
 }
 
 #ifdef FARLOG_FAULT
