@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "directory.h"
 #include "err.h"
+#include "farlog/takeover.h"
 #include "recover.h"
 #include "ring_admin.h"
 #include "superblock.h"
@@ -311,7 +312,46 @@ static bool measure_living(const struct superblock *superblock, struct farlog_ri
 	return true;
 }
 
+/* is_marked -- what an earlier look found in this ring is still of its log: a record never changes within its epoch, and who opens another one stores a superblock. */
+static bool is_marked(const struct farlog_ring_mark *mark, const struct superblock *superblock, const struct head_slot *head)
+{
+	return memcmp(mark->ring_uuid, superblock->ring_uuid, sizeof(mark->ring_uuid)) == 0 && mark->generation == superblock->generation &&
+		mark->lsn - head->head_lsn <= superblock->capacity; /* and not of a mark that the head has passed */
+}
+
+/* measure_dead -- cursors from the records themselves, from the mark on. */
+static void measure_dead(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
+	struct farlog_ring_status *status)
+{
+	struct head_slot start = *head;
+	struct recover_scan scan;
+
+	if (is_marked(mark, superblock, head))
+		start = (struct head_slot){.head_lsn = mark->lsn, .head_seq = mark->seq, .last_epoch = mark->epoch};
+	else
+		mark->newest_ts_ns = 0;
+	recover_scan(region, superblock, &start, &scan);
+	if (scan.record_count > 0)
+		mark->newest_ts_ns = scan.newest_ts_ns;
+	memcpy(mark->ring_uuid, superblock->ring_uuid, sizeof(mark->ring_uuid));
+	mark->generation = superblock->generation;
+	mark->lsn = scan.tail.lsn;
+	mark->seq = scan.tail.seq;
+	mark->epoch = scan.tail.epoch;
+	status->appended_lsn = scan.tail.lsn;
+	status->durable_lsn = scan.tail.lsn;
+	status->lag_records = scan.tail.seq - head->head_seq;
+	status->newest_ts_ns = status->lag_records > 0 ? mark->newest_ts_ns : 0;
+}
+
 int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error)
+{
+	struct farlog_ring_mark mark = {0};
+
+	return farlog_ring_look(uri, &mark, status, error);
+}
+
+int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farlog_ring_status *status, struct farlog_error *error)
 {
 	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
 	struct superblock superblock;
@@ -328,15 +368,8 @@ int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, stru
 	if (result == FARLOG_OK) {
 		describe(region, &superblock, &head, status);
 		status->oldest_ts_ns = first_ts_ns(region, &superblock, &head);
-		if (!measure_living(&superblock, status)) {
-			struct recover_scan scan;
-
-			recover_scan(region, &superblock, &head, &scan);
-			status->appended_lsn = scan.tail.lsn;
-			status->durable_lsn = scan.tail.lsn;
-			status->lag_records = scan.record_count;
-			status->newest_ts_ns = scan.newest_ts_ns;
-		}
+		if (!measure_living(&superblock, status))
+			measure_dead(region, &superblock, &head, mark, status);
 		status->lag_bytes = status->appended_lsn - status->head_lsn;
 	}
 	region->ops->close(region);

@@ -357,6 +357,8 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 		ring->counters.admitted_count++;
 		if (conn->role == REGION_ROLE_WRITER && hello->epoch > ring->epoch_admitted_min)
 			ring->epoch_admitted_min = hello->epoch;
+		target->writer_count += conn->role == REGION_ROLE_WRITER;
+		pthread_cond_broadcast(&target->moved);
 		welcome_to(ring, welcome);
 	}
 	pthread_mutex_unlock(&target->mutex);
@@ -384,6 +386,7 @@ void target_leave(struct farlog_target *target, struct target_conn *conn)
 		ring->region->ops->unlock(ring->region, (enum region_role)conn->role);
 		ring->is_locked[conn->role] = false;
 	}
+	target->writer_count += conn->role == REGION_ROLE_WRITER;
 	pthread_cond_broadcast(&target->moved);
 	pthread_mutex_unlock(&target->mutex);
 }

@@ -124,7 +124,8 @@ struct target_refusals {
 
 struct farlog_target {
 	pthread_mutex_t mutex; /* of all below; never held while a connection is revoked or a region flushed */
-	pthread_cond_t moved;  /* a connection has left, or a pin */
+	pthread_cond_t moved;  /* a connection has left, or a pin; or a writer has come */
+	uint64_t writer_count; /* that have come, and that have left: of all there ever were */
 	const struct target_transport *transport;
 	void *listener;
 	struct target_ring *rings;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "farlog/takeover.h"
 #include "layout.h"
 #include "unit.h"
 
@@ -107,6 +108,130 @@ static void inspect__living_and_dead_writer(void **state)
 	assert_non_null(strstr(status.writer_id, "pid="));
 }
 
+/* see -- what a look by the mark says, and one that knows nothing of earlier ones, is the same. */
+static void see(const char *uri, struct farlog_ring_mark *mark)
+{
+	struct farlog_ring_status status;
+	struct farlog_ring_status whole;
+	struct farlog_error error;
+
+	assert_int_equal(farlog_ring_look(uri, mark, &status, &error), FARLOG_OK);
+	assert_int_equal(farlog_ring_inspect(uri, &whole, &error), FARLOG_OK);
+	assert_int_equal(status.appended_lsn, whole.appended_lsn);
+	assert_int_equal(status.durable_lsn, whole.durable_lsn);
+	assert_int_equal(status.lag_bytes, whole.lag_bytes);
+	assert_int_equal(status.lag_records, whole.lag_records);
+	assert_int_equal(status.oldest_ts_ns, whole.oldest_ts_ns);
+	assert_int_equal(status.newest_ts_ns, whole.newest_ts_ns);
+	assert_int_equal(mark->lsn, whole.appended_lsn);
+}
+
+static void drain_some(farlog_reader *drain, size_t len)
+{
+	struct farlog_batch batch;
+	uint8_t buffer[SIZE];
+	int result = farlog_reader_read(drain, buffer, len, &batch);
+
+	assert_true(result == FARLOG_OK || result == FARLOG_NOT_YET);
+	if (result == FARLOG_OK)
+		assert_int_equal(farlog_reader_release(drain, batch.next_lsn, batch.next_seq, batch.last_epoch), FARLOG_OK);
+}
+
+/* look__says_what_inspect_says -- of a ring whose writer is on another host, as far as anybody can see: it keeps its counters to itself. By several laps, writers and PADs, with the
+ * head behind the mark, at it and beyond; then other rings lie there. */
+static void look__says_what_inspect_says(void **state)
+{
+	const char *uri = unit_tmpfs_uri("look");
+	struct farlog_ring_mark mark = {0};
+	struct farlog_ring_config config = {.is_forced = 1};
+	struct farlog_position position;
+	struct farlog_error error;
+	farlog_writer *writer;
+	farlog_reader *drain;
+
+	(void)state;
+	unit_format(uri, SIZE, 0);
+	see(uri, &mark);
+	writer = unit_open(uri);
+	drain = unit_read(uri, FARLOG_START_HEAD, true);
+	for (unsigned i = 0; i < 400; i++) {
+		if (unit_append(writer, 200 + (uint32_t)unit_below(2000), (uint8_t)i, &position) != FARLOG_OK)
+			drain_some(drain, SIZE);
+		if (unit_below(3) == 0)
+			see(uri, &mark);
+		if (unit_below(5) == 0)
+			drain_some(drain, 4096);
+		if (unit_below(40) == 0) {
+			farlog_writer_close(writer);
+			see(uri, &mark);
+			writer = unit_open(uri);
+		}
+	}
+	for (unsigned i = 0; i < 100; i++) /* more than a lap behind the last look's back */
+		if (unit_append(writer, 2000, (uint8_t)i, &position) != FARLOG_OK)
+			drain_some(drain, SIZE);
+	see(uri, &mark);
+	drain_some(drain, SIZE);
+	see(uri, &mark);
+	farlog_writer_close(writer);
+	farlog_reader_close(drain);
+	for (unsigned count = 6; count > 0; count -= 2) {
+		assert_int_equal(format_with(uri, config, &error), FARLOG_OK);
+		writer = unit_open(uri);
+		for (unsigned i = 0; i < count; i++)
+			assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+		farlog_writer_close(writer);
+		see(uri, &mark);
+	}
+}
+
+/* look__reads_what_is_new -- a record below the mark that the media lost is not found out; by a later writer's look it is, and by an inspection at once. */
+static void look__reads_what_is_new(void **state)
+{
+	const char *uri = unit_tmpfs_uri("look-new");
+	struct farlog_ring_mark mark = {0};
+	struct farlog_ring_status status;
+	struct farlog_position position;
+	struct farlog_error error;
+	farlog_writer *writer;
+	uint64_t end_lsn;
+	int fd;
+
+	(void)state;
+	unit_format(uri, SIZE, 0);
+	writer = unit_open(uri);
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(unit_append(writer, 64, 1, &position), FARLOG_OK);
+	end_lsn = position.end_lsn;
+	farlog_writer_close(writer);
+	see(uri, &mark);
+	fd = open(unit_path(uri), O_RDWR);
+	assert_int_equal(pwrite(fd, "lost", 4, LAYOUT_DATA_OFF + 256 + 64), 4);
+	assert_int_equal(farlog_ring_look(uri, &mark, &status, &error), FARLOG_OK);
+	assert_int_equal(status.appended_lsn, end_lsn);
+	assert_int_equal(status.lag_records, 6);
+	assert_int_equal(farlog_ring_inspect(uri, &status, &error), FARLOG_OK);
+	assert_int_equal(status.appended_lsn, 256);
+	mark.generation--;
+	see(uri, &mark);
+	close(fd);
+}
+
+static void prepare__loads_what_is_there(void **state)
+{
+	struct farlog_error error;
+	int result;
+
+	(void)state;
+	assert_int_equal(farlog_prepare("mem:/no/such/ring", &error), FARLOG_OK);
+	assert_int_equal(farlog_prepare("gopher://host:1/ring", &error), FARLOG_OK); /* which scheme there is says the opening */
+	assert_int_equal(farlog_prepare("ofi:tcp://host:port:1/ring", &error), FARLOG_INVALID);
+	assert_int_equal(farlog_prepare("members:9 mem:/a mem:/b", &error), FARLOG_INVALID);
+	result = farlog_prepare("members:1 mem:/a ofi:tcp://127.0.0.1:1/a", &error);
+	assert_true(result == FARLOG_OK || result == FARLOG_UNSUPPORTED);
+	assert_int_equal(farlog_prepare("ofi:tcp://127.0.0.1:1/a", &error), result);
+}
+
 static void inspect__missing_and_blank(void **state)
 {
 	const char *uri = unit_tmpfs_uri("blank");
@@ -163,6 +288,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(format__ring_or_foreign_bytes_are_there),
 	cmocka_unit_test(format__held_by_writer_or_drain),
 	cmocka_unit_test(inspect__living_and_dead_writer),
+	cmocka_unit_test(look__says_what_inspect_says),
+	cmocka_unit_test(look__reads_what_is_new),
+	cmocka_unit_test(prepare__loads_what_is_there),
 	cmocka_unit_test(inspect__missing_and_blank),
 	cmocka_unit_test(fence__living_writer_stops),
 };
