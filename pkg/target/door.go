@@ -8,11 +8,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/identity"
 )
+
+// watchPause is how long a target that ends may wait for who watches its writers.
+const watchPause = 100 * time.Millisecond
 
 // doors let clients of other hosts into the rings, one listener a transport. What the control plane wants of a ring is done by a goroutine of
 // its own: tearing down a connection and flushing a medium take their time, and no ring waits for another.
@@ -21,9 +26,10 @@ type doors struct {
 	uris      []string // of the listeners, as clients dial them
 	moved     func()   // something was done that is worth a look
 
-	workers sync.WaitGroup
-	mutex   sync.Mutex
-	rings   map[string]*door // by stream
+	workers   sync.WaitGroup
+	isClosing atomic.Bool
+	mutex     sync.Mutex
+	rings     map[string]*door // by stream
 
 	refusals []*refusals // of the listeners; of the goroutine that looks at the rings
 }
@@ -63,7 +69,20 @@ func openDoors(addresses []string, advertise, hostName string, moved func()) (*d
 		}
 		d.uris = append(d.uris, uri)
 	}
+	for _, listener := range d.listeners {
+		d.workers.Go(func() { d.watchWriters(listener) })
+	}
 	return d, nil
+}
+
+// watchWriters has the rings looked at when a writer has come or gone: whoever stands by for it waits for that.
+func (d *doors) watchWriters(listener *farlog.Target) {
+	for seen := uint64(0); !d.isClosing.Load(); {
+		if now := listener.AwaitWriters(seen, watchPause); now != seen {
+			seen = now
+			d.moved()
+		}
+	}
 }
 
 // advertised puts the host that clients dial in place of the one that is listened at: host if one is given, and where it is listened at all
@@ -87,6 +106,7 @@ func advertised(uri, host, otherwise string) (string, error) {
 }
 
 func (d *doors) close() {
+	d.isClosing.Store(true)
 	d.workers.Wait()
 	for _, listener := range d.listeners {
 		listener.Close()

@@ -115,6 +115,34 @@ func TestDoors_FenceEndsAWriterAndTheNextOneIsLetIn(t *testing.T) {
 	}
 }
 
+// Whoever stands by for a writer waits for its target to tell that it has gone: the rings are looked at when that happens, and not only at the next turn.
+func TestDoors_AWriterThatComesOrGoesIsLookedAt(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	state := seeUntil(t, one, "the writer may come", admitting(1, writerGrant(1)), func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	isAsked := func(what string) {
+		t.Helper()
+		select {
+		case <-one.look:
+		case <-time.After(stepTimeout):
+			t.Fatalf("no look was asked for when the writer had %s", what)
+		}
+	}
+	isAsked("been granted its epoch")
+	writer, err := openFar(t, state.FarUris[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isAsked("come")
+	if state := see(one, admitting(1, writerGrant(1)))[0].State; !state.IsWriterHeld {
+		t.Errorf("the writer that has come is not seen: %v", state)
+	}
+	writer.Close()
+	isAsked("gone")
+	if state := see(one, admitting(1, writerGrant(1)))[0].State; state.IsWriterHeld {
+		t.Errorf("the writer that has gone is still seen: %v", state)
+	}
+}
+
 // A token is good from where its holder's host is, and from nowhere else; when that host has other addresses, the target is told of those.
 func TestDoors_TokenIsRefusedFromAnotherAddress(t *testing.T) {
 	one := newListening(t, t.TempDir())

@@ -40,7 +40,7 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 		state.Error, state.IsMissing = oneLine(cause), errors.Is(cause, errMissing)
 		return Ring{State: state}
 	}
-	status, err := farlog.Inspect(state.Uri)
+	status, err := t.inspect(state.Uri)
 	if err != nil {
 		state.Error = oneLine(err)
 		return Ring{State: state}
@@ -64,6 +64,16 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 		state.Counters = countersOf(ring.Counters, ring.rates)
 	}
 	return ring
+}
+
+// inspect reads of a ring's records what has come since the look before.
+func (t *Target) inspect(uri string) (farlog.Status, error) {
+	mark := t.marks[uri]
+	if mark == nil {
+		mark = new(farlog.Mark)
+		t.marks[uri] = mark
+	}
+	return mark.Look(uri)
 }
 
 func describe(state *api.RingState, status farlog.Status, now time.Time) {

@@ -52,7 +52,7 @@ func globEscape(path string) string {
 // it.
 func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	at := t.siteOf(spec.Stream.Spec.Name)
-	status, err := farlog.Inspect(at.uri)
+	status, err := t.inspect(at.uri)
 	switch {
 	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec) && !t.wasLost(spec):
 		return at, missing(at, spec.Stream.Spec)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/farlog"
 )
 
 const (
@@ -66,7 +68,8 @@ type Target struct {
 	// written counts, by region, the bytes of records that were appended there since this process looks.
 	written map[string]uint64
 
-	provided map[string][]byte // by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
+	marks    map[string]*farlog.Mark // by URI, how far looks at a ring have come: what is undrained is not read again at each; of the goroutine that looks
+	provided map[string][]byte       // by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
 
 	isConnected atomic.Bool // the last report reached the control plane
 }
@@ -89,7 +92,7 @@ func New(config Config) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
-		provided: make(map[string][]byte)}
+		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte)}
 	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
@@ -208,11 +211,14 @@ func (t *Target) observe() {
 			seen = append(seen, t.lookAt(name, fileSite(path), nil, before))
 		}
 	}
+	uris := make(map[string]bool, len(seen))
 	for _, ring := range seen {
+		uris[ring.State.Uri] = true
 		if len(ring.State.RingUuid) > 0 {
 			t.provided[ring.State.Stream] = ring.State.RingUuid
 		}
 	}
+	maps.DeleteFunc(t.marks, func(uri string, _ *farlog.Mark) bool { return !uris[uri] })
 	t.mutex.Lock()
 	t.countWritten(before, seen)
 	t.seen = seen
