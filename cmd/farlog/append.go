@@ -172,7 +172,7 @@ func isOneOf(value string, choices []string) bool {
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {
 	talk := newAppendTalk(env.stderr)
 	if options.isStandby {
-		if err := standBy(ctx, env, options.stream, options.hungAfter, talk); err != nil {
+		if err := standBy(ctx, env, options, talk); err != nil {
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 			return writer, place, err
 		}
 		if options.isStandby && errors.Is(err, farlog.ErrFenced) { // another one that stood by was faster
-			if err := standBy(ctx, env, options.stream, options.hungAfter, talk); err != nil {
+			if err := standBy(ctx, env, options, talk); err != nil {
 				return nil, place, err
 			}
 			until = time.Now().Add(options.acquireTimeout)

@@ -8,10 +8,15 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// standbyPause is the time between two looks at who writes. A target tells of a writer that has gone at its next look, four times a second.
-const standbyPause = 30 * time.Millisecond
+// standbyPause is the time between two looks at who writes. A target tells at once of a far writer that has come or gone, and of one on its own host at its next look, four times a second.
+const standbyPause = 20 * time.Millisecond
+
+// goneLooks is at how many looks in a row the writer has to be gone: a connection that breaks is made anew by its writer within a few milliseconds.
+const goneLooks = 2
 
 // hungAfterMin is two of the targets' reports, and a second for them to come.
 const hungAfterMin = 3 * time.Second
@@ -21,7 +26,8 @@ const unopenedMax = 10 * time.Second
 
 // standBy waits until nobody can have a record acknowledged any more: so few of the stream's rings are held for writing, or may be, that they are too few for it; or, with
 // hungAfter, until the stream has brought nothing for so long. A control plane that does not answer is waited for as well.
-func standBy(ctx context.Context, env *environment, stream string, hungAfter time.Duration, talk *appendTalk) error {
+func standBy(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
+	stream, hungAfter := options.stream, options.hungAfter
 	client, err := env.dialControl()
 	if err != nil {
 		return err
@@ -31,7 +37,7 @@ func standBy(ctx context.Context, env *environment, stream string, hungAfter tim
 	var lastEpoch uint32
 	var since time.Time // this is the last grant
 	var silence silence
-	for {
+	for gone := 0; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		response, err := client.GetStream(call, &api.GetStreamRequest{Name: stream})
 		cancel()
@@ -39,6 +45,11 @@ func standBy(ctx context.Context, env *environment, stream string, hungAfter tim
 			lastEpoch, since = epoch, time.Now()
 		}
 		if err == nil && isWriterGone(response.Stream, time.Since(since) > unopenedMax) {
+			gone++
+		} else {
+			gone = 0
+		}
+		if gone >= goneLooks {
 			talk.printf("standing by: nobody holds stream %s for writing, taking over", stream)
 			return nil
 		}
@@ -50,11 +61,21 @@ func standBy(ctx context.Context, env *environment, stream string, hungAfter tim
 			talk.printf("standing by: %s", client.explain(call, stream, err))
 		}
 		if err == nil && !isTold {
+			prepareFor(response.Stream, options.transport)
 			talk.printf("standing by for stream %s", stream)
 			isTold = true
 		}
 		if !pause(ctx, standbyPause) {
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// prepareFor loads now what opening the stream's rings takes. What is missing is said when they are opened.
+func prepareFor(status *api.StreamStatus, transport string) {
+	for _, ring := range status.GetRings() {
+		if uri := reconcile.FarURI(ring.FarUris, transport); uri != "" {
+			_ = farlog.Prepare(uri)
 		}
 	}
 }
