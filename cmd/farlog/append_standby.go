@@ -74,7 +74,7 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 // prepareFor loads now what opening the stream's rings takes. What is missing is said when they are opened.
 func prepareFor(status *api.StreamStatus, transport string) {
 	for _, ring := range status.GetRings() {
-		if uri := reconcile.FarURI(ring.FarUris, transport); uri != "" {
+		if uri := reconcile.FarURI(ring.FarUris, transport, ring.Stream, 0); uri != "" { // what it takes is the same by any rail
 			_ = farlog.Prepare(uri)
 		}
 	}

@@ -289,6 +289,11 @@ func showStream(env *environment, status *api.StreamStatus) error {
 	if holder := status.LastGrant.GetHolder(); holder != nil {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
 		line("writer", "%s", writerTermsText(status.LastGrant))
+		for _, member := range status.LastGrant.Members {
+			if isFarURI(member.Uri) {
+				line("writer goes to", "%s", member.Uri)
+			}
+		}
 	}
 	line("target", "%s", targetOf(status))
 	for _, way := range status.Ways {

@@ -119,7 +119,7 @@ func (v *view) isFar(ring *api.RingState, request *api.AcquireWriterRequest) (bo
 	case reconcile.TransportMem:
 		return false, nil
 	case reconcile.TransportVerbs, reconcile.TransportOFI:
-		if reconcile.FarURI(ring.FarUris, request.Transport) == "" {
+		if reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, 0) == "" {
 			return false, unmet(reasonNoTransport, "transport", quoted(request.Transport), "expected one by which target %s listens", ring.Target).
 				errorf("stream %q: target %s does not listen by %s (it listens at %q): start it with --listen",
 					request.Stream, ring.Target, request.Transport, ring.FarUris)

@@ -94,7 +94,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	for i, member := range granted.Members {
 		if ring := reconcile.SeenRing(now.targets, now.rings[reconcile.MemberKey(request.Stream, i)]); admitting.isFar[i] {
 			member.Token = admitting.tokens[i]
-			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport); uri != "" {
+			if uri := reconcile.FarURI(ring.GetFarUris(), request.Transport, request.Stream, i); uri != "" {
 				member.Uri = uri
 			}
 		}
@@ -162,7 +162,7 @@ func (v *view) grantOf(rings []*api.RingState, admitting *admitting, request *ap
 	for i, ring := range rings {
 		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(v.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target}
 		if admitting.isFar[i] {
-			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
+			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}
 		grant.Members = append(grant.Members, member)
 	}

@@ -86,7 +86,7 @@ func (s *Server) extend(ctx context.Context, now *view, request *api.ExtendWrite
 		}
 		ring := &api.Member{Uri: seen.Uri, RingUuid: now.rings[key].RingUuid, Target: seen.Target}
 		if isFar {
-			ring.Uri = reconcile.FarURI(seen.FarUris, request.Transport)
+			ring.Uri = reconcile.FarURI(seen.FarUris, request.Transport, name, i)
 		}
 		if i < len(granted.Members) {
 			granted.Members[i] = proto.Clone(ring).(*api.Member) // what is kept has no token

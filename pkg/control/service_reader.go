@@ -48,7 +48,7 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	for i, ring := range rings {
 		member := &api.Member{Uri: ring.Uri, RingUuid: uuidOf(now.rings[reconcile.MemberKey(request.Stream, i)]), Target: ring.Target, Token: coming.tokens[i]}
 		if member.Token != nil {
-			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport)
+			member.Uri = reconcile.FarURI(ring.FarUris, request.Transport, request.Stream, i)
 		}
 		members = append(members, member)
 	}

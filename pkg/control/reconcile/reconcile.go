@@ -244,7 +244,7 @@ func assignmentOf(world World, rings []*api.RingSpec, name, drain string, curren
 		seen := SeenRing(world.Targets, ring)
 		member := &api.Member{Target: ring.Target, RingUuid: ring.RingUuid}
 		if IsBoundRing(ring, seen) {
-			member.Uri = way(world, ring.Target, seen, world.LiveDrains[drain])
+			member.Uri = way(world, ring, seen, world.LiveDrains[drain])
 		}
 		if before := assignedMember(current, i); member.Uri == "" && len(rings) > 1 && current.GetDrain() == drain && bytes.Equal(before.GetRingUuid(), ring.RingUuid) {
 			member.Uri = before.GetUri() // of one that is gone for a while: where it was
