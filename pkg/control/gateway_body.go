@@ -92,7 +92,8 @@ func bodyAnswer(err error) error {
 	var tooLarge *http.MaxBytesError
 	switch text := err.Error(); {
 	case errors.As(err, &tooLarge) || strings.Contains(text, "request body too large"): // the gateway keeps the text alone
-		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: status.Errorf(codes.ResourceExhausted, "the body is too large: expected at most %d bytes", api.RequestLenMax)}
+		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: overQuota(reasonBodyLen, "body", "", "expected at most %d bytes", api.RequestLenMax).
+			errorf("the body is too large: expected at most %d bytes", api.RequestLenMax)}
 	case strings.Contains(text, errBodySlow.Error()):
 		return &runtime.HTTPStatusError{HTTPStatus: http.StatusRequestTimeout, Err: status.Error(codes.DeadlineExceeded, errBodySlow.Error())}
 	}

@@ -35,6 +35,7 @@ const (
 	reasonWatches        = "WATCHES_OPEN"
 	reasonReaders        = "READERS_LET_IN"
 	reasonActs           = "ACTS_WAITING"
+	reasonBodyLen        = "BODY_LEN"
 )
 
 // refusal is why something is not done now: the same may be done later, or after something else. It names the field of the request whose value stands in the
