@@ -66,7 +66,7 @@ func TestRoute_LegsTakeWhatTheySelect(t *testing.T) {
 	if err := route.Close(30 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if route.Stats() != nil || !errors.Is(route.Close(0), ErrClosed) {
+	if len(route.Stats()) != 2 || !errors.Is(route.Close(0), ErrClosed) {
 		t.Error("a closed route says that it is open")
 	}
 	status, err := Inspect(audit)
