@@ -67,6 +67,7 @@ func newDaemon(s *settings, stdout, stderr io.Writer) *daemon {
 		registry: metrics.NewRegistry(version()),
 	}
 	metrics.NewClock(d.registry, metrics.KernelClock)
+	metrics.NewClockKeeper(d.registry, metrics.AskKeeper())
 	return d
 }
 

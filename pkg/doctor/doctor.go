@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farlog/farlog/pkg/internal/keeper"
 )
 
 // State is how a finding is to be taken.
@@ -34,7 +36,7 @@ type Host struct{ Root string }
 
 // Examine looks at everything but disks, which have to be named.
 func (h Host) Examine() []Finding {
-	return slices.Concat(h.rdma(), h.limits(), h.memory(), h.processor(), h.clock(), []Finding{clockOffset(run)})
+	return slices.Concat(h.rdma(), h.limits(), h.memory(), h.processor(), h.clock(), []Finding{clockOffset(keeper.Run)})
 }
 
 func (h Host) path(path string) string { return filepath.Join(h.Root, path) }

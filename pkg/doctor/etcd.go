@@ -15,6 +15,8 @@ import (
 	"time"
 )
 
+const askTimeout = 3 * time.Second // for the answer of one member
+
 const (
 	healthMax  = 4096
 	expirySoon = 14 * 24 * time.Hour

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farlog/farlog/pkg/internal/keeper"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -79,7 +80,7 @@ func TestClockOffset_OfRealChrony(t *testing.T) {
 		if name != "chronyc" {
 			return "", exec.ErrNotFound
 		}
-		return run(client, append([]string{"-h", socket}, args...)...)
+		return keeper.Run(client, append([]string{"-h", socket}, args...)...)
 	}
 	var got Finding
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

@@ -57,6 +57,21 @@ func TestNewClock_SaysNothingOfAClockThatNobodyKeeps(t *testing.T) {
 	}
 }
 
+// What the keeper of the clock says has its name; where none tells there is nothing, and above all no 0.
+func TestNewClockKeeper_SaysWhoToldIt(t *testing.T) {
+	isKnown, registry := true, prometheus.NewRegistry()
+	NewClockKeeper(registry, func() (string, float64, bool) { return "chrony", 12.5e-6, isKnown })
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "farlog_clock_keeper_offset_seconds" || value(families[0]) != 12.5e-6 ||
+		families[0].Metric[0].Label[0].GetName() != "keeper" || families[0].Metric[0].Label[0].GetValue() != "chrony" {
+		t.Errorf("%v, %v", families, err)
+	}
+	isKnown = false
+	if families, err := registry.Gather(); err != nil || len(families) != 0 {
+		t.Errorf("where nobody tells: %v, %v", families, err)
+	}
+}
+
 // What the kernel of this machine says is taken.
 func TestKernelClock(t *testing.T) {
 	sample, err := KernelClock()

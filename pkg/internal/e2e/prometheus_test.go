@@ -123,8 +123,8 @@ func (f *scraped) misses(metric string) bool {
 // clockQuery is of what is absent while nobody keeps the clock.
 var clockQuery = regexp.MustCompile(`^(abs\()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`)
 
-// mediaQuery is of what is absent where no ring lies on an NVMe device.
-var mediaQuery = regexp.MustCompile(`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)`)
+// mediaQuery is of what is absent where no ring lies on an NVMe device, or neither chrony nor ptp4l answers.
+var mediaQuery = regexp.MustCompile(`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|^farlog_clock_keeper_offset_seconds`)
 
 var metricName = regexp.MustCompile(`\bfarlog_[a-z_]+`)
 
