@@ -24,7 +24,7 @@ const (
 func newStreamCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "stream", Short: "Create, list, take over and delete streams", Args: groupArgs, RunE: runGroup}
 	group.AddCommand(newStreamCreateCommand(env), newStreamListCommand(env), newStreamShowCommand(env), newStreamGrantCommand(env), newStreamTakeoverCommand(env),
-		newStreamDeleteCommand(env), newStreamMembersCommand(env))
+		newStreamDeleteCommand(env), newStreamRebindCommand(env), newStreamMembersCommand(env))
 	return group
 }
 
@@ -303,6 +303,9 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		line("latency limit", "%s", limit.AsDuration())
 	}
 	line("drain", "%s", drainText(status))
+	if lost := status.Assignment.GetLostStore(); lost != nil {
+		line("lost store", "%s; given up %s by %s: %s", lostText(lost), lost.When.AsTime().Format(time.RFC3339), lost.By, lost.Reason)
+	}
 	for _, ring := range status.Rings {
 		line("ring", "%s", strings.TrimSpace(ring.Uri+" "+atTarget(status, ring)))
 		for _, uri := range ring.FarUris {

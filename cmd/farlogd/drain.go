@@ -232,6 +232,7 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 			}
 		},
 	}
+	config.LostLSN = worker.assignment.LostStore.GetLsn()
 	copy(config.RingUUID[:], worker.assignment.RingUuid)
 	if token := worker.assignment.Token; len(token) == farlog.TokenLen {
 		config.Token = (*[farlog.TokenLen]byte)(token)
@@ -363,6 +364,9 @@ func ringKey(a *api.Assignment) string {
 	key := a.Stream + "\x00" + a.Uri + "\x00" + hex.EncodeToString(a.RingUuid) + "\x00" + string(a.Token)
 	for _, member := range a.Members {
 		key += "\x00" + string(member.Token)
+	}
+	if lost := a.LostStore; lost != nil {
+		key += fmt.Sprintf("\x00%d", lost.Lsn)
 	}
 	return key
 }

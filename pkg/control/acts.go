@@ -68,7 +68,7 @@ func isAct(method string) bool {
 	switch method {
 	case api.ControlService_CreateStream_FullMethodName, api.ControlService_UpdateStream_FullMethodName, api.ControlService_DeleteStream_FullMethodName,
 		api.ControlService_ApplyFabric_FullMethodName, api.ControlService_AcquireWriter_FullMethodName, api.ControlService_TakeOverStream_FullMethodName,
-		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName,
+		api.ControlService_ExtendWriter_FullMethodName, api.ControlService_ReplaceMember_FullMethodName, api.ControlService_AcceptLoss_FullMethodName, api.ControlService_RebindStream_FullMethodName,
 		api.ControlService_CreateRoute_FullMethodName, api.ControlService_UpdateRoute_FullMethodName, api.ControlService_DeleteRoute_FullMethodName,
 		api.ControlService_AcquireRoute_FullMethodName, api.ControlService_AcquireReader_FullMethodName, api.ControlService_Backup_FullMethodName, api.ControlService_Restore_FullMethodName,
 		api.FabricService_CreateTarget_FullMethodName, api.FabricService_UpdateTarget_FullMethodName, api.FabricService_DeleteTarget_FullMethodName,
@@ -168,6 +168,8 @@ func (a *Act) take(response any, err error) {
 		for _, target := range response.GetUnreached() {
 			a.Changes = append(a.Changes, "not fenced at target "+target)
 		}
+	case *api.RebindStreamResponse:
+		a.Changes = []string{lostStoreText(response.GetAssignment())}
 	case *api.CreateRouteResponse:
 		a.Revision = response.GetRoute().GetRevision()
 	case *api.UpdateRouteResponse:

@@ -146,7 +146,7 @@ func drainGoneText(status *api.StreamStatus, ring *api.RingState) string {
 	if len(given.StoreUuid) == 0 || !reconcile.IsStoreBound(status.EpochGranted, ring) {
 		return fmt.Sprintf("drain %s does not report", given.Drain)
 	}
-	return fmt.Sprintf("no drain of store %s (%x) reports, and no other may take the stream: start farlogd drain --store-dir %s",
+	return fmt.Sprintf("no drain of store %s (%x) reports, and no other may take the stream: start farlogd drain --store-dir %s; where that store is lost for good: farlog stream rebind",
 		given.StoreDir, given.StoreUuid, given.StoreDir)
 }
 

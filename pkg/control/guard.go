@@ -149,6 +149,8 @@ func streamNamed(request any) (string, bool) {
 		return request.Stream, true
 	case *api.TakeOverStreamRequest:
 		return request.Stream, true
+	case *api.RebindStreamRequest:
+		return request.Stream, true
 	case *api.ReplaceMemberRequest:
 		return request.Stream, true
 	case *api.AcceptLossRequest:

@@ -245,6 +245,10 @@ func memberTrials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).CheckWriters(ctx, &api.CheckWritersRequest{Host: "alpha", Writers: []*api.RunningWriter{{Stream: "desk7/orders", Epoch: 1}}})
 			return err
 		},
+		"RebindStream": func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := api.NewControlServiceClient(conn).RebindStream(ctx, &api.RebindStreamRequest{Stream: "desk7/orders", Drain: "alpha", Reason: "test"})
+			return err
+		},
 		"ReplaceMember": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).ReplaceMember(ctx, &api.ReplaceMemberRequest{Stream: "desk7/orders", Member: "alpha", Reason: "test"})
 			return err
@@ -337,6 +341,7 @@ var allowed = map[string]string{
 	"WatchAssignments": "drain",
 	"ReportDrain":      "drain",
 	"TakeOverStream":   "admin",
+	"RebindStream":     "admin",
 	"ReplaceMember":    "admin",
 	"AcceptLoss":       "admin",
 	"WriteAudit":       "",

@@ -19,7 +19,7 @@ import (
 // validator reads the rules in farlog.proto, once.
 var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
 	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.DrainSpec{}, &api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
-		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
+		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.RebindStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
 })
 
 // labels are the words for fields in a text for people, where these are others than the name.
@@ -140,6 +140,8 @@ func checkRequest(request any) error {
 	case *api.CheckWritersRequest:
 		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
+		return checkMessage(request)
+	case *api.RebindStreamRequest:
 		return checkMessage(request)
 	case *api.ReplaceMemberRequest:
 		return checkMessage(request)

@@ -39,6 +39,8 @@ type Config struct {
 	// Stream is the stream's name in the store; "" = the one that the ring was formatted with.
 	Stream string
 	Store  *store.Store
+	// LostLSN: what the ring released below it was in a store that is lost for good, and is not expected in this one, which has nothing of the ring yet. 0 = nothing is lost.
+	LostLSN uint64
 	// BatchBytes is how much is read, appended and synced at once; 0 = 1 MiB. A drain has three buffers of that size; one larger record
 	// makes one of them grow.
 	BatchBytes int
@@ -156,7 +158,7 @@ func openReader(config Config) (*farlog.Reader, store.Source, error) {
 
 // checkHead compares the store's end with the ring's head: what was released must be in this store.
 func checkHead(config Config, source store.Source, headLSN uint64, last store.Checkpoint) error {
-	if headLSN == 0 || last.OK && last.NextLSN >= headLSN {
+	if headLSN == 0 || last.OK && last.NextLSN >= headLSN || !last.OK && headLSN <= config.LostLSN {
 		return nil
 	}
 	holds := "nothing of it"

@@ -253,11 +253,52 @@ func TestRun_StoreBehindTheHeadIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	status, err := farlog.Inspect(b.config().RingURI)
+	if err != nil || status.HeadLSN == 0 {
+		t.Fatal(status.HeadLSN, err)
+	}
+	for _, lost := range []uint64{0, status.HeadLSN - 1} { // what was given up ends before the head: more is missing than anybody has said
+		config := b.config()
+		config.Store, config.LostLSN = other, lost
+		if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) || !strings.Contains(err.Error(), other.Dir()) {
+			t.Errorf("lost up to %d: %v, expected ErrStoreBehind that names the store", lost, err)
+		}
+	}
+	b.drainsInto(other, status.HeadLSN)
+	third, err := store.Open(filepath.Join(t.TempDir(), "third"), store.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.drainsInto(third, 1<<40)
 	config := b.config()
-	config.Store = other
-	err = Run(context.Background(), config)
-	if !errors.Is(err, ErrStoreBehind) || !strings.Contains(err.Error(), other.Dir()) {
-		t.Errorf("%v, expected ErrStoreBehind that names the store", err)
+	config.Store, config.LostLSN = other, 1<<40
+	if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) { // it has a part of the ring: there would be a hole in it
+		t.Errorf("%v, expected ErrStoreBehind", err)
+	}
+}
+
+// drainsInto appends a record, drains it into a store that is told of a loss, and looks that it is the first one there.
+func (b *bench) drainsInto(into *store.Store, lost uint64) {
+	b.Helper()
+	before, err := farlog.Inspect(b.config().RingURI)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.append("behind the loss")
+	config := b.config()
+	config.Store, config.LostLSN = into, lost
+	progress, stop := b.run(config)
+	b.await(progress, "drained", b.isDrained)
+	if err := stop(); err != nil {
+		b.Fatal(err)
+	}
+	report, err := into.Verify(b.Context(), store.VerifyOptions{})
+	if err != nil || len(report.Streams) != 1 || len(report.Streams[0].Generations) != 1 {
+		b.Fatal(report, err)
+	}
+	begin := fmt.Sprintf("; this store begins at lsn %d, seq ", before.HeadLSN)
+	if one := report.Streams[0]; one.Generations[0].FirstLSN != before.HeadLSN || one.Records != 1 || !report.OK() || !strings.Contains(one.Statement(), begin) {
+		b.Errorf("%s; expected %q, one record", one.Statement(), begin)
 	}
 }
 

@@ -79,12 +79,15 @@ func (s StreamReport) Statement() string {
 	case len(s.Generations) == 0:
 		return "the stream is empty"
 	}
-	text := ""
+	text, before := "", ""
 	for i, g := range s.Generations {
 		if i > 0 {
 			text += "; after the ring was formatted anew, "
 		}
 		text += fmt.Sprintf("between lsn %d and %d", g.FirstLSN, g.NextLSN)
+		if g.FirstLSN > 0 {
+			before += fmt.Sprintf("; this store begins at lsn %d, seq %d, of ring %s: what lies before that went to another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
+		}
 	}
-	return text + " nothing is missing, altered or out of order"
+	return text + " nothing is missing, altered or out of order" + before
 }

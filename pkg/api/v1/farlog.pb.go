@@ -3057,7 +3057,8 @@ type Assignment struct {
 	StoreDir  string `protobuf:"bytes,8,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"` // where that was when the stream was given; for people
 	Token     []byte `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`                       // of a far ring, and only in what the drain itself is told
 	// Of a stream with several rings, in their order; uri then names all of them, ring_uuid and target are the first one's.
-	Members       []*Member `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
+	Members       []*Member  `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
+	LostStore     *LostStore `protobuf:"bytes,11,opt,name=lost_store,json=lostStore,proto3" json:"lost_store,omitempty"` // absent: none was given up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3162,6 +3163,107 @@ func (x *Assignment) GetMembers() []*Member {
 	return nil
 }
 
+func (x *Assignment) GetLostStore() *LostStore {
+	if x != nil {
+		return x.LostStore
+	}
+	return nil
+}
+
+// LostStore is a store that a stream was bound to and that is lost for good, as an administrator says.
+type LostStore struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	StoreUuid []byte                 `protobuf:"bytes,1,opt,name=store_uuid,json=storeUuid,proto3" json:"store_uuid,omitempty"`
+	StoreDir  string                 `protobuf:"bytes,2,opt,name=store_dir,json=storeDir,proto3" json:"store_dir,omitempty"`
+	// What was released from the rings when the stream was bound to another store: that one does not have what lies below, and is not expected to.
+	Lsn           uint64                 `protobuf:"varint,3,opt,name=lsn,proto3" json:"lsn,omitempty"`
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	When          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=when,proto3" json:"when,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostStore) Reset() {
+	*x = LostStore{}
+	mi := &file_farlog_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostStore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostStore) ProtoMessage() {}
+
+func (x *LostStore) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostStore.ProtoReflect.Descriptor instead.
+func (*LostStore) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LostStore) GetStoreUuid() []byte {
+	if x != nil {
+		return x.StoreUuid
+	}
+	return nil
+}
+
+func (x *LostStore) GetStoreDir() string {
+	if x != nil {
+		return x.StoreDir
+	}
+	return ""
+}
+
+func (x *LostStore) GetLsn() uint64 {
+	if x != nil {
+		return x.Lsn
+	}
+	return 0
+}
+
+func (x *LostStore) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *LostStore) GetWhen() *timestamppb.Timestamp {
+	if x != nil {
+		return x.When
+	}
+	return nil
+}
+
+func (x *LostStore) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *LostStore) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Holder struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Host     string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
@@ -3176,7 +3278,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3290,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[29]
+	mi := &file_farlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3303,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{29}
+	return file_farlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Holder) GetHost() string {
@@ -3251,7 +3353,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3365,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[30]
+	mi := &file_farlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3378,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{30}
+	return file_farlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Member) GetUri() string {
@@ -3328,7 +3430,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3442,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[31]
+	mi := &file_farlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3455,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{31}
+	return file_farlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Grant) GetStream() string {
@@ -3464,7 +3566,7 @@ type StreamStatus struct {
 
 func (x *StreamStatus) Reset() {
 	*x = StreamStatus{}
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3578,7 @@ func (x *StreamStatus) String() string {
 func (*StreamStatus) ProtoMessage() {}
 
 func (x *StreamStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[32]
+	mi := &file_farlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3591,7 @@ func (x *StreamStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStatus.ProtoReflect.Descriptor instead.
 func (*StreamStatus) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{32}
+	return file_farlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamStatus) GetStream() *Stream {
@@ -3609,7 +3711,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +3723,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[33]
+	mi := &file_farlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +3736,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{33}
+	return file_farlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Problem) GetField() string {
@@ -3668,7 +3770,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3782,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[34]
+	mi := &file_farlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3795,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{34}
+	return file_farlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -3713,7 +3815,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3827,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[35]
+	mi := &file_farlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3840,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{35}
+	return file_farlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateStreamRequest) GetSpec() *StreamSpec {
@@ -3765,7 +3867,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3879,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[36]
+	mi := &file_farlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3892,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{36}
+	return file_farlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateStreamResponse) GetStream() *Stream {
@@ -3818,7 +3920,7 @@ type UpdateStreamRequest struct {
 
 func (x *UpdateStreamRequest) Reset() {
 	*x = UpdateStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +3932,7 @@ func (x *UpdateStreamRequest) String() string {
 func (*UpdateStreamRequest) ProtoMessage() {}
 
 func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[37]
+	mi := &file_farlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +3945,7 @@ func (x *UpdateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{37}
+	return file_farlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UpdateStreamRequest) GetSpec() *StreamSpec {
@@ -3877,7 +3979,7 @@ type UpdateStreamResponse struct {
 
 func (x *UpdateStreamResponse) Reset() {
 	*x = UpdateStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +3991,7 @@ func (x *UpdateStreamResponse) String() string {
 func (*UpdateStreamResponse) ProtoMessage() {}
 
 func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[38]
+	mi := &file_farlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4004,7 @@ func (x *UpdateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStreamResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{38}
+	return file_farlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UpdateStreamResponse) GetStream() *Stream {
@@ -3933,7 +4035,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4047,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[39]
+	mi := &file_farlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4060,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{39}
+	return file_farlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteStreamRequest) GetName() string {
@@ -3998,7 +4100,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4112,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[40]
+	mi := &file_farlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4125,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{40}
+	return file_farlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteStreamResponse) GetDeletion() *Deletion {
@@ -4047,7 +4149,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4161,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[41]
+	mi := &file_farlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4174,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{41}
+	return file_farlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListStreamsRequest) GetPageSize() uint32 {
@@ -4128,7 +4230,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4242,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[42]
+	mi := &file_farlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4255,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{42}
+	return file_farlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*StreamStatus {
@@ -4187,7 +4289,7 @@ type WatchStreamsRequest struct {
 
 func (x *WatchStreamsRequest) Reset() {
 	*x = WatchStreamsRequest{}
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4301,7 @@ func (x *WatchStreamsRequest) String() string {
 func (*WatchStreamsRequest) ProtoMessage() {}
 
 func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[43]
+	mi := &file_farlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4314,7 @@ func (x *WatchStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{43}
+	return file_farlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchStreamsRequest) GetRevision() int64 {
@@ -4240,7 +4342,7 @@ type WatchStreamsResponse struct {
 
 func (x *WatchStreamsResponse) Reset() {
 	*x = WatchStreamsResponse{}
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4354,7 @@ func (x *WatchStreamsResponse) String() string {
 func (*WatchStreamsResponse) ProtoMessage() {}
 
 func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[44]
+	mi := &file_farlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4367,7 @@ func (x *WatchStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStreamsResponse.ProtoReflect.Descriptor instead.
 func (*WatchStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{44}
+	return file_farlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchStreamsResponse) GetRevision() int64 {
@@ -4300,7 +4402,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4414,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[45]
+	mi := &file_farlog_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4427,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{45}
+	return file_farlog_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FieldChange) GetName() string {
@@ -4362,7 +4464,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4476,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[46]
+	mi := &file_farlog_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4489,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{46}
+	return file_farlog_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Change) GetKind() string {
@@ -4437,7 +4539,7 @@ type ApplyFabricRequest struct {
 
 func (x *ApplyFabricRequest) Reset() {
 	*x = ApplyFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4551,7 @@ func (x *ApplyFabricRequest) String() string {
 func (*ApplyFabricRequest) ProtoMessage() {}
 
 func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[47]
+	mi := &file_farlog_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4564,7 @@ func (x *ApplyFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricRequest.ProtoReflect.Descriptor instead.
 func (*ApplyFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{47}
+	return file_farlog_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ApplyFabricRequest) GetFabric() *Fabric {
@@ -4505,7 +4607,7 @@ type ApplyFabricResponse struct {
 
 func (x *ApplyFabricResponse) Reset() {
 	*x = ApplyFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4619,7 @@ func (x *ApplyFabricResponse) String() string {
 func (*ApplyFabricResponse) ProtoMessage() {}
 
 func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[48]
+	mi := &file_farlog_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4632,7 @@ func (x *ApplyFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyFabricResponse.ProtoReflect.Descriptor instead.
 func (*ApplyFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{48}
+	return file_farlog_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ApplyFabricResponse) GetChanges() []*Change {
@@ -4574,7 +4676,7 @@ type Drift struct {
 
 func (x *Drift) Reset() {
 	*x = Drift{}
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4688,7 @@ func (x *Drift) String() string {
 func (*Drift) ProtoMessage() {}
 
 func (x *Drift) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[49]
+	mi := &file_farlog_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4701,7 @@ func (x *Drift) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drift.ProtoReflect.Descriptor instead.
 func (*Drift) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{49}
+	return file_farlog_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Drift) GetKind() string {
@@ -4638,7 +4740,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4752,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[50]
+	mi := &file_farlog_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4765,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{50}
+	return file_farlog_proto_rawDescGZIP(), []int{51}
 }
 
 // BackupEntry is one key of the control plane's state. Some values are secrets.
@@ -4678,7 +4780,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4792,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[51]
+	mi := &file_farlog_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4805,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{51}
+	return file_farlog_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BackupEntry) GetKey() string {
@@ -4736,7 +4838,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4748,7 +4850,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[52]
+	mi := &file_farlog_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4761,7 +4863,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{52}
+	return file_farlog_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RestoreResponse) GetEntries() uint64 {
@@ -4779,7 +4881,7 @@ type GetFabricRequest struct {
 
 func (x *GetFabricRequest) Reset() {
 	*x = GetFabricRequest{}
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4791,7 +4893,7 @@ func (x *GetFabricRequest) String() string {
 func (*GetFabricRequest) ProtoMessage() {}
 
 func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[53]
+	mi := &file_farlog_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4804,7 +4906,7 @@ func (x *GetFabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricRequest.ProtoReflect.Descriptor instead.
 func (*GetFabricRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{53}
+	return file_farlog_proto_rawDescGZIP(), []int{54}
 }
 
 type GetFabricResponse struct {
@@ -4818,7 +4920,7 @@ type GetFabricResponse struct {
 
 func (x *GetFabricResponse) Reset() {
 	*x = GetFabricResponse{}
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4932,7 @@ func (x *GetFabricResponse) String() string {
 func (*GetFabricResponse) ProtoMessage() {}
 
 func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[54]
+	mi := &file_farlog_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +4945,7 @@ func (x *GetFabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFabricResponse.ProtoReflect.Descriptor instead.
 func (*GetFabricResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{54}
+	return file_farlog_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetFabricResponse) GetFabric() *Fabric {
@@ -4876,7 +4978,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +4990,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[55]
+	mi := &file_farlog_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5003,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{55}
+	return file_farlog_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetStreamRequest) GetName() string {
@@ -4920,7 +5022,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5034,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[56]
+	mi := &file_farlog_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5047,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{56}
+	return file_farlog_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetStreamResponse) GetStream() *StreamStatus {
@@ -4969,7 +5071,7 @@ type AcquireWriterRequest struct {
 
 func (x *AcquireWriterRequest) Reset() {
 	*x = AcquireWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4981,7 +5083,7 @@ func (x *AcquireWriterRequest) String() string {
 func (*AcquireWriterRequest) ProtoMessage() {}
 
 func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[57]
+	mi := &file_farlog_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4994,7 +5096,7 @@ func (x *AcquireWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterRequest.ProtoReflect.Descriptor instead.
 func (*AcquireWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{57}
+	return file_farlog_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AcquireWriterRequest) GetStream() string {
@@ -5034,7 +5136,7 @@ type AcquireWriterResponse struct {
 
 func (x *AcquireWriterResponse) Reset() {
 	*x = AcquireWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5148,7 @@ func (x *AcquireWriterResponse) String() string {
 func (*AcquireWriterResponse) ProtoMessage() {}
 
 func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[58]
+	mi := &file_farlog_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5161,7 @@ func (x *AcquireWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireWriterResponse.ProtoReflect.Descriptor instead.
 func (*AcquireWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{58}
+	return file_farlog_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AcquireWriterResponse) GetGrant() *Grant {
@@ -5085,7 +5187,7 @@ type ExtendWriterRequest struct {
 
 func (x *ExtendWriterRequest) Reset() {
 	*x = ExtendWriterRequest{}
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5199,7 @@ func (x *ExtendWriterRequest) String() string {
 func (*ExtendWriterRequest) ProtoMessage() {}
 
 func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[59]
+	mi := &file_farlog_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5212,7 @@ func (x *ExtendWriterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterRequest.ProtoReflect.Descriptor instead.
 func (*ExtendWriterRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{59}
+	return file_farlog_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExtendWriterRequest) GetStream() string {
@@ -5165,7 +5267,7 @@ type ExtendWriterResponse struct {
 
 func (x *ExtendWriterResponse) Reset() {
 	*x = ExtendWriterResponse{}
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5279,7 @@ func (x *ExtendWriterResponse) String() string {
 func (*ExtendWriterResponse) ProtoMessage() {}
 
 func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[60]
+	mi := &file_farlog_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5292,7 @@ func (x *ExtendWriterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendWriterResponse.ProtoReflect.Descriptor instead.
 func (*ExtendWriterResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{60}
+	return file_farlog_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExtendWriterResponse) GetMembers() []*ExtendedMember {
@@ -5219,7 +5321,7 @@ type WriterTerms struct {
 
 func (x *WriterTerms) Reset() {
 	*x = WriterTerms{}
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5231,7 +5333,7 @@ func (x *WriterTerms) String() string {
 func (*WriterTerms) ProtoMessage() {}
 
 func (x *WriterTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[61]
+	mi := &file_farlog_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5244,7 +5346,7 @@ func (x *WriterTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterTerms.ProtoReflect.Descriptor instead.
 func (*WriterTerms) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{61}
+	return file_farlog_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WriterTerms) GetLevel() Level {
@@ -5279,7 +5381,7 @@ type ExtendedMember struct {
 
 func (x *ExtendedMember) Reset() {
 	*x = ExtendedMember{}
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5393,7 @@ func (x *ExtendedMember) String() string {
 func (*ExtendedMember) ProtoMessage() {}
 
 func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[62]
+	mi := &file_farlog_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5406,7 @@ func (x *ExtendedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedMember.ProtoReflect.Descriptor instead.
 func (*ExtendedMember) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{62}
+	return file_farlog_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExtendedMember) GetMember() uint32 {
@@ -5331,7 +5433,7 @@ type CheckWritersRequest struct {
 
 func (x *CheckWritersRequest) Reset() {
 	*x = CheckWritersRequest{}
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5343,7 +5445,7 @@ func (x *CheckWritersRequest) String() string {
 func (*CheckWritersRequest) ProtoMessage() {}
 
 func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[63]
+	mi := &file_farlog_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5356,7 +5458,7 @@ func (x *CheckWritersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersRequest.ProtoReflect.Descriptor instead.
 func (*CheckWritersRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{63}
+	return file_farlog_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CheckWritersRequest) GetHost() string {
@@ -5388,7 +5490,7 @@ type RunningWriter struct {
 
 func (x *RunningWriter) Reset() {
 	*x = RunningWriter{}
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5502,7 @@ func (x *RunningWriter) String() string {
 func (*RunningWriter) ProtoMessage() {}
 
 func (x *RunningWriter) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[64]
+	mi := &file_farlog_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5515,7 @@ func (x *RunningWriter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWriter.ProtoReflect.Descriptor instead.
 func (*RunningWriter) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{64}
+	return file_farlog_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RunningWriter) GetStream() string {
@@ -5467,7 +5569,7 @@ type CheckWritersResponse struct {
 
 func (x *CheckWritersResponse) Reset() {
 	*x = CheckWritersResponse{}
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5581,7 @@ func (x *CheckWritersResponse) String() string {
 func (*CheckWritersResponse) ProtoMessage() {}
 
 func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[65]
+	mi := &file_farlog_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5594,7 @@ func (x *CheckWritersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckWritersResponse.ProtoReflect.Descriptor instead.
 func (*CheckWritersResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{65}
+	return file_farlog_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CheckWritersResponse) GetChanged() []uint32 {
@@ -5513,7 +5615,7 @@ type AcquireReaderRequest struct {
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5627,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[66]
+	mi := &file_farlog_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5640,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{66}
+	return file_farlog_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5571,7 +5673,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5583,7 +5685,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5596,7 +5698,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5604,6 +5706,134 @@ func (x *AcquireReaderResponse) GetGrant() *Grant {
 		return x.Grant
 	}
 	return nil
+}
+
+type RebindStreamRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Drain         string                 `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`   // that is to have it, by its id or host; it writes the other store
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit stream
+	IsDryRun      bool                   `protobuf:"varint,4,opt,name=is_dry_run,json=isDryRun,proto3" json:"is_dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebindStreamRequest) Reset() {
+	*x = RebindStreamRequest{}
+	mi := &file_farlog_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebindStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebindStreamRequest) ProtoMessage() {}
+
+func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
+func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *RebindStreamRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *RebindStreamRequest) GetDrain() string {
+	if x != nil {
+		return x.Drain
+	}
+	return ""
+}
+
+func (x *RebindStreamRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RebindStreamRequest) GetIsDryRun() bool {
+	if x != nil {
+		return x.IsDryRun
+	}
+	return false
+}
+
+type RebindStreamResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Assignment    *Assignment            `protobuf:"bytes,1,opt,name=assignment,proto3" json:"assignment,omitempty"`                    // as it is now; its lost_store says what the new store will not have
+	LagRecords    uint64                 `protobuf:"varint,2,opt,name=lag_records,json=lagRecords,proto3" json:"lag_records,omitempty"` // that are in the rings and go to the new store: the most that one ring has
+	LagBytes      uint64                 `protobuf:"varint,3,opt,name=lag_bytes,json=lagBytes,proto3" json:"lag_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebindStreamResponse) Reset() {
+	*x = RebindStreamResponse{}
+	mi := &file_farlog_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebindStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebindStreamResponse) ProtoMessage() {}
+
+func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
+func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *RebindStreamResponse) GetAssignment() *Assignment {
+	if x != nil {
+		return x.Assignment
+	}
+	return nil
+}
+
+func (x *RebindStreamResponse) GetLagRecords() uint64 {
+	if x != nil {
+		return x.LagRecords
+	}
+	return 0
+}
+
+func (x *RebindStreamResponse) GetLagBytes() uint64 {
+	if x != nil {
+		return x.LagBytes
+	}
+	return 0
 }
 
 type TakeOverStreamRequest struct {
@@ -5616,7 +5846,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5628,7 +5858,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5641,7 +5871,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5671,7 +5901,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5683,7 +5913,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5696,7 +5926,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5744,7 +5974,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5756,7 +5986,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5769,7 +5999,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -5796,7 +6026,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +6038,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +6051,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -5849,7 +6079,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +6091,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +6104,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -5908,7 +6138,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6150,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6163,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -5961,7 +6191,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6203,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5986,7 +6216,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -6019,7 +6249,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6261,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6274,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -6066,7 +6296,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6308,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6321,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -6133,7 +6363,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6375,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6388,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -6191,7 +6421,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6433,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6446,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -6236,7 +6466,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6478,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6491,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -6288,7 +6518,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6300,7 +6530,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6313,7 +6543,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -6340,7 +6570,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6582,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6595,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -6394,7 +6624,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6406,7 +6636,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6419,7 +6649,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -6463,7 +6693,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6475,7 +6705,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6488,7 +6718,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -6530,7 +6760,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6772,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6785,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6592,7 +6822,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6604,7 +6834,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6617,7 +6847,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6666,7 +6896,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6678,7 +6908,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6691,7 +6921,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6726,7 +6956,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +6968,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +6981,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -6785,7 +7015,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6797,7 +7027,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6810,7 +7040,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -6835,7 +7065,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6847,7 +7077,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6860,7 +7090,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 type ListAgentsResponse struct {
@@ -6875,7 +7105,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +7117,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +7130,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -6940,7 +7170,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6952,7 +7182,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6965,7 +7195,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -6984,7 +7214,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7226,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7239,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -7028,7 +7258,7 @@ type ReportTargetRequest struct {
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7270,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7283,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -7072,7 +7302,7 @@ type ReportTargetResponse struct {
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7084,7 +7314,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7097,7 +7327,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -7117,7 +7347,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7129,7 +7359,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7142,7 +7372,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -7168,7 +7398,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7180,7 +7410,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7193,7 +7423,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -7212,7 +7442,7 @@ type ReportDrainRequest struct {
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7224,7 +7454,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7237,7 +7467,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -7256,7 +7486,7 @@ type ReportDrainResponse struct {
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7268,7 +7498,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7281,7 +7511,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -7595,7 +7825,7 @@ const file_farlog_proto_rawDesc = "" +
 	"duplicates\x18\b \x01(\x04R\n" +
 	"duplicates\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\t \x01(\tR\tlastError\"\xa0\x02\n" +
+	"last_error\x18\t \x01(\tR\tlastError\"\xd5\x02\n" +
 	"\n" +
 	"Assignment\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
@@ -7611,7 +7841,18 @@ const file_farlog_proto_rawDesc = "" +
 	"\tstore_dir\x18\b \x01(\tR\bstoreDir\x12\x14\n" +
 	"\x05token\x18\t \x01(\fR\x05token\x12+\n" +
 	"\amembers\x18\n" +
-	" \x03(\v2\x11.farlog.v1.MemberR\amembers\"|\n" +
+	" \x03(\v2\x11.farlog.v1.MemberR\amembers\x123\n" +
+	"\n" +
+	"lost_store\x18\v \x01(\v2\x14.farlog.v1.LostStoreR\tlostStore\"\xc3\x01\n" +
+	"\tLostStore\x12\x1d\n" +
+	"\n" +
+	"store_uuid\x18\x01 \x01(\fR\tstoreUuid\x12\x1b\n" +
+	"\tstore_dir\x18\x02 \x01(\tR\bstoreDir\x12\x10\n" +
+	"\x03lsn\x18\x03 \x01(\x04R\x03lsn\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12.\n" +
+	"\x04when\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04when\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"|\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12\x12\n" +
@@ -7798,7 +8039,21 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
 	"\ttransport\x18\x03 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireReaderResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"S\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x8e\x01\n" +
+	"\x13RebindStreamRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1d\n" +
+	"\x05drain\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05drain\x12\"\n" +
+	"\x06reason\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\n" +
+	"is_dry_run\x18\x04 \x01(\bR\bisDryRun\"\x8b\x01\n" +
+	"\x14RebindStreamResponse\x125\n" +
+	"\n" +
+	"assignment\x18\x01 \x01(\v2\x15.farlog.v1.AssignmentR\n" +
+	"assignment\x12\x1f\n" +
+	"\vlag_records\x18\x02 \x01(\x04R\n" +
+	"lagRecords\x12\x1b\n" +
+	"\tlag_bytes\x18\x03 \x01(\x04R\blagBytes\"S\n" +
 	"\x15TakeOverStreamRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\"\n" +
 	"\x06reason\x18\x02 \x01(\tB\n" +
@@ -7950,7 +8205,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xb6\x14\n" +
+	"\x12CONDITION_DELETING\x10\x142\xa2\x15\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -7962,7 +8217,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\fExtendWriter\x12\x1e.farlog.v1.ExtendWriterRequest\x1a\x1f.farlog.v1.ExtendWriterResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/writers/extensions\x12n\n" +
 	"\fCheckWriters\x12\x1e.farlog.v1.CheckWritersRequest\x1a\x1f.farlog.v1.CheckWritersResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/writers/checks\x12j\n" +
 	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
-	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12c\n" +
+	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12j\n" +
+	"\fRebindStream\x12\x1e.farlog.v1.RebindStreamRequest\x1a\x1f.farlog.v1.RebindStreamResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/rebindings\x12c\n" +
 	"\vCreateRoute\x12\x1d.farlog.v1.CreateRouteRequest\x1a\x1e.farlog.v1.CreateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/routes\x12c\n" +
 	"\vUpdateRoute\x12\x1d.farlog.v1.UpdateRouteRequest\x1a\x1e.farlog.v1.UpdateRouteResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*2\n" +
@@ -8008,7 +8264,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -8045,92 +8301,95 @@ var file_farlog_proto_goTypes = []any{
 	(*DrainState)(nil),               // 32: farlog.v1.DrainState
 	(*DrainProgress)(nil),            // 33: farlog.v1.DrainProgress
 	(*Assignment)(nil),               // 34: farlog.v1.Assignment
-	(*Holder)(nil),                   // 35: farlog.v1.Holder
-	(*Member)(nil),                   // 36: farlog.v1.Member
-	(*Grant)(nil),                    // 37: farlog.v1.Grant
-	(*StreamStatus)(nil),             // 38: farlog.v1.StreamStatus
-	(*Problem)(nil),                  // 39: farlog.v1.Problem
-	(*Problems)(nil),                 // 40: farlog.v1.Problems
-	(*CreateStreamRequest)(nil),      // 41: farlog.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),     // 42: farlog.v1.CreateStreamResponse
-	(*UpdateStreamRequest)(nil),      // 43: farlog.v1.UpdateStreamRequest
-	(*UpdateStreamResponse)(nil),     // 44: farlog.v1.UpdateStreamResponse
-	(*DeleteStreamRequest)(nil),      // 45: farlog.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),     // 46: farlog.v1.DeleteStreamResponse
-	(*ListStreamsRequest)(nil),       // 47: farlog.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),      // 48: farlog.v1.ListStreamsResponse
-	(*WatchStreamsRequest)(nil),      // 49: farlog.v1.WatchStreamsRequest
-	(*WatchStreamsResponse)(nil),     // 50: farlog.v1.WatchStreamsResponse
-	(*FieldChange)(nil),              // 51: farlog.v1.FieldChange
-	(*Change)(nil),                   // 52: farlog.v1.Change
-	(*ApplyFabricRequest)(nil),       // 53: farlog.v1.ApplyFabricRequest
-	(*ApplyFabricResponse)(nil),      // 54: farlog.v1.ApplyFabricResponse
-	(*Drift)(nil),                    // 55: farlog.v1.Drift
-	(*BackupRequest)(nil),            // 56: farlog.v1.BackupRequest
-	(*BackupEntry)(nil),              // 57: farlog.v1.BackupEntry
-	(*RestoreResponse)(nil),          // 58: farlog.v1.RestoreResponse
-	(*GetFabricRequest)(nil),         // 59: farlog.v1.GetFabricRequest
-	(*GetFabricResponse)(nil),        // 60: farlog.v1.GetFabricResponse
-	(*GetStreamRequest)(nil),         // 61: farlog.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),        // 62: farlog.v1.GetStreamResponse
-	(*AcquireWriterRequest)(nil),     // 63: farlog.v1.AcquireWriterRequest
-	(*AcquireWriterResponse)(nil),    // 64: farlog.v1.AcquireWriterResponse
-	(*ExtendWriterRequest)(nil),      // 65: farlog.v1.ExtendWriterRequest
-	(*ExtendWriterResponse)(nil),     // 66: farlog.v1.ExtendWriterResponse
-	(*WriterTerms)(nil),              // 67: farlog.v1.WriterTerms
-	(*ExtendedMember)(nil),           // 68: farlog.v1.ExtendedMember
-	(*CheckWritersRequest)(nil),      // 69: farlog.v1.CheckWritersRequest
-	(*RunningWriter)(nil),            // 70: farlog.v1.RunningWriter
-	(*CheckWritersResponse)(nil),     // 71: farlog.v1.CheckWritersResponse
-	(*AcquireReaderRequest)(nil),     // 72: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 73: farlog.v1.AcquireReaderResponse
-	(*TakeOverStreamRequest)(nil),    // 74: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 75: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 76: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 77: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 78: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 79: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 80: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 81: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 82: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 83: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 84: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 85: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 86: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 87: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 88: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 89: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 90: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 91: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 92: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 93: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 94: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 95: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 96: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 97: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 98: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 99: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 100: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 101: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 102: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 103: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 104: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 105: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 106: google.protobuf.Timestamp
+	(*LostStore)(nil),                // 35: farlog.v1.LostStore
+	(*Holder)(nil),                   // 36: farlog.v1.Holder
+	(*Member)(nil),                   // 37: farlog.v1.Member
+	(*Grant)(nil),                    // 38: farlog.v1.Grant
+	(*StreamStatus)(nil),             // 39: farlog.v1.StreamStatus
+	(*Problem)(nil),                  // 40: farlog.v1.Problem
+	(*Problems)(nil),                 // 41: farlog.v1.Problems
+	(*CreateStreamRequest)(nil),      // 42: farlog.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),     // 43: farlog.v1.CreateStreamResponse
+	(*UpdateStreamRequest)(nil),      // 44: farlog.v1.UpdateStreamRequest
+	(*UpdateStreamResponse)(nil),     // 45: farlog.v1.UpdateStreamResponse
+	(*DeleteStreamRequest)(nil),      // 46: farlog.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),     // 47: farlog.v1.DeleteStreamResponse
+	(*ListStreamsRequest)(nil),       // 48: farlog.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),      // 49: farlog.v1.ListStreamsResponse
+	(*WatchStreamsRequest)(nil),      // 50: farlog.v1.WatchStreamsRequest
+	(*WatchStreamsResponse)(nil),     // 51: farlog.v1.WatchStreamsResponse
+	(*FieldChange)(nil),              // 52: farlog.v1.FieldChange
+	(*Change)(nil),                   // 53: farlog.v1.Change
+	(*ApplyFabricRequest)(nil),       // 54: farlog.v1.ApplyFabricRequest
+	(*ApplyFabricResponse)(nil),      // 55: farlog.v1.ApplyFabricResponse
+	(*Drift)(nil),                    // 56: farlog.v1.Drift
+	(*BackupRequest)(nil),            // 57: farlog.v1.BackupRequest
+	(*BackupEntry)(nil),              // 58: farlog.v1.BackupEntry
+	(*RestoreResponse)(nil),          // 59: farlog.v1.RestoreResponse
+	(*GetFabricRequest)(nil),         // 60: farlog.v1.GetFabricRequest
+	(*GetFabricResponse)(nil),        // 61: farlog.v1.GetFabricResponse
+	(*GetStreamRequest)(nil),         // 62: farlog.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),        // 63: farlog.v1.GetStreamResponse
+	(*AcquireWriterRequest)(nil),     // 64: farlog.v1.AcquireWriterRequest
+	(*AcquireWriterResponse)(nil),    // 65: farlog.v1.AcquireWriterResponse
+	(*ExtendWriterRequest)(nil),      // 66: farlog.v1.ExtendWriterRequest
+	(*ExtendWriterResponse)(nil),     // 67: farlog.v1.ExtendWriterResponse
+	(*WriterTerms)(nil),              // 68: farlog.v1.WriterTerms
+	(*ExtendedMember)(nil),           // 69: farlog.v1.ExtendedMember
+	(*CheckWritersRequest)(nil),      // 70: farlog.v1.CheckWritersRequest
+	(*RunningWriter)(nil),            // 71: farlog.v1.RunningWriter
+	(*CheckWritersResponse)(nil),     // 72: farlog.v1.CheckWritersResponse
+	(*AcquireReaderRequest)(nil),     // 73: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 74: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 75: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 76: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 77: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 78: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 79: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 80: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 81: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 82: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 83: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 84: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 85: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 86: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 87: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 88: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 89: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 90: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 91: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 92: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 93: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 94: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 95: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 96: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 97: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 98: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 99: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 100: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 101: farlog.v1.WatchRingsResponse
+	(*ReportTargetRequest)(nil),      // 102: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 103: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 104: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 105: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 106: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 107: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 108: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 109: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	105, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	105, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	108, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	108, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	105, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	108, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	106, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	109, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -8138,188 +8397,193 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	106, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	109, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	105, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	108, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	106, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	109, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	106, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	109, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	106, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	106, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	105, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	105, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	109, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	109, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	108, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	108, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	106, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	106, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	109, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	109, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	105, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	105, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	105, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	105, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	108, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	108, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	108, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	108, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	29,  // 44: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	105, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
-	105, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
-	106, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
+	108, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
+	108, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
+	109, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
 	27,  // 48: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
-	106, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	109, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
 	0,   // 50: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	26,  // 51: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	23,  // 52: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	106, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	109, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	31,  // 54: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	106, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	109, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
 	26,  // 56: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	33,  // 57: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	106, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
-	36,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
-	36,  // 60: farlog.v1.Grant.members:type_name -> farlog.v1.Member
-	0,   // 61: farlog.v1.Grant.level:type_name -> farlog.v1.Level
-	1,   // 62: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	105, // 63: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
-	35,  // 64: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	106, // 65: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
-	67,  // 66: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	17,  // 67: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	37,  // 68: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 69: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 70: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	34,  // 71: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	33,  // 72: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 73: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 74: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
-	24,  // 75: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	39,  // 76: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 77: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 78: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 79: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 80: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	51,  // 81: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 82: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 83: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	38,  // 84: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 85: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 86: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	51,  // 87: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 88: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	52,  // 89: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	55,  // 90: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 91: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 92: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 93: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	38,  // 94: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	35,  // 95: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	37,  // 96: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	35,  // 97: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	67,  // 98: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	68,  // 99: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	67,  // 100: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 101: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 102: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	105, // 103: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	36,  // 104: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	70,  // 105: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	67,  // 106: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
-	67,  // 107: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
-	35,  // 108: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	37,  // 109: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	106, // 110: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	35,  // 111: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 112: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 113: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 114: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 115: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	51,  // 116: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 117: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 118: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 119: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 120: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	85,  // 121: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	35,  // 122: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	37,  // 123: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 124: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 125: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	89,  // 126: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 127: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	30,  // 128: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	32,  // 129: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 130: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 131: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	30,  // 132: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	105, // 133: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 134: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	34,  // 135: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	32,  // 136: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	105, // 137: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	41,  // 138: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	43,  // 139: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	45,  // 140: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	47,  // 141: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	61,  // 142: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	49,  // 143: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	63,  // 144: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	65,  // 145: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	69,  // 146: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	72,  // 147: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	74,  // 148: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	76,  // 149: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	78,  // 150: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	80,  // 151: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	82,  // 152: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	84,  // 153: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	86,  // 154: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	88,  // 155: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	91,  // 156: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	93,  // 157: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	95,  // 158: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	53,  // 159: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	56,  // 160: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	57,  // 161: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	59,  // 162: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	97,  // 163: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	99,  // 164: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	101, // 165: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	103, // 166: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	42,  // 167: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	44,  // 168: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	46,  // 169: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	48,  // 170: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	62,  // 171: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	50,  // 172: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	64,  // 173: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	66,  // 174: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	71,  // 175: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	73,  // 176: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	75,  // 177: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	77,  // 178: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	79,  // 179: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	81,  // 180: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	83,  // 181: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	85,  // 182: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	87,  // 183: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	90,  // 184: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	92,  // 185: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	94,  // 186: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	96,  // 187: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	54,  // 188: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	57,  // 189: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	58,  // 190: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	60,  // 191: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	98,  // 192: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	100, // 193: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	102, // 194: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	104, // 195: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	167, // [167:196] is the sub-list for method output_type
-	138, // [138:167] is the sub-list for method input_type
-	138, // [138:138] is the sub-list for extension type_name
-	138, // [138:138] is the sub-list for extension extendee
-	0,   // [0:138] is the sub-list for field type_name
+	109, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	37,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
+	35,  // 60: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
+	109, // 61: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
+	37,  // 62: farlog.v1.Grant.members:type_name -> farlog.v1.Member
+	0,   // 63: farlog.v1.Grant.level:type_name -> farlog.v1.Level
+	1,   // 64: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
+	108, // 65: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	36,  // 66: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
+	109, // 67: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	68,  // 68: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
+	17,  // 69: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	38,  // 70: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 71: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 72: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	34,  // 73: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	33,  // 74: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 75: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 76: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	24,  // 77: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	40,  // 78: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 79: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 80: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 81: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 82: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	52,  // 83: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 84: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 85: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	39,  // 86: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 87: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 88: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	52,  // 89: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 90: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	53,  // 91: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	56,  // 92: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 93: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 94: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 95: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	39,  // 96: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	36,  // 97: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 98: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	36,  // 99: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	68,  // 100: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	69,  // 101: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	68,  // 102: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 103: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 104: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	108, // 105: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	37,  // 106: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	71,  // 107: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	68,  // 108: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
+	68,  // 109: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
+	36,  // 110: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 111: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	34,  // 112: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	109, // 113: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	36,  // 114: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 115: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 116: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 117: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 118: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	52,  // 119: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 120: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 121: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 122: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 123: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	88,  // 124: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	36,  // 125: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 126: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 127: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 128: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	92,  // 129: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 130: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	30,  // 131: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	32,  // 132: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 133: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 134: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	30,  // 135: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	108, // 136: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 137: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	34,  // 138: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	32,  // 139: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	108, // 140: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	42,  // 141: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	44,  // 142: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	46,  // 143: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	48,  // 144: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	62,  // 145: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	50,  // 146: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	64,  // 147: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	66,  // 148: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	70,  // 149: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	73,  // 150: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	77,  // 151: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	75,  // 152: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	79,  // 153: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	81,  // 154: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	83,  // 155: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	85,  // 156: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	87,  // 157: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	89,  // 158: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	91,  // 159: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	94,  // 160: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	96,  // 161: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	98,  // 162: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	54,  // 163: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	57,  // 164: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	58,  // 165: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	60,  // 166: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	100, // 167: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	102, // 168: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	104, // 169: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	106, // 170: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	43,  // 171: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	45,  // 172: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	47,  // 173: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	49,  // 174: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	63,  // 175: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	51,  // 176: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	65,  // 177: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	67,  // 178: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	72,  // 179: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	74,  // 180: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	78,  // 181: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	76,  // 182: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	80,  // 183: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	82,  // 184: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	84,  // 185: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	86,  // 186: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	88,  // 187: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	90,  // 188: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	93,  // 189: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	95,  // 190: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	97,  // 191: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	99,  // 192: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	55,  // 193: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	58,  // 194: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	59,  // 195: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	61,  // 196: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	101, // 197: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	103, // 198: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	105, // 199: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	107, // 200: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	171, // [171:201] is the sub-list for method output_type
+	141, // [141:171] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -8333,7 +8597,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   99,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

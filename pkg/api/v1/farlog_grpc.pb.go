@@ -39,6 +39,7 @@ const (
 	ControlService_CheckWriters_FullMethodName   = "/farlog.v1.ControlService/CheckWriters"
 	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
+	ControlService_RebindStream_FullMethodName   = "/farlog.v1.ControlService/RebindStream"
 	ControlService_CreateRoute_FullMethodName    = "/farlog.v1.ControlService/CreateRoute"
 	ControlService_UpdateRoute_FullMethodName    = "/farlog.v1.ControlService/UpdateRoute"
 	ControlService_DeleteRoute_FullMethodName    = "/farlog.v1.ControlService/DeleteRoute"
@@ -61,7 +62,8 @@ const (
 //
 // ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
 //
-// What is wrong with a request is said in the status's text, and field by field in Problems among its details.
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details. FAILED_PRECONDITION and RESOURCE_EXHAUSTED carry google.rpc's
+// PreconditionFailure or QuotaFailure as well, and an ErrorInfo of domain farlog.v1 with a reason that does not change.
 type ControlServiceClient interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(ctx context.Context, in *CreateStreamRequest, opts ...grpc.CallOption) (*CreateStreamResponse, error)
@@ -96,6 +98,9 @@ type ControlServiceClient interface {
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(ctx context.Context, in *TakeOverStreamRequest, opts ...grpc.CallOption) (*TakeOverStreamResponse, error)
+	// RebindStream gives a stream to a drain of another store, where the store that it was bound to is lost for good: what was released from its rings was only there. What is in
+	// the rings goes to the new store. FAILED_PRECONDITION: a drain of the former store reports, a target does not, or the drain cannot have the stream.
+	RebindStream(ctx context.Context, in *RebindStreamRequest, opts ...grpc.CallOption) (*RebindStreamResponse, error)
 	// CreateRoute is idempotent by name. ALREADY_EXISTS: there is another one of that name. Its streams, and the routes that it selects, have to be there.
 	CreateRoute(ctx context.Context, in *CreateRouteRequest, opts ...grpc.CallOption) (*CreateRouteResponse, error)
 	// UpdateRoute changes a route's rules. Writers that are open hear of it by WatchRoutes. ABORTED: somebody else has changed it since that revision.
@@ -252,6 +257,16 @@ func (c *controlServiceClient) TakeOverStream(ctx context.Context, in *TakeOverS
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TakeOverStreamResponse)
 	err := c.cc.Invoke(ctx, ControlService_TakeOverStream_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *controlServiceClient) RebindStream(ctx context.Context, in *RebindStreamRequest, opts ...grpc.CallOption) (*RebindStreamResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebindStreamResponse)
+	err := c.cc.Invoke(ctx, ControlService_RebindStream_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -425,7 +440,8 @@ func (c *controlServiceClient) GetFabric(ctx context.Context, in *GetFabricReque
 //
 // ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
 //
-// What is wrong with a request is said in the status's text, and field by field in Problems among its details.
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details. FAILED_PRECONDITION and RESOURCE_EXHAUSTED carry google.rpc's
+// PreconditionFailure or QuotaFailure as well, and an ErrorInfo of domain farlog.v1 with a reason that does not change.
 type ControlServiceServer interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error)
@@ -460,6 +476,9 @@ type ControlServiceServer interface {
 	// TakeOverStream fences every writer of a stream and lets in no other: who wants to write asks for a grant. It answers when so many members have confirmed it that
 	// the former writer cannot have another record acknowledged. UNAVAILABLE: not so many have; the fence stays ordered.
 	TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error)
+	// RebindStream gives a stream to a drain of another store, where the store that it was bound to is lost for good: what was released from its rings was only there. What is in
+	// the rings goes to the new store. FAILED_PRECONDITION: a drain of the former store reports, a target does not, or the drain cannot have the stream.
+	RebindStream(context.Context, *RebindStreamRequest) (*RebindStreamResponse, error)
 	// CreateRoute is idempotent by name. ALREADY_EXISTS: there is another one of that name. Its streams, and the routes that it selects, have to be there.
 	CreateRoute(context.Context, *CreateRouteRequest) (*CreateRouteResponse, error)
 	// UpdateRoute changes a route's rules. Writers that are open hear of it by WatchRoutes. ABORTED: somebody else has changed it since that revision.
@@ -535,6 +554,9 @@ func (UnimplementedControlServiceServer) AcquireReader(context.Context, *Acquire
 }
 func (UnimplementedControlServiceServer) TakeOverStream(context.Context, *TakeOverStreamRequest) (*TakeOverStreamResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TakeOverStream not implemented")
+}
+func (UnimplementedControlServiceServer) RebindStream(context.Context, *RebindStreamRequest) (*RebindStreamResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebindStream not implemented")
 }
 func (UnimplementedControlServiceServer) CreateRoute(context.Context, *CreateRouteRequest) (*CreateRouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateRoute not implemented")
@@ -786,6 +808,24 @@ func _ControlService_TakeOverStream_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ControlServiceServer).TakeOverStream(ctx, req.(*TakeOverStreamRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ControlService_RebindStream_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebindStreamRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).RebindStream(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_RebindStream_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).RebindStream(ctx, req.(*RebindStreamRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1063,6 +1103,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TakeOverStream",
 			Handler:    _ControlService_TakeOverStream_Handler,
+		},
+		{
+			MethodName: "RebindStream",
+			Handler:    _ControlService_RebindStream_Handler,
 		},
 		{
 			MethodName: "CreateRoute",

@@ -56,6 +56,7 @@ var calls = map[string][]Role{
 	"/farlog.v1.ControlService/CheckWriters":   {RoleAppend},            // on some stream; of the others it tells nothing
 	acquireReader:                              {RoleReplay, RoleAudit}, // which of them on a stream: rolesOn
 	takeOverStream:                             {RoleAdmin},
+	"/farlog.v1.ControlService/RebindStream":   {RoleAdmin},
 	"/farlog.v1.ControlService/CreateRoute":    {RoleAdmin},
 	"/farlog.v1.ControlService/UpdateRoute":    {RoleAdmin},
 	"/farlog.v1.ControlService/DeleteRoute":    {RoleAdmin},

@@ -237,7 +237,7 @@ func isWellGiven(world World, name string) bool {
 func assignmentOf(world World, rings []*api.RingSpec, name, drain string, current *api.Assignment) (*api.Assignment, bool) {
 	wanted := &api.Assignment{Stream: name, Drain: drain, Generation: 1}
 	if current != nil {
-		wanted.Generation = current.Generation + 1
+		wanted.Generation, wanted.LostStore = current.Generation+1, current.LostStore
 	}
 	isReached := true
 	for i, ring := range rings {
