@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "far_links.h"
 #include "far_ofi.h"
-#include "far_wire.h"
+#include "held_wire.h"
 #include "mutant.h"
 #include "record.h"
 #include "region_far.h"

@@ -1,5 +1,5 @@
-/* far_wire.c -- see far_wire.h: a thread that carries bytes between sockets. */
-#include "far_wire.h"
+/* held_wire.c -- see held_wire.h: a thread that carries bytes between sockets. */
+#include "held_wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
