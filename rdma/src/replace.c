@@ -6,6 +6,7 @@
 #include "err.h"
 #include "region_members.h"
 #include "shared.h"
+#include "stats.h"
 #include "writer.h"
 
 /* take_ring -- what is given, looked at and copied. */
@@ -37,6 +38,8 @@ int farlog_writer_replace_member(farlog_writer *writer, unsigned member, const s
 		result = error_set(error, FARLOG_UNSUPPORTED, 0, "ring \"%.100s\" in the place of another: the writer has one ring, which is never replaced", given->uri);
 	if (result == FARLOG_OK)
 		result = members_replace(members_of(writer->region), member, &ring, error);
+	if (result == FARLOG_OK && member == 0) /* by whose uuid the counters are looked for */
+		stats_also(writer->counters_dir, writer->superblock.ring_uuid, ring.uuid);
 	explicit_bzero(&ring, sizeof(ring));
 	return result;
 }

@@ -103,6 +103,18 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	return FARLOG_OK;
 }
 
+void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16])
+{
+	char path[PATH_LEN];
+	char also[PATH_LEN];
+
+	if (directory != NULL && directory[0] == '\0')
+		return;
+	counters_path(directory, ring_uuid, path);
+	counters_path(directory, also_uuid, also);
+	(void)!link(path, also);
+}
+
 static struct counter_file *file_of(struct farlog_counters *counters)
 {
 	return (struct counter_file *)((char *)counters - offsetof(struct counter_file, counters));

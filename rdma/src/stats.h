@@ -14,6 +14,9 @@ int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog
 	struct farlog_error *error);
 void stats_close(struct farlog_counters *counters);
 
+/* stats_also -- they are found by another ring's uuid, too: the one that it was opened by is the one before now. No harm where they are private, or where it cannot be. */
+void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16]);
+
 /* stats_members -- of the same file: room for those of so many members, at most FARLOG_MEMBER_COUNT_MAX, which are read from now on. Good until stats_close. */
 struct farlog_member_counters *stats_members(struct farlog_counters *counters, unsigned count);
 

@@ -301,7 +301,10 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
 	if (writer->staging == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "allocate %u bytes of staging", writer->identity.record_len_max);
-	result = stats_open(config->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
+	writer->counters_dir = config->counters_dir != NULL ? strdup(config->counters_dir) : NULL;
+	if (config->counters_dir != NULL && writer->counters_dir == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "keep the counters' directory");
+	result = stats_open(writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
 	if (result == FARLOG_OK && writer->region->are_members)
 		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
 	return result;
@@ -373,6 +376,7 @@ static void release(struct farlog_writer *writer)
 	if (writer->region != NULL)
 		writer->region->ops->close(writer->region); /* which still tells counters of its members */
 	stats_close(writer->counters);
+	free(writer->counters_dir);
 	free(writer->staging);
 	free(writer);
 }

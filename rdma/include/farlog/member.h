@@ -54,7 +54,8 @@ struct farlog_member_counters {
 };
 
 /* farlog_member_counters_read -- copy what the stream's present or last writer exported of its members, in the order of its URI: at most `room`; *count is how many
- * there are, 0 of a stream with one ring. ring_uuid: that of the first member, where the writer was given uuids; else that of the first that was there when it opened.
+ * there are, 0 of a stream with one ring. ring_uuid: that of the first member, where the writer was given uuids; else that of the first that was there when it opened; that of a ring that has been put in the
+ * first one's place since is as good.
  * Any thread; opens a file. NOT_FOUND: nothing was exported on this machine. IO, CORRUPT. */
 FARLOG_API int farlog_member_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_member_counters *members, unsigned room,
 	unsigned *count, struct farlog_error *error);

@@ -315,6 +315,46 @@ static void replace__bad_input(void **state)
 	(void)farlog_writer_close(writer);
 }
 
+/* replace__first_keeps_the_counters -- which are looked for by the uuid of the first member. */
+static void replace__first_keeps_the_counters(void **state)
+{
+	char directory[] = "/dev/shm/farlog-unit-replace-XXXXXX";
+	struct farlog_writer_config config = {.deadline_ns = 50000000, .policy = FARLOG_POLICY_REJECT, .counters_dir = directory};
+	struct farlog_member_counters counters[COUNT];
+	struct farlog_counters before, after;
+	struct farlog_error error = {0};
+	uint8_t uuids[2][16];
+	farlog_writer *writer = begin();
+	char path[120];
+	unsigned count;
+
+	(void)state;
+	(void)farlog_writer_close(writer);
+	assert_non_null(mkdtemp(directory));
+	if (farlog_writer_open(WHOLE, &config, &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	append_some(writer, 3);
+	memcpy(uuids[0], superblock_of(0).ring_uuid, 16);
+	memcpy(uuids[1], superblock_of(NEW).ring_uuid, 16);
+	replace_first(writer, uris[NEW]);
+	assert_true(is_taken(writer));
+	append_some(writer, 3);
+	assert_int_equal(farlog_counters_read(directory, uuids[0], &before, &error), FARLOG_OK);
+	assert_int_equal(farlog_counters_read(directory, uuids[1], &after, &error), FARLOG_OK);
+	assert_int_equal(after.record_count, before.record_count);
+	assert_true(after.record_count >= 6);
+	assert_int_equal(farlog_member_counters_read(directory, uuids[1], counters, COUNT, &count, &error), FARLOG_OK);
+	assert_int_equal(count, COUNT);
+	end(writer);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/", directory);
+		for (unsigned j = 0; j < 16; j++)
+			snprintf(path + strlen(path), 3, "%02x", uuids[i][j]);
+		assert_int_equal(unlink(strcat(path, ".counters")), 0);
+	}
+	assert_int_equal(rmdir(directory), 0);
+}
+
 static void *append_on(void *context)
 {
 	farlog_writer *writer = context;
@@ -371,6 +411,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(replace__not_new),
 	cmocka_unit_test(replace__again),
 	cmocka_unit_test(replace__bad_input),
+	cmocka_unit_test(replace__first_keeps_the_counters),
 	cmocka_unit_test(replace__while_appending),
 };
 
