@@ -234,9 +234,9 @@ func (f *fabric) rest(name, what string) error {
 	time.Sleep(fabricSteady)
 	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
 	perReport := 1e6 * (f.processor() - before) / float64(f.agents.reports.Load()-reports)
-	resident, most, err := f.memory()
+	memory, err := f.memory()
 	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each; %s", fabricSteady, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport, what)),
-		f.tell(name+"-resident", resident, "MiB", fmt.Sprintf("of control; the most there ever was is %.0f MiB", most)))
+		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most there ever was is %.0f MiB", memory.files, memory.most)))
 }
 
 // restart ends when the new process has listed all streams as being in order: their targets and drains have come back to it.
@@ -253,9 +253,9 @@ func (f *fabric) restart(ctx context.Context) error {
 		all, good, err := f.look(ctx)
 		return err == nil && all == f.streams && good == f.streams, nil
 	})
-	resident, most, failed := f.memory()
+	memory, failed := f.memory()
 	return errors.Join(err, failed, f.tell("fabric/restart", time.Since(began).Seconds(), "s", fmt.Sprintf("from the start of control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams, ready.Seconds(), f.processor())),
-		f.tell("fabric/restart-resident", resident, "MiB", fmt.Sprintf("of control then; the most was %.0f MiB", most)))
+		f.tell("fabric/restart-resident", memory.now, "MiB", fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files, memory.most)))
 }
 
 // grants lets a writer into streams that have never had one, one after the other, and appends.
@@ -327,19 +327,26 @@ func (f *fabric) processor() float64 {
 	return (user + system) / ticksPerSec
 }
 
-// memory is what control has resident, and the most it ever had, in MiB.
-func (f *fabric) memory() (now, most float64, err error) {
+// resident is in MiB. Pages of files are its program and its database: the kernel drops those that nobody has asked for lately when it wants room.
+type resident struct{ now, files, most float64 }
+
+// memory is what control has resident.
+func (f *fabric) memory() (seen resident, err error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.process.Process.Pid))
 	for _, line := range strings.Split(string(raw), "\n") {
 		name, rest, _ := strings.Cut(line, ":")
-		if kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 64); err == nil {
-			switch name {
-			case "VmRSS":
-				now = kib / 1024
-			case "VmHWM":
-				most = kib / 1024
-			}
+		kib, failed := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 64)
+		if failed != nil {
+			continue
+		}
+		switch name {
+		case "VmRSS":
+			seen.now = kib / 1024
+		case "RssFile":
+			seen.files = kib / 1024
+		case "VmHWM":
+			seen.most = kib / 1024
 		}
 	}
-	return now, most, err
+	return seen, err
 }
