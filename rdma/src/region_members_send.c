@@ -192,8 +192,11 @@ static void watch(struct member *member, uint64_t now_ns)
 		return;
 	member->demotion_count += !member->is_late;
 	member->is_late = true;
-	if (now_ns - member->started_ns >= CUT_NS && region->ops->cut != NULL && !member->is_cut)
-		member->is_cut = region->ops->cut(region) == FARLOG_OK;
+	if (now_ns - member->started_ns < CUT_NS || region->ops->cut == NULL || member->is_cut)
+		return;
+	member->is_cut = region->ops->cut(region) == FARLOG_OK;
+	if (!member->is_cut)
+		member->started_ns = now_ns; /* a link that is back before we look again has sent it once more, and gets the time for an answer */
 }
 
 void members_hint(const struct region_members *whole, struct member *member, uint64_t off)

@@ -382,6 +382,28 @@ static void let_go_late(bool is_mutant)
 	unmake(&silent);
 }
 
+/* What a wire keeps is given up, and sent once more by another connection, while nothing is appended: by the looks of an idle writer alone, which are further apart than a connection takes. It is
+ * not given up again before it was answered. */
+static void given_up_while_idle(void)
+{
+	uint64_t comeback_count;
+	struct silent silent;
+	char uri[512];
+
+	snprintf(now_testing, sizeof(now_testing), "silent: given up while idle");
+	if (make(&silent, true, uri, sizeof(uri))) {
+		go_on(&silent, 20 * PAYLOAD_LEN);
+		await_whole(&silent);
+		comeback_count = whole_of(&silent)->members[SILENT].region->comeback_count;
+		wire_hold(&silent.wire);
+		silent.last = fall_silent(&silent);
+		await_whole(&silent);
+		CHECK(whole_of(&silent)->members[SILENT].region->comeback_count - comeback_count <= 2);
+		CHECK(are_alike(&silent));
+	}
+	unmake(&silent);
+}
+
 /* ---------------------------------------------------------------- stopped */
 
 /* A target stands, with a record on its way to it, for longer than it takes to write over that. It thaws, and has what all have. */
@@ -478,6 +500,7 @@ void test_silent(void)
 	unconfirmed();
 	let_go_late(false);
 	let_go_late(true);
+	given_up_while_idle();
 	thawed_late();
 	too_few();
 	taken_over();
