@@ -277,7 +277,7 @@ static void members_populate(struct region *region)
 	struct region_members *whole = members_of(region);
 
 	for (unsigned i = 0; i < whole->count; i++)
-		if (member_is_open(&whole->members[i]) && !whole->members[i].region->is_far)
+		if (member_is_open(&whole->members[i]) && !region_is_elsewhere(whole->members[i].region))
 			whole->members[i].region->ops->populate(whole->members[i].region);
 }
 
@@ -295,7 +295,7 @@ static void *populate_loop(void *context)
 	}
 	for (unsigned i = 0; i < whole->count && !atomic_load_acquire(&whole->is_closing); i++)
 		if (pin(whole, i)) {
-			if (whole->members[i].region->is_far)
+			if (region_is_elsewhere(whole->members[i].region))
 				whole->members[i].region->ops->populate(whole->members[i].region);
 			unpin(whole, i);
 		}
