@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/farlog/farlog/pkg/internal/port"
 )
 
 // A door that answers is measured, one that is gone is told, and of those that are no longer named nothing is kept.
@@ -16,12 +18,12 @@ func TestWays_MeasuresDoorsThatAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := port.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone.Close()
-	doors := []Door{{"t1", "ofi:tcp://" + listener.Addr().String()}, {"t2", "ofi:tcp://" + gone.Addr().String()}, {"t3", "verbs://" + gone.Addr().String()}, {"t4", "nonsense"}}
+	gone := fmt.Sprintf("127.0.0.1:%d", free)
+	doors := []Door{{"t1", "ofi:tcp://" + listener.Addr().String()}, {"t2", "ofi:tcp://" + gone}, {"t3", "verbs://" + gone}, {"t4", "nonsense"}}
 	var ways Ways
 	if !ways.Follow(doors) || ways.Follow(doors) {
 		t.Error("doors are new once")

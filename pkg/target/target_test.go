@@ -3,8 +3,8 @@ package target
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +16,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/internal/port"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,13 +24,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // newTarget makes a target whose control plane is not there: what it must do without one.
 func newTarget(t *testing.T, dir string) *Target {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	nobody, err := port.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	listener.Close() // nobody listens here now
-	conn, err := api.Dial(address, insecure.NewCredentials())
+	conn, err := api.Dial(fmt.Sprintf("127.0.0.1:%d", nobody), insecure.NewCredentials())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/internal/port"
 )
 
 // The control plane with a large fabric: a farlogd control as it is installed, with its etcd inside, and agents on as many hosts as there are targets, which speak
@@ -50,15 +50,6 @@ type fabric struct {
 // fabricAddress is where control listens, from its first start to its last.
 var fabricAddress string
 
-// freeAddress finds a port that nobody has.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
 // benchFabric runs only when it is asked for: it takes minutes.
 func benchFabric() (err error) {
 	dir, err := os.MkdirTemp("", "farlog-fabric-")
@@ -70,9 +61,11 @@ func benchFabric() (err error) {
 	if f.daemon == "" {
 		f.daemon = "bin/farlogd"
 	}
-	if fabricAddress, err = freeAddress(); err != nil {
+	free, err := port.Reserve()
+	if err != nil {
 		return err
 	}
+	fabricAddress = fmt.Sprintf("127.0.0.1:%d", free)
 	if err := f.startControl(); err != nil {
 		return err
 	}

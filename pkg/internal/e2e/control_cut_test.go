@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestControl_CutOffFromItsAgents(t *testing.T) {
 	network := testenv.NewNetwork(t)
 	far := network.Under(network.Trading())
 	cluster := testenv.PrepareFarCluster(t, testenv.MemoryDir(t), testenv.StorageAddress, far)
-	cluster.ControlAddress = testenv.TradingAddress + ":0"
+	cluster.ControlAddress = testenv.TradingAddress + ":" + strconv.Itoa(testenv.FreePort(t))
 	cluster.StartControl()
 	cluster.Under = network.Under(network.Storage())
 	cluster.StartTarget()

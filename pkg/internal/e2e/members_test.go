@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,17 +51,6 @@ func newMemberSite(t *testing.T, args ...string) *memberSite {
 	return s
 }
 
-// freePort is one that nobody listened at a moment ago, in the other namespace neither: nothing else runs there.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
 func (s *memberSite) dir(i int) string { return filepath.Join(s.cluster.Dir, fmt.Sprint("target", i)) }
 
 func (s *memberSite) startTarget(i int) {
@@ -71,7 +59,7 @@ func (s *memberSite) startTarget(i int) {
 		s.Fatal(err)
 	}
 	if s.ports[i] == 0 {
-		s.ports[i] = freePort(s.T)
+		s.ports[i] = testenv.FreePort(s.T)
 	}
 	s.targets[i], _ = testenv.StartDaemonUnder(s.T, s.cluster.Under, s.dir(i), "target", "--data-dir", s.dir(i), "--control", s.cluster.ControlAddress, "--metrics-listen", "off",
 		"--host-name", fmt.Sprint("storage", i), "--listen", "ofi:tcp://"+testenv.StorageAddress+":"+strconv.Itoa(s.ports[i]))

@@ -54,12 +54,7 @@ func TestRails_StreamsAndMembersAreSpread(t *testing.T) {
 func listensAt(t *testing.T, addresses []string) (flags []string) {
 	t.Helper()
 	for _, address := range addresses {
-		listener, err := net.Listen("tcp", address+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		flags = append(flags, "--listen", "ofi:tcp://"+address+":"+strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
-		listener.Close()
+		flags = append(flags, "--listen", "ofi:tcp://"+address+":"+strconv.Itoa(testenv.FreePort(t)))
 	}
 	return flags
 }

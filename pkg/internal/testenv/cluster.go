@@ -15,6 +15,7 @@ import (
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
+	"github.com/farlog/farlog/pkg/internal/port"
 )
 
 // Cluster is one control, one target and one drain, each a process of its own.
@@ -59,9 +60,9 @@ func NewFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ..
 // PrepareFarCluster is NewFarCluster without starting anything: more may be said before Start.
 func PrepareFarCluster(tb testing.TB, dir, host string, under []string, drainArgs ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: host + ":0", Under: under}
+	c := &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), tb: tb, ControlAddress: freeAddress(tb, host), Under: under}
 	c.DrainArgs = append([]string{"--host-name", "central"}, drainArgs...)
-	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + host + ":" + strconv.Itoa(freePort(tb))}
+	c.TargetArgs = []string{"--host-name", "storage", "--listen", "ofi:tcp://" + freeAddress(tb, host)}
 	return c
 }
 
@@ -73,7 +74,7 @@ func NewTarget(tb testing.TB, c *Cluster, name, host string) *Process {
 		tb.Fatal(err)
 	}
 	process, _ := StartDaemonUnder(tb, c.Under, dir, "target", "--data-dir", dir, "--control", c.ControlAddress, "--metrics-listen", "off",
-		"--host-name", name, "--listen", "ofi:tcp://"+host+":"+strconv.Itoa(freePort(tb)))
+		"--host-name", name, "--listen", "ofi:tcp://"+freeAddress(tb, host))
 	return process
 }
 
@@ -106,7 +107,7 @@ func (c *Cluster) startControls() {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			c.tb.Fatal(err)
 		}
-		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+		process, ready := StartDaemon(c.tb, dir, "control", "--data-dir", dir, "--listen", freeAddress(c.tb, "127.0.0.1"), "--metrics-listen", "127.0.0.1:0",
 			"--audit-stream", c.auditStream(), "--audit-level", cmp.Or(c.AuditLevel, "persistent"), "--etcd-endpoints", strings.Join(c.EtcdEndpoints, ","), "--etcd-ca", files.Authority, "--etcd-cert", files.Cert, "--etcd-key", files.Key)
 		c.Controllers, addresses = append(c.Controllers, Controller{process, ready}), append(addresses, ready.Control)
 		c.processes = append(c.processes, process)
@@ -116,18 +117,23 @@ func (c *Cluster) startControls() {
 
 // PrepareCluster is NewCluster without starting anything: more may be said before Start.
 func PrepareCluster(tb testing.TB, dir string, drainArgs ...string) *Cluster {
-	return &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: "127.0.0.1:0"}
+	return &Cluster{Dir: dir, StoreDir: filepath.Join(dir, "store"), DrainArgs: drainArgs, tb: tb, ControlAddress: freeAddress(tb, "127.0.0.1")}
 }
 
-// freePort is one that nobody listened at a moment ago. A target that is started again must listen where it did.
-func freePort(tb testing.TB) int {
+// FreePort is one that nobody else gets while the test's process lives. A program that is started again must listen where it did.
+func FreePort(tb testing.TB) int {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := port.Reserve()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return free
+}
+
+// freeAddress is host with a port of FreePort.
+func freeAddress(tb testing.TB, host string) string {
+	tb.Helper()
+	return net.JoinHostPort(host, strconv.Itoa(FreePort(tb)))
 }
 
 // StartControl starts the control plane, after the first time at the address it had.

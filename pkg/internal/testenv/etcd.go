@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -104,10 +103,5 @@ func StartEtcd(tb testing.TB, files identity.Files) (endpoints []string, kills [
 
 func freeURL(tb testing.TB) url.URL {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer listener.Close()
-	return url.URL{Scheme: "https", Host: listener.Addr().String()}
+	return url.URL{Scheme: "https", Host: freeAddress(tb, "127.0.0.1")}
 }

@@ -53,7 +53,7 @@ func StartPrometheus(tb testing.TB, jobs map[string][]string) *Prometheus {
 	if err := os.WriteFile(path, []byte(config.String()), 0o644); err != nil {
 		tb.Fatal(err)
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(tb))
+	address := freeAddress(tb, "127.0.0.1")
 	p := &Prometheus{tb: tb, url: "http://" + address}
 	process := startCommand(tb, exec.Command(program, "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn"))

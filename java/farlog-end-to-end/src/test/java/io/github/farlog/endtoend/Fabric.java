@@ -2,6 +2,7 @@ package io.github.farlog.endtoend;
 
 import io.github.farlog.client.Ring;
 import java.io.IOException;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -10,6 +11,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -50,12 +52,19 @@ final class Fabric implements AutoCloseable {
 
     /** Starts a target on a host of its own, as far as anybody can tell. */
     void addTarget(final String role, final String hostName) throws Exception {
-        final int port;
-        try (ServerSocket any = new ServerSocket(0)) {
-            port = any.getLocalPort();
-        }
-        declare(role, "--control", control, "--host-name", hostName, "--listen", "ofi:tcp://127.0.0.1:" + port);
+        declare(role, "--control", control, "--host-name", hostName, "--listen", "ofi:tcp://127.0.0.1:" + freePort());
         start(role);
+    }
+
+    /** Finds a port at which nobody listens, of those that the kernel gives to nobody who names none: net.ipv4.ip_local_port_range begins at 32768. */
+    private static int freePort() throws IOException {
+        while (true) {
+            try (ServerSocket one = new ServerSocket(ThreadLocalRandom.current().nextInt(10_000, 12_000))) {
+                return one.getLocalPort();
+            } catch (final BindException isTaken) {
+                continue;
+            }
+        }
     }
 
     private void declare(final String role, final String... arguments) throws IOException {
