@@ -164,13 +164,13 @@ enum region_access {
 	REGION_CREATE = 2, /* and make the file when it is missing, size_bytes long */
 };
 
-/* Who asks for a region, and what for. A far region lets in only whom a grant names. */
 /* Who has another grant for a ring whose target does not take the one that was given. */
 struct region_renewal {
 	/* renew -- true: `token`, which was refused, is another one now. False: there is none, or none yet: ask again with the next refusal. Any thread; waits for nothing. */
 	bool (*renew)(struct region_renewal *renewal, const uint8_t *ring_uuid, uint8_t *token);
 };
 
+/* Who asks for a region, and what for. A far region lets in only whom a grant names. */
 struct region_ask {
 	enum region_access access;
 	enum region_role role;
