@@ -166,7 +166,8 @@ int block_uring_open(const char *text, const struct uri *uri, const struct regio
 	*uring = (struct block_uring){.lib = lib, .fd = -1, .is_device = facts.is_device, .is_plain = contract->flush_method == FARLOG_FLUSH_WRITE,
 		.passthrough = {.fd = -1},
 		.device = {.ops = &uring_ops, .size_bytes = facts.size_bytes, .lba_len = facts.lba_len, .command_len_max = COMMAND_LEN_MAX,
-			.rest_ns = strncmp(facts.name, "nvme", 4) == 0 ? REST_NS : 0, .is_former_gone = uri->former[0] != '\0'}};
+			.rest_ns = facts.is_device ? REST_NS : 0, /* also of one that is made of others, whose names it does not have */
+			.is_former_gone = uri->former[0] != '\0'}};
 	strcpy(uring->path, uri->path);
 	result = open_blocks(text, uring, &facts, ask, error);
 	if (result == FARLOG_OK)
