@@ -183,19 +183,21 @@ func isListed(table string) error {
 func isWornAs(disk string, before, after smart, text, metrics string) error {
 	var list struct {
 		Targets []struct {
-			Media []struct {
-				Device   string
-				Used     float64 `json:"used_ratio"`
-				Spare    float64 `json:"spare_ratio"`
-				Written  uint64  `json:"written_bytes"`
-				Critical uint64  `json:"critical_warning"`
+			Agents []struct {
+				Media []struct {
+					Device   string
+					Used     float64 `json:"used_ratio"`
+					Spare    float64 `json:"spare_ratio"`
+					Written  uint64  `json:"written_bytes,string"`
+					Critical uint64  `json:"critical_warning"`
+				}
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Targets) != 1 || len(list.Targets[0].Media) != 1 {
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Targets) != 1 || len(list.Targets[0].Agents) != 1 || len(list.Targets[0].Agents[0].Media) != 1 {
 		return fmt.Errorf("the list of targets has not one with one device: %w: %s", err, text)
 	}
-	one := list.Targets[0].Media[0]
+	one := list.Targets[0].Agents[0].Media[0]
 	if one.Device != "/dev/"+disk || one.Used != float64(after.Used)/100 || one.Spare != float64(after.Spare)/100 || one.Critical != isDegraded || after.Critical != isDegraded {
 		return fmt.Errorf("the control plane says %+v, the device %+v", one, after)
 	}

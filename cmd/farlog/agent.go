@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,29 +59,6 @@ type agentHas struct {
 	Error      string `json:"error,omitempty"`
 }
 
-func newTargetListCommand(env *environment) *cobra.Command {
-	return newAgentListCommand(env, "target", targetRows, func(rows []agentRow) error {
-		table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "TARGET\tHOST\tSTATE\tRINGS\tBYTES\tCAPACITY\tCLOSED\tRACK\tSITE\tWORN")
-		for _, row := range rows {
-			spec, capacity := row.Spec, "any"
-			if spec == nil {
-				spec = new(agentSpec)
-			}
-			if spec.CapacityBytes > 0 {
-				capacity = config.FormatSize(spec.CapacityBytes)
-			}
-			bytes := uint64(0)
-			for _, ring := range row.Has {
-				bytes += ring.Bytes
-			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Host, row.state(), len(row.Has), config.FormatSize(bytes), capacity, yesNo(spec.IsClosed),
-				textOr(spec.Rack, "-"), textOr(spec.Site, "-"), row.worn())
-		}
-		return table.Flush()
-	})
-}
-
 func newTargetShowCommand(env *environment) *cobra.Command {
 	return newAgentShowCommand(env, "target", targetRows, func(table *tabwriter.Writer, row agentRow) {
 		if spec := row.Spec; spec != nil {
@@ -135,15 +111,6 @@ func warningText(bits uint32) string {
 		return ""
 	}
 	return fmt.Sprintf("; it gives a critical warning, 0x%02x", bits)
-}
-
-// worn is how far the most worn device is.
-func (r agentRow) worn() string {
-	if len(r.Media) == 0 {
-		return "-"
-	}
-	worst := slices.MaxFunc(r.Media, func(a, b media) int { return cmp.Compare(a.UsedRatio, b.UsedRatio) })
-	return fmt.Sprintf("%.0f%%", 100*worst.UsedRatio)
 }
 
 func (r agentRow) state() string {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/pattern"
+)
+
+// everyPage asks for a list page by page until its last; ask is given the token of each.
+func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Context, client api.FabricServiceClient, token string) (next string, err error)) error {
+	client, err := e.dialControl()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	page := func(token string) (string, error) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		next, err := ask(call, api.NewFabricServiceClient(client.conn), token)
+		if err != nil {
+			return "", client.explain(call, "", err)
+		}
+		return next, nil
+	}
+	for token := ""; ; {
+		if token, err = page(token); err != nil || token == "" {
+			return err
+		}
+	}
+}
+
+// streamListCommand is a command that lists what belongs to streams: to all, to one, or to those of a pattern.
+func streamListCommand(short, long string, run func(ctx context.Context, stream string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [STREAM]",
+		Short: short,
+		Long:  long + " STREAM is a name or a pattern: * within a part, ** at the end for all below; without it all are listed.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageErrorf("got %d arguments, expected: %s; a pattern is to be quoted, or the shell makes names of files of it", len(args), cmd.UseLine())
+			}
+			if len(args) == 1 && pattern.Check(args[0]) != nil {
+				return usageErrorf("stream %q: expected a name or a pattern such as desk7/* or desk7/**", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), strings.Join(args, "")) },
+	}
+}
+
+// mayBeEmpty is an error when a list has nothing because there is no stream of that name. It needs to be asked for an empty list only.
+func (e *environment) mayBeEmpty(ctx context.Context, stream string) error {
+	if stream == "" || strings.ContainsAny(stream, `*?[\`) {
+		return nil
+	}
+	_, err := e.streamStatus(ctx, stream)
+	return err
+}
+
+func (e *environment) newTable() *tabwriter.Writer {
+	return tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+}
+
+// stampText is a time for people, "-" for none.
+func stampText(at *timestamppb.Timestamp) string {
+	if at == nil {
+		return "-"
+	}
+	return at.AsTime().Format(time.RFC3339)
+}
+
+// numberText is a number of which 0 is none.
+func numberText(number uint64) string {
+	if number == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(number, 10)
+}
+
+// listText joins names, "-" for none.
+func listText(names []string) string { return orDash(strings.Join(names, ", ")) }
+
+// upper is a value of a flag as the protocol spells it.
+func upper(text string) string { return strings.ToUpper(text) }

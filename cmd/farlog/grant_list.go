@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+func newGrantCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "grant", Short: "See who may do what with streams", Args: groupArgs, RunE: runGroup}
+	request, role := new(api.ListGrantsRequest), ""
+	list := streamListCommand("List who may write, drain and read streams; no secret is in it",
+		`Lists the last writer's grant of each stream, its drain, and whom its rings let in from other hosts. STATE of a writer is in (it has one of the rings, as last reported), granted (it has not come,
+or has gone) or fenced (the stream was taken from it). EXPIRES is until when who has not come may still come; it lets nobody out.`,
+		func(ctx context.Context, stream string) error {
+			value, isKnown := api.GrantRole_value["GRANT_ROLE_"+upper(role)]
+			if role != "" && (!isKnown || value == 0) {
+				return usageErrorf("--role %q: expected writer, drain or reader", role)
+			}
+			request.Stream, request.Role = stream, api.GrantRole(value)
+			return listGrants(ctx, env, request)
+		})
+	list.Example = "  farlog grant list 'desk7/**' --role writer --host trading3"
+	flags := list.Flags()
+	flags.StringVar(&role, "role", "", "only grants of this `role`: writer, drain or reader")
+	flags.StringVar(&request.Host, "host", "", "only grants whose holder is on this `host`")
+	group.AddCommand(list)
+	return group
+}
+
+func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRequest) error {
+	all := new(api.ListGrantsResponse)
+	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
+		request.PageToken = token
+		page, err := client.ListGrants(ctx, request)
+		all.Grants, all.Revision = append(all.Grants, page.GetGrants()...), page.GetRevision()
+		return page.GetNextPageToken(), err
+	})
+	if err == nil && len(all.Grants) == 0 {
+		err = env.mayBeEmpty(ctx, request.Stream)
+	}
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		return env.writeProto(all)
+	}
+	table := env.newTable()
+	head := "STREAM\tROLE\tEPOCH\tGENERATION\tHOLDER\tSTATE\tGRANTED\tEXPIRES"
+	if env.isWide() {
+		head += "\tFAR\tTARGETS\tADDRESSES"
+	}
+	fmt.Fprintln(table, head)
+	for _, one := range all.Grants {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, shortName(strings.TrimPrefix(one.Role.String(), "GRANT_")), numberText(uint64(one.Epoch)),
+			numberText(one.Generation), orDash(textOr(one.Drain, holderText(one.Holder))), grantState(one), stampText(one.Granted), stampText(one.Expires))
+		if env.isWide() {
+			fmt.Fprintf(table, "\t%s\t%s\t%s", yesNo(one.IsFar), listText(one.Targets), textOr(strings.Join(one.Addresses, ", "), "any"))
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
+
+// holderText names a writer: its host, its process and the name that it gave itself.
+func holderText(holder *api.Holder) string {
+	if holder == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s pid %d %s", holder.Host, holder.Pid, holder.Name))
+}
+
+// grantState is how a writer's grant is; of others the list does not tell.
+func grantState(one *api.GrantInfo) string {
+	switch {
+	case one.Role != api.GrantRole_GRANT_ROLE_WRITER:
+		return "-"
+	case one.IsFenced:
+		return "fenced"
+	case one.IsIn:
+		return "in"
+	}
+	return "granted"
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
+)
+
+func newRegionCommand(env *environment) *cobra.Command {
+	group := &cobra.Command{Use: "region", Short: "See where the rings of streams are, and how they are there", Args: groupArgs, RunE: runGroup}
+	request := new(api.ListRegionsRequest)
+	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
+		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's URI), target gone (what is shown is what it reported last), or not yet reported.
+LAG is what is in the ring and not in a store.`,
+		func(ctx context.Context, stream string) error {
+			request.Stream = stream
+			return listRegions(ctx, env, request)
+		})
+	list.Example = "  farlog region list 'desk7/*' --error"
+	flags := list.Flags()
+	flags.StringVar(&request.Target, "target", "", "only rings of the target with this `id`")
+	flags.StringVar(&request.Host, "host", "", "only rings on this `host`")
+	flags.StringVar(&request.Kind, "kind", "", "only rings in regions of this `kind`, such as devdax or file")
+	flags.BoolVar(&request.IsInError, "error", false, "only rings whose target reports an error")
+	group.AddCommand(list)
+	return group
+}
+
+func listRegions(ctx context.Context, env *environment, request *api.ListRegionsRequest) error {
+	all := new(api.ListRegionsResponse)
+	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
+		request.PageToken = token
+		page, err := client.ListRegions(ctx, request)
+		all.Regions, all.Revision = append(all.Regions, page.GetRegions()...), page.GetRevision()
+		return page.GetNextPageToken(), err
+	})
+	if err == nil && len(all.Regions) == 0 {
+		err = env.mayBeEmpty(ctx, request.Stream)
+	}
+	if err != nil {
+		return err
+	}
+	if env.isJSON() {
+		return env.writeProto(all)
+	}
+	table := env.newTable()
+	head := "STREAM\tMEMBER\tHOST\tSTATE\tKIND\tLEVEL\tSIZE\tLAG\tRING"
+	if env.isWide() {
+		head += "\tTARGET\tUUID\tEPOCH\tHEAD\tDURABLE\tAPPENDED\tREPORTED"
+	}
+	fmt.Fprintln(table, head)
+	for _, one := range all.Regions {
+		state := one.State
+		contract := state.GetContract()
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
+			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()), orDash(textOr(state.GetError(), state.GetUri())))
+		if env.isWide() {
+			fmt.Fprintf(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)), numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
+				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserved()))
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
+
+// regionState is one word or two for how a ring is.
+func regionState(one *api.RegionInfo) string {
+	switch {
+	case !one.IsTargetAlive:
+		return "target gone"
+	case one.State == nil:
+		return "not yet reported"
+	case one.State.Error != "":
+		return "error"
+	}
+	return "ok"
+}
+
+func levelText(level api.Level) string {
+	if level == api.Level_LEVEL_UNSPECIFIED {
+		return "-"
+	}
+	return shortName(level.String())
+}
