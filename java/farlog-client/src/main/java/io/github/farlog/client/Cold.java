@@ -14,6 +14,8 @@ import java.util.function.BiConsumer;
 final class Cold {
     /** Bytes of a UUID, and of a token. */
     private static final int ID_LEN = 16;
+    /** The shortest deadline: 0 would mean the default. */
+    static final long AT_ONCE = 1;
 
     /** A function that takes a URI and an error to fill. */
     @FunctionalInterface
@@ -22,6 +24,11 @@ final class Cold {
     }
 
     private Cold() {
+    }
+
+    /** As C takes it: one that has passed already is the shortest. */
+    static long deadline(final long nanos) {
+        return nanos < 0 ? AT_ONCE : nanos;
     }
 
     /** Makes the call; what it gave. */

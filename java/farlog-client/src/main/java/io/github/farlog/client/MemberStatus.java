@@ -41,11 +41,14 @@ public record MemberStatus(int number, State state, long lagBytes, long demotion
     public static List<MemberStatus> of(final Counters counters) {
         final List<MemberStatus> all = new ArrayList<>();
         for (final Counters.Member member : counters == null ? List.<Counters.Member>of() : counters.members()) {
-            final long state = member.value(MemberCounter.STATE);
-            all.add(new MemberStatus(all.size() + 1, state < 0 || state >= STATES.length ? State.NONE : STATES[(int) state],
+            all.add(new MemberStatus(all.size() + 1, stateOf(member.value(MemberCounter.STATE)),
                 member.value(MemberCounter.LAG_BYTES), member.value(MemberCounter.DEMOTION_COUNT), member.value(MemberCounter.EVICTION_COUNT),
                 member.value(MemberCounter.REJOIN_COUNT)));
         }
         return all;
+    }
+
+    static State stateOf(final long code) {
+        return code < 0 || code >= STATES.length ? State.NONE : STATES[(int) code];
     }
 }

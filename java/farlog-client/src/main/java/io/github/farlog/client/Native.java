@@ -14,7 +14,7 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 
 /**
- * The functions of farlog.h. Addresses are longs: nothing is wrapped and nothing is checked for each call; whoever passes one holds on to
+ * The functions of farlog.h and of the headers on top of it. Addresses are longs: nothing is wrapped and nothing is checked for each call; whoever passes one holds on to
  * the memory until the call returns.
  *
  * <p>No call is critical (Linker.Option.critical), although that would let heap arrays through. An entry holds addresses, not arguments, so
@@ -76,6 +76,32 @@ final class Native {
         static final MethodHandle STATUS = call("farlog_reader_status", JAVA_LONG, JAVA_LONG);
 
         private Readers() {
+        }
+    }
+
+    /** A route. */
+    static final class Routes {
+        static final MethodHandle OPEN = call("farlog_route_open", JAVA_LONG, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle OPEN_NAME = call("farlog_route_open_name", JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle APPEND = call("farlog_route_append", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle RESOLVE = call("farlog_route_resolve", JAVA_LONG, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle CATCH_UP = call("farlog_route_catch_up", JAVA_LONG, JAVA_LONG);
+        static final MethodHandle STATS = call("farlog_route_stats", JAVA_LONG, JAVA_INT, JAVA_LONG);
+        static final MethodHandle END = call("farlog_route_end", JAVA_LONG, JAVA_LONG);
+        static final MethodHandle CLOSE = call("farlog_route_close", JAVA_LONG, JAVA_LONG);
+
+        private Routes() {
+        }
+    }
+
+    /** A stream's rings as they are now, and others in their places. */
+    static final class Replacing {
+        static final MethodHandle WRITER = call("farlog_writer_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle SHARED = call("farlog_shared_replace_member", JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle WRITER_MEMBERS = call("farlog_writer_members", JAVA_LONG, JAVA_LONG, JAVA_INT);
+        static final MethodHandle SHARED_MEMBERS = call("farlog_shared_members", JAVA_LONG, JAVA_LONG, JAVA_INT);
+
+        private Replacing() {
         }
     }
 

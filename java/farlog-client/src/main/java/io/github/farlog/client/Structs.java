@@ -17,7 +17,7 @@ import java.util.List;
 import java.util.UUID;
 
 /**
- * The structures of farlog.h and member.h, field by field in its order. Pointers are longs: the memory behind them is kept alive by whoever wrote
+ * The structures of farlog.h and of the headers on top of it, field by field in its order. Pointers are longs: the memory behind them is kept alive by whoever wrote
  * them there. A test compares every offset with what the C compiler says.
  */
 final class Structs {
@@ -53,9 +53,27 @@ final class Structs {
     static final StructLayout MEMBER_COUNTERS = struct("farlog_member_counters",
         Arrays.stream(MemberCounter.values()).map(counter -> i64(counter.metric())).toArray(MemoryLayout[]::new));
 
+    static final StructLayout CLASS_RANGE = struct("farlog_class_range", i16("first"), i16("last"));
+    static final StructLayout ROUTE_LEG = struct("farlog_route_leg", i64("name"), i64("uri"), i64("writer"), i64("classes"), i32("class_count"),
+        i32("criticality_min"), i32("is_required"), i32("policy"), i64("spill_uri"), i32("spill_level"), i32("reserved"), i64("buffer_bytes"),
+        WRITER_CONFIG.withName("config"));
+    static final StructLayout ROUTE_CONFIG = struct("farlog_route_config", i64("name"), i64("legs"), i32("leg_count"), i32("reserved"));
+    static final StructLayout ROUTE_OPTIONS =
+        struct("farlog_route_options", i64("spill_dir"), i64("writer_name"), i64("counters_dir"), i32("wait"), i32("reserved"));
+    static final int ROUTE_LEG_COUNT_MAX = 16;
+    static final StructLayout ROUTE_RESULT = struct("farlog_route_result", POSITION.withName("position"), i32("result"), i32("is_buffered"));
+    static final StructLayout ROUTE_POSITION = struct("farlog_route_position", i32("level"), i32("required"), i32("optional"), i32("dropped"),
+        MemoryLayout.sequenceLayout(ROUTE_LEG_COUNT_MAX, ROUTE_RESULT).withName("legs"));
+    static final StructLayout LEG_STATS = struct("farlog_leg_stats", i32("state"), i32("is_required"), i64("offered_count"), i64("acked_count"),
+        i64("unknown_count"), i64("spilled_count"), i64("carried_count"), i64("dropped_count"), i64("gap_count"), i64("doubt_count"),
+        i64("reopen_count"), i64("behind_bytes"), bytes("name", 64), bytes("text", 200));
+    static final StructLayout MEMBER_RING = struct("farlog_member_ring", i64("uri"), i64("ring_uuid"), i64("grant_token"));
+    static final StructLayout WRITER_MEMBER = struct("farlog_writer_member", bytes("ring_uuid", 16), i32("state"), i32("reserved"));
+
     /** All of them, for the test. */
-    static final List<StructLayout> ALL = List.of(ERROR, CONTRACT, RING_CONFIG, RING_STATUS, WRITER_CONFIG, POSITION, ENTRY, RECOVERY,
-        CURSORS, READER_CONFIG, BATCH, COUNTERS, MEMBER_COUNTERS);
+    static final List<StructLayout> ALL = List.of(ERROR, CONTRACT, RING_CONFIG, RING_STATUS, WRITER_CONFIG, POSITION, ENTRY, RECOVERY, CURSORS,
+        READER_CONFIG, BATCH, COUNTERS, MEMBER_COUNTERS, CLASS_RANGE, ROUTE_LEG, ROUTE_CONFIG, ROUTE_OPTIONS, ROUTE_RESULT, ROUTE_POSITION, LEG_STATS,
+        MEMBER_RING, WRITER_MEMBER);
 
     private Structs() {
     }

@@ -106,6 +106,15 @@ class AllocationTest {
     }
 
     @Test
+    void shouldAllocateNothingWhenARouteAppends() throws Exception {
+        try (TestRing ring = TestRing.inMemory(64 << 20);
+            Route route = Route.open("desk7", List.of(RouteLeg.required("orders", ring.uri, ring.options())))) {
+            final RoutePosition placed = new RoutePosition();
+            assertAllocatesNothing(ring, i -> route.append(DATA, 0, 192, 1, KEY, 0, KEY.length, 0, 0, placed));
+        }
+    }
+
+    @Test
     void shouldAllocateNothingWhenResultsAreBad() throws Exception {
         try (TestRing ring = TestRing.inMemory(1 << 20);
             Writer writer = Writer.open(ring.uri, ring.options().withPolicy(Policy.REJECT))) {

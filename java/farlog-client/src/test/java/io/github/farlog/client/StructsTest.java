@@ -16,7 +16,7 @@ class StructsTest {
     @Test
     void shouldHaveTheOffsetsOfTheCCompiler(@TempDir final Path folder) throws Exception {
         final Path source = folder.resolve("offsets.c");
-        Files.writeString(source, "#include <farlog/member.h>\n#include <stdio.h>\nint main(void)\n{\n"
+        Files.writeString(source, "#include <farlog/replace.h>\n#include <farlog/route_name.h>\n#include <stdio.h>\nint main(void)\n{\n"
             + Structs.ALL.stream().map(StructsTest::printing).collect(Collectors.joining()) + "\treturn 0;\n}\n");
         final Path program = folder.resolve("offsets");
         final Path include = Programs.repository().resolve("rdma/include");
