@@ -4,6 +4,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
 
 /**
  * A ring's one writer, for any number of threads, platform or virtual. They write their records side by side and share a flush where one
@@ -173,7 +175,7 @@ public final class SharedWriter implements AutoCloseable {
         }
         try {
             final int code =
-                (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Writer.deadline(deadlineNanos), frame.positionAddress());
+                (int) Native.Shared.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos), frame.positionAddress());
             frame.position(out);
             return Result.of(code);
         } catch (final Throwable thrown) {
@@ -239,6 +241,45 @@ public final class SharedWriter implements AutoCloseable {
     public Counters counters() {
         final Cursors cursors = cursors();
         return cursors == null ? null : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());
+    }
+
+    /**
+     * The rings of a stream that has several, as the writer has them now. Cold.
+     *
+     * @return in the order of the URI; empty of a writer of one ring; null when closed
+     */
+    public List<WriterMember> members() {
+        final CallFrame frame = take();
+        if (frame == null) {
+            return null;
+        }
+        try {
+            return WriterMember.of(handle, Native.Replacing.SHARED_MEMBERS);
+        } finally {
+            frame.leave();
+        }
+    }
+
+    /**
+     * Has a member be another, blank ring from now on, for good: for who opened {@code members:} by a grant of his own and is told so by the control plane. It counts when it
+     * has all that is not stored; until then the stream goes on with the others. Any thread; does not wait for the network. The next opening is told by its grant.
+     *
+     * @param member from 0, in the order of the URI
+     * @param uri of the new ring
+     * @param ringUuid its identity
+     * @param token lets this writer in; null = none is needed
+     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer has one ring)
+     */
+    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token) throws FarlogException {
+        final CallFrame frame = take();
+        if (frame == null) {
+            throw WriterMember.closed(member, uri);
+        }
+        try {
+            WriterMember.replace(handle, member, uri, ringUuid, token, Native.Replacing.SHARED);
+        } finally {
+            frame.leave();
+        }
     }
 
     /**
@@ -323,7 +364,7 @@ public final class SharedWriter implements AutoCloseable {
 
     private Result append(final CallFrame frame, final long deadlineNanos, final Position out) {
         try {
-            final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(), Writer.deadline(deadlineNanos),
+            final int code = (int) Native.Shared.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos),
                 frame.positionAddress());
             frame.position(out);
             return Result.of(code);

@@ -3,6 +3,8 @@ package io.github.farlog.client;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.UUID;
 
 /**
  * A ring's one writer.
@@ -20,9 +22,6 @@ import java.nio.ByteBuffer;
  * <p><b>Allocation.</b> Hot calls allocate nothing once the buffers have grown to the longest record, and throw nothing. {@code out} may be null.
  */
 public final class Writer implements AutoCloseable {
-    /** The shortest deadline: 0 would mean the default. */
-    static final long AT_ONCE = 1;
-
     private final CallFrame frame;
     private final long handle;
     private final Contract contract;
@@ -312,7 +311,7 @@ public final class Writer implements AutoCloseable {
             return closed(null);
         }
         try {
-            return keep((int) Native.Writers.WAIT.invokeExact(handle, endLsn, deadline(deadlineNanos)));
+            return keep((int) Native.Writers.WAIT.invokeExact(handle, endLsn, Cold.deadline(deadlineNanos)));
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -364,7 +363,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress());
+            final int code = (int) Native.Writers.COMMIT.invokeExact(handle, Cold.deadline(deadlineNanos), frame.positionAddress());
             return keep(code, out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
@@ -386,7 +385,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.RESOLVE.invokeExact(handle, lsn, Cold.deadline(deadlineNanos), frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -406,7 +405,7 @@ public final class Writer implements AutoCloseable {
             return closed(out);
         }
         try {
-            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, deadline(deadlineNanos), frame.positionAddress()), out);
+            return keep((int) Native.Writers.HEARTBEAT.invokeExact(handle, Cold.deadline(deadlineNanos), frame.positionAddress()), out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);
         } finally {
@@ -481,6 +480,42 @@ public final class Writer implements AutoCloseable {
     }
 
     /**
+     * The rings of a stream that has several, as the writer has them now. Cold.
+     *
+     * @return in the order of the URI; empty of a writer of one ring; null when closed
+     */
+    public List<WriterMember> members() {
+        if (!frame.enter()) {
+            return null;
+        }
+        try {
+            return WriterMember.of(handle, Native.Replacing.WRITER_MEMBERS);
+        } finally {
+            frame.leave();
+        }
+    }
+
+    /**
+     * As {@link SharedWriter#replaceMember}; waits for the call under way.
+     *
+     * @param member from 0, in the order of the URI
+     * @param uri of the new ring
+     * @param ringUuid its identity
+     * @param token lets this writer in; null = none is needed
+     * @throws FarlogException CLOSED, INVALID (no such member; the URI or identity is missing), UNSUPPORTED (the writer has one ring)
+     */
+    public void replaceMember(final int member, final String uri, final UUID ringUuid, final GrantToken token) throws FarlogException {
+        if (!frame.enter()) {
+            throw WriterMember.closed(member, uri);
+        }
+        try {
+            WriterMember.replace(handle, member, uri, ringUuid, token, Native.Replacing.WRITER);
+        } finally {
+            frame.leave();
+        }
+    }
+
+    /**
      * Flushes what is staged and gives the lock back. Waits for the call under way in another thread; calls after it give
      * {@link Result#CLOSED}. May be called twice and from any thread.
      */
@@ -512,13 +547,9 @@ public final class Writer implements AutoCloseable {
         }
     }
 
-    static long deadline(final long nanos) {
-        return nanos < 0 ? AT_ONCE : nanos;
-    }
-
     private Result append(final long deadlineNanos, final Position out) {
         try {
-            return keep((int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), deadline(deadlineNanos), frame.positionAddress()),
+            return keep((int) Native.Writers.APPEND.invokeExact(handle, frame.entryAddress(), Cold.deadline(deadlineNanos), frame.positionAddress()),
                 out);
         } catch (final Throwable thrown) {
             throw Native.unexpected(thrown);

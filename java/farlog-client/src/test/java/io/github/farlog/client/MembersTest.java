@@ -96,6 +96,35 @@ class MembersTest {
         }
     }
 
+    /** The second ring is lost for good, and a blank one takes its place while the writer goes on. */
+    @Test
+    void shouldTakeAnotherRingInThePlaceOfOne() throws Exception {
+        Writer.open(uri, options()).close(); // the first opening takes all
+        Files.delete(rings.get(1).path);
+        try (TestRing blank = TestRing.inMemory(RingOptions.defaults().withSizeBytes(1 << 20).withStreamName("desk7/orders").withSalt(7));
+            SharedWriter writer = SharedWriter.open(uri, options())) {
+            final UUID uuid = Ring.inspect(blank.uri).ringUuid();
+            assertEquals(3, writer.members().size());
+            writer.replaceMember(1, blank.uri, uuid, null);
+            final long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            while (writer.members().get(1).state() != MemberStatus.State.UP) {
+                assertTrue(System.nanoTime() < limit, () -> writer.members().toString());
+                assertEquals(Result.OK, writer.append(TestRing.numbered(0, 1, 100), 0, 12, 1, null, 0, 0, 0, null));
+            }
+            assertEquals(uuid, writer.members().get(1).ringUuid());
+            assertEquals(writer.cursors().appendedLsn(), Ring.inspect(blank.uri).appendedLsn(), "it has all that is not stored");
+            final var none = assertThrows(FarlogException.class, () -> writer.replaceMember(3, blank.uri, uuid, null));
+            assertEquals(Result.INVALID, none.result(), none.getMessage());
+            writer.closeAndTell();
+            assertEquals(Result.CLOSED, assertThrows(FarlogException.class, () -> writer.replaceMember(1, blank.uri, uuid, null)).result());
+        }
+        try (Writer writer = rings.getFirst().writer()) {
+            assertTrue(writer.members().isEmpty());
+            final var one = assertThrows(FarlogException.class, () -> writer.replaceMember(0, "mem:/dev/shm/x", new UUID(1, 2), null));
+            assertEquals(Result.UNSUPPORTED, one.result(), one.getMessage());
+        }
+    }
+
     @Test
     void shouldTakeAnIdentityAndATokenForEachMember() throws Exception {
         final List<UUID> uuids = new ArrayList<>();
