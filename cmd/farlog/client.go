@@ -87,6 +87,10 @@ func (c *controlClient) explain(ctx context.Context, stream string, err error) e
 		}
 	case codes.InvalidArgument:
 		return usageErrorf("%s", answer.Message())
+	case codes.ResourceExhausted:
+		if strings.Contains(answer.Message(), "larger than max") { // which gRPC says by itself
+			return fmt.Errorf("the request is too large for control plane %s: expected at most %s: ask for less at once", c.address, config.FormatSize(api.RequestLenMax))
+		}
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is not a farlog control plane, or an older one: %s", c.address, answer.Message())
 	}

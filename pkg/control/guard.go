@@ -68,6 +68,9 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	if err := s.limiter.call(clientOf(ctx, caller.ID, info.FullMethod)); err != nil {
 		return nil, err
 	}
+	if err := checkLength(request); err != nil {
+		return nil, err
+	}
 	if s.isBlindTo(info.FullMethod) {
 		return nil, api.Blind(blindText)
 	}
@@ -249,4 +252,12 @@ func speaksFor(ctx context.Context, role access.Role, agent *api.Agent) error {
 		agent.Streams = caller.Streams(role)
 	}
 	return nil
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (g guardedStream) RecvMsg(into any) error {
+	if err := g.ServerStream.RecvMsg(into); err != nil {
+		return err
+	}
+	return checkLength(into)
 }

@@ -3,13 +3,16 @@ package control
 import (
 	"context"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -27,7 +30,25 @@ const (
 	strangersMax    = 256  // of one address, who have not said yet who they are
 	limitedIdleMax  = time.Minute
 	limitedSweepMin = 256 // clients known before idle ones are forgotten
+
+	// messageReadMax is what is read of a message so that one that is too large can be told what, how much and how much at most. gRPC itself refuses those beyond it,
+	// before it calls anything of ours and with nothing but a text.
+	messageReadMax = 2 * api.RequestLenMax
 )
+
+// checkLength refuses a message that is larger than one may be.
+func checkLength(message any) error {
+	request, ok := message.(proto.Message)
+	if !ok {
+		return nil
+	}
+	length := proto.Size(request)
+	if length <= api.RequestLenMax {
+		return nil
+	}
+	return overQuota(reasonMessageLen, "message", strconv.Itoa(length), "expected at most %d bytes", api.RequestLenMax).
+		errorf("the message is too large, %d bytes: expected at most %d", length, api.RequestLenMax)
+}
 
 // limiter keeps count of clients.
 type limiter struct {

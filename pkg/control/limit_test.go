@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,8 +17,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
@@ -319,10 +322,27 @@ func TestLimit_MessageSize(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, "rules: []\n")
 	keeper := g.keeper(identity.KindAdmin, "ada", time.Hour)
+	control := api.NewControlServiceClient(g.dial(keeper))
 	large := &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: string(make([]byte, api.RequestLenMax+1))}}
-	if _, err := api.NewControlServiceClient(g.dial(keeper)).CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax)); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("gRPC: %v", err)
+	_, err := control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax))
+	checkTooLarge(t, "gRPC", err, strconv.Itoa(proto.Size(large)))
+	_, err = control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(2*api.RequestLenMax), grpc.UseCompressor(gzip.Name))
+	checkTooLarge(t, "gRPC, packed", err, strconv.Itoa(proto.Size(large)))
+	large.Spec.Name += large.Spec.Name
+	_, err = control.CreateStream(t.Context(), large, grpc.MaxCallSendMsgSize(4*api.RequestLenMax))
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("what is not even read: %v", err)
 	}
+	restore, err := control.Restore(t.Context(), grpc.MaxCallSendMsgSize(2*api.RequestLenMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := &api.BackupEntry{Key: "spec/streams/a", Value: large.Spec.Name[:api.RequestLenMax]}
+	if err := restore.Send(entry); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	_, err = restore.CloseAndRecv()
+	checkTooLarge(t, "a message of several", err, strconv.Itoa(proto.Size(entry)))
 	config, err := keeper.ClientConfig("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -340,6 +360,19 @@ func TestLimit_MessageSize(t *testing.T) {
 	count, err := conn.Read(answer)
 	if err != nil && !errors.Is(err, io.EOF) || string(answer[:min(count, 12)]) != "HTTP/1.1 413" {
 		t.Errorf("HTTP: %q, %v", answer[:count], err)
+	}
+}
+
+// checkTooLarge wants of a refusal that it says what is too large, how large it is, and how large it may be.
+func checkTooLarge(t *testing.T, name string, err error, length string) {
+	t.Helper()
+	reason, field := checkRefusal(t, err)
+	if status.Code(err) != codes.ResourceExhausted || reason != reasonMessageLen || field != "message" {
+		t.Errorf("%s: %v, of %s %s", name, err, reason, field)
+		return
+	}
+	if got, want := problemsIn(err), fmt.Sprintf("message=%s: expected at most %d bytes", length, api.RequestLenMax); len(got) != 1 || got[0] != want {
+		t.Errorf("%s: %q, want %q", name, got, want)
 	}
 }
 

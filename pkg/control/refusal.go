@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -39,6 +40,7 @@ const (
 	reasonReaders        = "READERS_LET_IN"
 	reasonActs           = "ACTS_WAITING"
 	reasonBodyLen        = "BODY_LEN"
+	reasonMessageLen     = "MESSAGE_LEN"
 )
 
 // refusal is why something is not done now: the same may be done later, or after something else. It names the field of the request whose value stands in the
@@ -66,10 +68,16 @@ func (r refusal) errorf(format string, args ...any) error {
 	return withReason(r.code, r.reason, fmt.Sprintf(format, args...), []*api.Problem{{Field: r.field, Value: r.value, Rule: r.rule}})
 }
 
-// withReason makes an error with its problems, and what programs of any language know of Google's APIs: PreconditionFailure or QuotaFailure, and ErrorInfo.
+// withReason makes an error with its problems, and what programs of any language know of Google's APIs: BadRequest, PreconditionFailure or QuotaFailure, and ErrorInfo.
 func withReason(code codes.Code, reason, text string, problems []*api.Problem) error {
 	details := []protoadapt.MessageV1{&api.Problems{Problems: problems}}
 	switch code {
+	case codes.InvalidArgument:
+		bad := new(errdetails.BadRequest)
+		for _, one := range problems {
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: one.Field, Description: strings.TrimPrefix(one.Value+": "+one.Rule, ": ")})
+		}
+		details = append(details, bad)
 	case codes.FailedPrecondition:
 		failure := new(errdetails.PreconditionFailure)
 		for _, one := range problems {

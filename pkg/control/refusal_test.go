@@ -127,9 +127,41 @@ func (i *instance) overHTTP(method, path, body string) (int, string) {
 	return response.StatusCode, strings.ReplaceAll(string(raw), ": ", ":")
 }
 
+// What is wrong with a request is named field by field, in our own details and in those that programs of any language know.
+func TestInvalid_HasBadRequest(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: "../etc", Align: 96}})
+	var bad *errdetails.BadRequest
+	for _, detail := range status.Convert(err).Details() {
+		if found, ok := detail.(*errdetails.BadRequest); ok {
+			bad = found
+		}
+	}
+	problems := problemsIn(err)
+	if status.Code(err) != codes.InvalidArgument || len(problems) < 2 || len(bad.GetFieldViolations()) != len(problems) {
+		t.Fatalf("%v: %v, %v", err, problems, bad)
+	}
+	for i, problem := range problems {
+		if got := bad.FieldViolations[i]; got.Field+"="+got.Description != problem {
+			t.Errorf("%q is told as %v", problem, got)
+		}
+	}
+	_, body := one.overHTTP("POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`)
+	for _, want := range []string{`google.rpc.BadRequest"`, `"field_violations":`, `"description":"96:expected a power of two from 64 to 4096"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s over HTTP: %s", want, body)
+		}
+	}
+	_, body = one.overHTTP("POST", "/v1/streams", `{"spec": {"nime": "a"}}`)
+	if !strings.Contains(body, `google.rpc.BadRequest"`) {
+		t.Errorf("what cannot be read: %s", body)
+	}
+}
+
 // There is one way to refuse: an error of these codes that is made by hand has no details.
 func TestRefusals_AreMadeInOnePlace(t *testing.T) {
-	byHand := regexp.MustCompile(`status\.(New|Newf|Error|Errorf)\(codes\.(FailedPrecondition|ResourceExhausted)`)
+	byHand := regexp.MustCompile(`status\.(New|Newf|Error|Errorf)\(codes\.(FailedPrecondition|ResourceExhausted|InvalidArgument)`)
 	paths, err := filepath.Glob("*.go")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
@@ -140,7 +172,7 @@ func TestRefusals_AreMadeInOnePlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := byHand.Find(raw); found != nil && !strings.HasSuffix(path, "_test.go") {
-			t.Errorf("%s: %s: make it with unmet or overQuota of refusal.go, which name field, value and rule", path, found)
+			t.Errorf("%s: %s: make it with unmet, overQuota or withProblems of refusal.go, which name field, value and rule", path, found)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 		grpc.Creds(credentials),
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(api.IsTraced))),
 		grpc.ConnectionTimeout(connectMax),
-		grpc.MaxRecvMsgSize(api.RequestLenMax),
+		grpc.MaxRecvMsgSize(messageReadMax),
 		grpc.MaxConcurrentStreams(callsAtOnceMax),
 		grpc.ChainUnaryInterceptor(s.observeUnary, s.guardUnary),
 		grpc.ChainStreamInterceptor(s.observeStream, s.guardStream),

@@ -62,8 +62,9 @@ const (
 //
 // ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
 //
-// What is wrong with a request is said in the status's text, and field by field in Problems among its details. FAILED_PRECONDITION and RESOURCE_EXHAUSTED carry google.rpc's
-// PreconditionFailure or QuotaFailure as well, and an ErrorInfo of domain farlog.v1 with a reason that does not change.
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details. INVALID_ARGUMENT carries google.rpc's BadRequest as well,
+// FAILED_PRECONDITION PreconditionFailure and RESOURCE_EXHAUSTED QuotaFailure, these two with an ErrorInfo of domain farlog.v1 and a reason that does not change. A message of more than
+// 16 MiB is such a refusal (MESSAGE_LEN); of one of more than twice that gRPC itself says so, without details.
 type ControlServiceClient interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(ctx context.Context, in *CreateStreamRequest, opts ...grpc.CallOption) (*CreateStreamResponse, error)
@@ -440,8 +441,9 @@ func (c *controlServiceClient) GetFabric(ctx context.Context, in *GetFabricReque
 //
 // ControlService is for operators and writers. Over HTTP it is JSON on the same port, with the same certificates and roles.
 //
-// What is wrong with a request is said in the status's text, and field by field in Problems among its details. FAILED_PRECONDITION and RESOURCE_EXHAUSTED carry google.rpc's
-// PreconditionFailure or QuotaFailure as well, and an ErrorInfo of domain farlog.v1 with a reason that does not change.
+// What is wrong with a request is said in the status's text, and field by field in Problems among its details. INVALID_ARGUMENT carries google.rpc's BadRequest as well,
+// FAILED_PRECONDITION PreconditionFailure and RESOURCE_EXHAUSTED QuotaFailure, these two with an ErrorInfo of domain farlog.v1 and a reason that does not change. A message of more than
+// 16 MiB is such a refusal (MESSAGE_LEN); of one of more than twice that gRPC itself says so, without details.
 type ControlServiceServer interface {
 	// CreateStream is idempotent by name. ALREADY_EXISTS names the field that differs.
 	CreateStream(context.Context, *CreateStreamRequest) (*CreateStreamResponse, error)
