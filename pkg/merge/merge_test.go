@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 	"testing"
@@ -360,5 +361,29 @@ func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
 			w.pass(200 * time.Millisecond)
 		}
 		must(t, w.checkRerun2(t))
+	}
+}
+
+// A reader that has come to the end gets what is merged later, though it has read the stream's end ahead when that was shorter.
+func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
+	w := start(t, 1)
+	w.feeds[0].put(at(1), 0, "x")
+	w.in(t)
+	r, err := merge.OpenReader(w.store)
+	must(t, err)
+	defer r.Close()
+	for ms := 2; ms < 5; ms++ {
+		for {
+			item, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			must(t, err)
+			if item.RecordFlags&record.FlagEpoch == 0 && item.OrderNS != at(ms-1) {
+				t.Fatalf("entry of %d ms, expected that of %d ms", (item.OrderNS-begin)/uint64(time.Millisecond), ms-1)
+			}
+		}
+		w.feeds[0].put(at(ms), 0, "x")
+		w.in(t)
 	}
 }

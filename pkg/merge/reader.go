@@ -200,10 +200,14 @@ func (r *Reader) fetch(entry Entry) (store.Item, error) {
 		reader = opened
 		r.streams[entry.Stream] = reader
 	}
-	for {
+	for isAgain := false; ; {
 		item, err := reader.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return store.Item{}, err
+		}
+		if err != nil && !isAgain {
+			isAgain = true // the end may be that of what was read ahead when the stream was shorter
+			continue
 		}
 		if err == nil && item.Place().IsBefore(entry.Place) {
 			continue
