@@ -200,6 +200,9 @@ func (m *Merger) step() (int, error) {
 		if err := m.refill(s); err != nil {
 			return moved, err
 		}
+		if s.state == stateSilent {
+			s.silentSince = now // until now it had something, however long ago it was last asked
+		}
 	}
 	m.unsynced += moved
 	if m.unsynced > 0 && (moved == 0 || now.Sub(m.flushed) >= flushInterval || len(m.log.fresh) >= flushBytes) {

@@ -364,6 +364,30 @@ func TestMerge_BacklogOfOneStreamIsWaitedForOnce(t *testing.T) {
 	}
 }
 
+// A stream that had something at every look for longer than is waited, and then has nothing for a moment, is waited for from that moment on.
+func TestMerge_StreamThatWasNeverSilentIsWaitedFor(t *testing.T) {
+	w := start(t, 2)
+	ms := 0
+	for ; ms < 3000; ms += 100 {
+		w.feeds[0].put(at(ms+50), 0, "ahead")
+		w.feeds[1].put(at(ms), 0, "behind")
+		w.in(t)
+		w.pass(100 * time.Millisecond)
+	}
+	w.feeds[1].put(at(ms), record.FlagHeartbeat, "")
+	w.in(t)
+	w.pass(50 * time.Millisecond)
+	w.feeds[1].put(at(ms+50), 0, "must wait")
+	w.in(t)
+	w.feeds[0].put(at(ms+20), 0, "in time")
+	w.in(t)
+	w.feeds[0].put(at(ms+60), record.FlagHeartbeat, "")
+	w.in(t)
+	if got, want := w.texts(), "0+3020 1+3050"; !strings.HasSuffix(got, want) {
+		t.Fatalf("order ends with %q, expected %q", got[max(0, len(got)-60):], want)
+	}
+}
+
 // A reader that has come to the end gets what is merged later, though it has read the stream's end ahead when that was shorter.
 func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
 	w := start(t, 1)
