@@ -345,6 +345,10 @@ func (m *Merger) passEmpty() bool {
 // Finish puts everything that the store holds now into the order, as if each stream ended there, and flushes: at the end of a day. What comes
 // later than that with an earlier time is late.
 func (m *Merger) Finish(ctx context.Context) error {
+	if m.broken == nil {
+		m.broken = m.list() // a stream may have begun since the last look
+	}
+	m.lookedAt = time.Time{} // one that was not waited for may have something by now
 	for ctx.Err() == nil {
 		isMoved, err := m.Step()
 		if err != nil {

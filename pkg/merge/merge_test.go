@@ -411,3 +411,23 @@ func TestReader_FollowsAMergeThatGoesOn(t *testing.T) {
 		w.in(t)
 	}
 }
+
+// Everything that is stored when Finish is called goes in: of a stream that has begun since the last look at them, and of one that was not waited for.
+func TestFinish_TakesInNewAndAbsentStreams(t *testing.T) {
+	w := start(t, 2)
+	more, err := newWorld(7, 3)
+	must(t, err)
+	w.feeds[0].put(at(10), 0, "a")
+	w.in(t)
+	w.pass(1100 * time.Millisecond)
+	w.in(t)
+	w.feeds[1].put(at(20), 0, "b")
+	w.feeds = append(w.feeds, more.feeds[2])
+	w.feeds[2].put(at(1), record.FlagEpoch, "")
+	w.feeds[2].put(at(30), 0, "c")
+	for _, f := range w.feeds {
+		must(t, f.drain(w.store, true))
+	}
+	must(t, w.checkRerun2(t))
+	expect(t, w, "0+10 1+20 2+30")
+}
