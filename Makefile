@@ -14,7 +14,7 @@ help:
 	@echo "make build     bin/farlog and bin/farlogd"
 	@echo "make bench     measure against floors; writes build/bench.json"
 	@echo "make bench-java  the Java client and Log4j appender against C, files and neighbours; writes build/bench-java.json"
-	@echo "make soak      more crashes of the adversarial memory, and runs of members and routes: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
+	@echo "make soak      more crashes of the adversarial memory, and runs of members, routes and merges: make soak CRASHES=10000000 [SEED=...]; a minute without a control plane under load; 120 kills of each Java appender"
 	@echo "make fuzz      fuzz every target for a minute: make fuzz FUZZTIME=10m"
 	@echo "make generate  what is derived: the protocol's Go code, docs/reference, deploy/grafana, the core's tables and hash"
 
@@ -40,6 +40,7 @@ soak:
 	@scripts/setup.sh build ctest shm
 	@CRASHES="$(CRASHES)" MEMBER_RUNS=$$(($(CRASHES) / 10)) ROUTE_RUNS=$$(($(CRASHES) / 100)) BLOCK_CRASHES=$$(($(CRASHES) / 4)) $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
 	@go test -count=1 -v -timeout 60m -run TestCrash_NothingSynced ./pkg/store -crash.rounds=$$(($(CRASHES) / 100))
+	@go test -count=1 -v -timeout 60m -tags farlog_fault -run TestMerged_FaultsLeaveTheOrder ./pkg/drain -merged.runs=$$(($(CRASHES) / 2000))
 	@FARLOG_OUTAGE=60s go test -count=1 -v -run TestControl_LeaderAndEtcdDieUnderLoad ./pkg/internal/e2e
 	@FARLOG_MEMBER_FAULTS=120 go test -count=1 -v -timeout 30m -run TestMembers_EachTargetAtFaultInTurn ./pkg/internal/e2e
 	@scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback,farlog-end-to-end -am test -Dtest='KillTest,CrashTest,StoreTest' -Dsurefire.failIfNoSpecifiedTests=false -Dfarlog.kills=120

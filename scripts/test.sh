@@ -21,7 +21,7 @@ go_tests() {
 }
 
 stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
-stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain && echo "--- PASS: vet"; }
+stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge && echo "--- PASS: vet"; }
 stage_go() { go_tests $(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$); }
 stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }

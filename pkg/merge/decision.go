@@ -121,7 +121,9 @@ func (d *decisions) isSynced(raw []byte) bool {
 // add decides. It counts once flush has returned.
 func (d *decisions) add(one decision) {
 	pending := uint32(len(d.fresh) / (2 * slotLen))
-	d.fresh = one.encode(d.fresh, d.count+pending, d.count)
+	if mutant != MutantDecisionForgotten {
+		d.fresh = one.encode(d.fresh, d.count+pending, d.count)
+	}
 	d.of(one.stream)[one.Place] = one
 }
 

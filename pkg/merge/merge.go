@@ -241,7 +241,7 @@ func (m *Merger) look(now time.Time) error {
 		if s.orderNS != before || s.state == stateReady {
 			s.silentSince = now
 		}
-		if s.state == stateSilent && (now.Sub(s.silentSince) >= m.options.LateLimit || m.isLeftBehind(s, now)) {
+		if s.state == stateSilent && (mutant == MutantIdleNotWaited || now.Sub(s.silentSince) >= m.options.LateLimit || m.isLeftBehind(s, now)) {
 			s.state = stateAbsent
 			m.tree.set(s.rank, s.key())
 		}
@@ -372,7 +372,9 @@ func (m *Merger) Finish(ctx context.Context) error {
 
 // seed ranks the streams by name and fills the tree.
 func (c *core) seed() {
-	sort.Slice(c.sources, func(i, k int) bool { return c.sources[i].name < c.sources[k].name })
+	if mutant != MutantTieByArrival {
+		sort.Slice(c.sources, func(i, k int) bool { return c.sources[i].name < c.sources[k].name })
+	}
 	c.tree = newTree(len(c.sources))
 	c.lastRank = sort.Search(len(c.sources), func(i int) bool { return c.sources[i].name >= c.lastName })
 	for rank, s := range c.sources {

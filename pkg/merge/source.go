@@ -80,7 +80,7 @@ func (s *source) pull(believe func(*source, store.Place, uint64) bool) (bool, er
 		s.lastTS = item.TimestampNS
 		one, isDecided := s.decided[place]
 		if item.Flags&record.FlagHeartbeat != 0 {
-			if !isDecided && (believe == nil || believe(s, place, item.TimestampNS)) {
+			if mutant != MutantHeartbeatIgnored && !isDecided && (believe == nil || believe(s, place, item.TimestampNS)) {
 				s.advance(item.TimestampNS)
 			}
 			continue
@@ -114,7 +114,7 @@ func (s *source) decide(orderNS uint64) {
 func (s *source) label() {
 	s.head.OrderNS, s.head.Flags = s.orderNS, 0
 	switch {
-	case s.isLate:
+	case s.isLate && mutant != MutantLateUnmarked:
 		s.head.Flags = FlagLate
 	case s.orderNS > s.head.TimestampNS:
 		s.head.Flags = FlagBack

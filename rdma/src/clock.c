@@ -122,6 +122,10 @@ static uint64_t rate_since(struct sampler_run *run)
 	return rate_q32;
 }
 
+#ifdef FARLOG_FAULT
+static bool is_utc_played; /* guarded by the mutex */
+#endif
+
 static void sample(uint64_t rate_q32, bool is_first)
 {
 	struct clock_reading predicted;
@@ -131,6 +135,10 @@ static void sample(uint64_t rate_q32, bool is_first)
 	uint64_t error_ns = discipline_error_ns();
 	uint64_t drift_ns = 0;
 
+#ifdef FARLOG_FAULT
+	if (is_utc_played)
+		return;
+#endif
 	read_pair(CLOCK_REALTIME, &ticks, &utc_ns, &width_ticks);
 	if (!is_first) {
 		clock_read(ticks, &predicted);
@@ -219,6 +227,19 @@ static int start_run(void)
 	sampler.run = run;
 	return 0;
 }
+
+#ifdef FARLOG_FAULT
+void farlog_fault_set_utc(uint64_t utc_ns)
+{
+	pthread_mutex_lock(&sampler.mutex);
+	is_utc_played = utc_ns != 0;
+	if (is_utc_played)
+		publish(clock_ticks(), utc_ns, 0, 0);
+	else if (sampler.run != NULL)
+		sample(rate_since(sampler.run), true);
+	pthread_mutex_unlock(&sampler.mutex);
+}
+#endif
 
 int clock_start(void)
 {

@@ -74,6 +74,14 @@ static inline uint64_t clock_elapsed_ns(uint64_t ticks)
 	return (uint64_t)(((unsigned __int128)ticks * atomic_load_relaxed(&clock_anchor.ns_per_tick_q32)) >> 32);
 }
 
+/* clock_ticks_of -- nanoseconds to ticks by the present rate; UINT64_MAX, never, while time stands still. */
+static inline uint64_t clock_ticks_of(uint64_t duration_ns)
+{
+	uint64_t rate_q32 = atomic_load_relaxed(&clock_anchor.ns_per_tick_q32);
+
+	return rate_q32 == 0 ? UINT64_MAX : (uint64_t)(((unsigned __int128)duration_ns << 32) / rate_q32);
+}
+
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);
 

@@ -288,7 +288,6 @@ static void publish_constants(struct farlog_writer *writer)
 static int take_resources(struct farlog_writer *writer, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
-	double interval_ns = writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS;
 	int failure = clock_start();
 	int result;
 
@@ -296,7 +295,7 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 		return error_set(error, FARLOG_IO, failure, "start clock sampler");
 	writer->has_clock = true;
 	writer->region->ops->populate(writer->region);
-	writer->hint_interval_ticks = (uint64_t)(interval_ns / ((double)clock_elapsed_ns(1u << 20) / (1u << 20)));
+	writer->hint_interval_ticks = clock_ticks_of(writer->region->is_far ? FAR_HINT_INTERVAL_NS : HINT_INTERVAL_NS);
 	writer->staging = aligned_alloc(LAYOUT_BLOCK_LEN,
 		((uint64_t)writer->identity.record_len_max + LAYOUT_BLOCK_LEN - 1) / LAYOUT_BLOCK_LEN * LAYOUT_BLOCK_LEN);
 	if (writer->staging == NULL)

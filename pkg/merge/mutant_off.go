@@ -1,0 +1,5 @@
+//go:build !farlog_fault
+
+package merge
+
+const mutant = MutantNone
