@@ -41,7 +41,7 @@ soak:
 	@CRASHES="$(CRASHES)" MEMBER_RUNS=$$(($(CRASHES) / 10)) ROUTE_RUNS=$$(($(CRASHES) / 100)) BLOCK_CRASHES=$$(($(CRASHES) / 4)) $(if $(SEED),SEED="$(SEED)") rdma/test/run.sh crash mutants
 	@go test -count=1 -v -timeout 60m -run TestCrash_NothingSynced ./pkg/store -crash.rounds=$$(($(CRASHES) / 100))
 	@go test -count=1 -v -timeout 60m -tags farlog_fault -run TestMerged_FaultsLeaveTheOrder ./pkg/drain -merged.runs=$$(($(CRASHES) / 2000))
-	@FARLOG_OUTAGE=60s go test -count=1 -v -run TestControl_LeaderAndEtcdDieUnderLoad ./pkg/internal/e2e
+	@FARLOG_OUTAGE=10m go test -count=1 -v -timeout 30m -run TestOutage_DataPathGoesOnWithoutControl ./pkg/internal/e2e
 	@FARLOG_MEMBER_FAULTS=120 go test -count=1 -v -timeout 30m -run TestMembers_EachTargetAtFaultInTurn ./pkg/internal/e2e
 	@scripts/java.sh -pl farlog-client,farlog-log4j2,farlog-logback,farlog-end-to-end -am test -Dtest='KillTest,CrashTest,StoreTest' -Dsurefire.failIfNoSpecifiedTests=false -Dfarlog.kills=120
 	@FARLOG_TAKEOVER_ROUNDS=20 FARLOG_TAKEOVER_BYTES=67108864 go test -count=1 -v -timeout 30m -run TestMembers_StandbyTakesOver ./pkg/internal/e2e
