@@ -21,7 +21,7 @@ import (
 const (
 	memberCount       = 3
 	spareCount        = 2                // targets that may come later
-	memberFaultsShort = 6                // in make test; FARLOG_MEMBER_FAULTS says otherwise
+	memberFaultsShort = 12               // in make test; FARLOG_MEMBER_FAULTS says otherwise
 	memberDeadline    = 10 * time.Second // of an append, which one that waited for the member at fault would pass: it is at fault until appends went on
 	memberLoss        = 10
 	memberPhase       = 100 // acknowledgements while a member is at fault, and after
