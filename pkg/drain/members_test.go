@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/record"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -29,6 +31,7 @@ func newMemberBench(t *testing.T) *memberBench {
 	if err := farlog.Format("mem:"+b.paths[0], farlog.FormatOptions{SizeBytes: 0x3000 + 1<<18, RecordLenMax: 4 << 10, StreamName: "test/orders", StreamID: 3}); err != nil {
 		t.Fatal(err)
 	}
+	b.save(0, b.load(0))
 	b.uri = farlog.MembersURI(2, "mem:"+b.paths[0], "mem:"+b.paths[1], "mem:"+b.paths[2])
 	var err error
 	if b.store, err = store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Create: true}); err != nil {
@@ -58,9 +61,7 @@ func (b *memberBench) copyTo(members ...int) {
 		b.Fatal(err)
 	}
 	for _, i := range members {
-		if err := os.WriteFile(b.paths[i], raw, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		b.save(i, raw)
 	}
 }
 
@@ -143,8 +144,17 @@ func (b *memberBench) load(i int) []byte {
 	return raw
 }
 
+// save puts bytes into a ring, which keeps a uuid of its own: a ring and its copy are no two members.
 func (b *memberBench) save(i int, raw []byte) {
 	b.Helper()
+	raw = slices.Clone(raw)
+	for _, off := range []int{0, 0x1000} {
+		superblock := raw[off : off+512]
+		if binary.LittleEndian.Uint64(superblock) != 0 {
+			superblock[31] = byte(i)
+			binary.LittleEndian.PutUint32(superblock[508:], record.CRC32C(0, superblock[:508]))
+		}
+	}
 	if err := os.WriteFile(b.paths[i], raw, 0o600); err != nil {
 		b.Fatal(err)
 	}

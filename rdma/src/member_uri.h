@@ -7,6 +7,10 @@
 #define MEMBER_COUNT_MAX 9
 #define MEMBER_SCHEME "members:"
 
+/* MEMBER_TWINS -- what is said of two members, each by its number and its URI, that are one ring. */
+#define MEMBER_TWINS \
+	"members %u, \"%s\", and %u, \"%s\", have one uuid: the one is the other, or a copy of it; expected a ring of its own for each, formatted with the same salt (farlog ring format --salt)"
+
 struct member_uri {
 	unsigned count;  /* n */
 	unsigned needed; /* k */

@@ -16,6 +16,8 @@ struct reader_member {
 	const char *uri;
 	const uint8_t *ring_uuid; /* NULL: whichever is there */
 	const uint8_t *token;     /* NULL: none */
+	uint8_t known_uuid[16];   /* of the ring that was taken for it; zero: none was yet */
+	bool is_copy;             /* what was opened is another member's ring, or a copy of it */
 	bool is_away;             /* it did not answer the last time */
 	uint64_t look_at_ns;      /* with is_away: not before */
 	uint64_t reopen_at_ns;    /* and if it is still away then, it is opened anew: its link may have given up */

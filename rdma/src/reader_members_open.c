@@ -89,9 +89,22 @@ static const char *differs(const struct reader_members *members, const struct fa
 	return NULL;
 }
 
+/* twin_of -- another member that is the same ring by its uuid, or NULL: one of them is a copy, and what both have would be counted twice. */
+static const struct reader_member *twin_of(const struct reader_members *members, const struct reader_member *member, const struct farlog_reader *reader)
+{
+	for (unsigned i = 0; i < members->count; i++) {
+		const struct reader_member *other = &members->member[i];
+
+		if (other != member && memcmp(other->known_uuid, reader->superblock.ring_uuid, sizeof(other->known_uuid)) == 0)
+			return other;
+	}
+	return NULL;
+}
+
 /* take -- what was opened, if it is the stream's. */
 static void take(struct reader_members *members, struct reader_member *member, struct farlog_reader *reader)
 {
+	const struct reader_member *twin = twin_of(members, member, reader);
 	const char *why;
 
 	if (members->identity.capacity == 0)
@@ -102,6 +115,13 @@ static void take(struct reader_members *members, struct reader_member *member, s
 		error_set(&member->trouble, FARLOG_NOT_A_RING, 0, "ring \"%s\" is no member of this stream: %s", member->uri, why);
 		return;
 	}
+	member->is_copy = twin != NULL;
+	if (twin != NULL) {
+		reader_close_ring(reader);
+		error_set(&member->trouble, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, (unsigned)(twin - members->member) + 1, twin->uri, (unsigned)(member - members->member) + 1, member->uri);
+		return;
+	}
+	memcpy(member->known_uuid, reader->superblock.ring_uuid, sizeof(member->known_uuid));
 	reader->is_member = true;
 	member->reader = reader;
 	member->reached_epoch = 0;
@@ -227,6 +247,8 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 	for (unsigned i = 0; i < members->count; i++) {
 		const struct reader_member *member = &members->member[i];
 
+		if (member->is_copy)
+			return error_set(error, member->trouble.result, 0, "%s", member->trouble.text);
 		if (member->reader == NULL) {
 			if (member->trouble.result == FARLOG_HELD && members->is_drain)
 				return refuse(members, open_count, error);

@@ -58,6 +58,7 @@ struct member {
 	uint64_t deadline_ns;  /* longer than this, and it is late */
 	uint64_t credit_lsn;   /* its head is known to be here or beyond */
 	uint64_t fence;        /* the highest epoch it is known to demand */
+	uint8_t known_uuid[16]; /* of the ring that was taken for it; zero: none was yet. Guarded by `mutex` */
 	bool is_going;
 	bool is_cut;           /* what is under way is given up: its bytes here may change */
 	bool is_late;
@@ -186,6 +187,9 @@ void members_describe(struct region_members *whole, char *text, size_t room);
 
 /* members_check_ring -- is what is there a member of this stream? OK or NOT_A_RING. */
 int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
+
+/* members_claim_ring -- no two members are one ring: a copy has the uuid of what it was copied from, by which members are told. NOT_A_RING. */
+int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
 
 /* members_settle_one -- read its superblock and head, and make them durable: what earlier processes stored there may lie in caches, and is going to be built upon. */
 int members_settle_one(struct member *member, struct farlog_error *error);

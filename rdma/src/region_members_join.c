@@ -60,6 +60,23 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 	return FARLOG_OK;
 }
 
+int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error)
+{
+	int result = FARLOG_OK;
+
+	pthread_mutex_lock(&whole->mutex);
+	for (unsigned i = 0; i < whole->count && result == FARLOG_OK; i++) {
+		const struct member *other = &whole->members[i];
+
+		if (other != member && memcmp(other->known_uuid, member->superblock.ring_uuid, sizeof(other->known_uuid)) == 0)
+			result = error_set(error, FARLOG_NOT_A_RING, 0, MEMBER_TWINS, number_of(other), other->uri, number_of(member), member->uri);
+	}
+	if (result == FARLOG_OK)
+		memcpy(member->known_uuid, member->superblock.ring_uuid, sizeof(member->known_uuid));
+	pthread_mutex_unlock(&whole->mutex);
+	return result;
+}
+
 static void note(struct member *member, const struct farlog_error *why)
 {
 	uint64_t own = atomic_load_relaxed(&member->whole->epoch);
@@ -149,6 +166,8 @@ static int join(struct member *member)
 	struct region_members *whole = member->whole;
 	int result = members_check_ring(whole, member, &member->error);
 
+	if (result == FARLOG_OK)
+		result = members_claim_ring(whole, member, &member->error);
 	if (result == FARLOG_OK && member->is_new)
 		result = check_blank(member);
 	if (result == FARLOG_OK)

@@ -98,22 +98,6 @@ static void gather(struct region_members *whole)
 	pthread_mutex_unlock(&whole->mutex);
 }
 
-/* check_uuid -- no two of them are one ring: a copy has the uuid of what it was copied from, by which members are told. */
-static int check_uuid(const struct region_members *whole, unsigned number, struct farlog_error *error)
-{
-	const struct member *member = &whole->members[number];
-
-	for (unsigned i = 0; i < number; i++) {
-		const struct member *other = &whole->members[i];
-
-		if (member_state(other) == MEMBER_READY && memcmp(other->superblock.ring_uuid, member->superblock.ring_uuid, sizeof(other->superblock.ring_uuid)) == 0)
-			return error_set(error, FARLOG_NOT_A_RING, 0,
-				"members \"%s\": members %u, \"%s\", and %u, \"%s\", have one uuid: the one is the other, or a copy of it; expected a ring of its own for each, formatted with the same salt (farlog ring format --salt)",
-				whole->text, i + 1, other->uri, number + 1, member->uri);
-	}
-	return FARLOG_OK;
-}
-
 /* check_rings -- all that are there are of one stream, and each is another ring. */
 static int check_rings(struct region_members *whole, struct farlog_error *error)
 {
@@ -139,7 +123,7 @@ static int check_rings(struct region_members *whole, struct farlog_error *error)
 		if (member_state(&whole->members[i]) == MEMBER_READY) {
 			result = members_check_ring(whole, &whole->members[i], error);
 			if (result == FARLOG_OK)
-				result = check_uuid(whole, i, error);
+				result = members_claim_ring(whole, &whole->members[i], error);
 		}
 	return result;
 }

@@ -67,6 +67,7 @@ static void forget(struct member *member)
 	member->has_been_in = member->is_of_epoch = false;
 	atomic_store_release(&member->has_epoch, 0);
 	memset(&member->floor, 0, sizeof(member->floor));
+	memset(member->known_uuid, 0, sizeof(member->known_uuid)); /* the caller holds the mutex */
 }
 
 bool member_adopt(struct member *member)

@@ -406,22 +406,6 @@ static void check_epoch_cuts(bool is_mutant)
 	move_aside(1, true);
 }
 
-/* A ring and its copy tell one and the same: they are no two members. */
-static void open__copy_of_a_member(void **state)
-{
-	struct farlog_error error = {0};
-	farlog_writer *writer;
-	char command[1200];
-
-	(void)state;
-	make_members(2);
-	snprintf(command, sizeof(command), "cp %s %s", unit_path(uris[0]), unit_path(uris[2]));
-	assert_int_equal(system(command), 0);
-	assert_int_equal(farlog_writer_open(whole_uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, &error), FARLOG_NOT_A_RING);
-	assert_non_null(strstr(error.text, "members 1, "));
-	assert_non_null(strstr(error.text, "have one uuid"));
-}
-
 static void open__epoch_cuts(void **state)
 {
 	(void)state;
@@ -435,7 +419,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__one_member_gone),
 	cmocka_unit_test(open__too_few_members),
 	cmocka_unit_test(open__other_salt),
-	cmocka_unit_test(open__copy_of_a_member),
 	cmocka_unit_test(open__bad_uri),
 	cmocka_unit_test(open__level_of_too_few),
 	cmocka_unit_test(open__held),
