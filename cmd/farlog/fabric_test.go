@@ -59,15 +59,15 @@ router: x
 
 func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"streams: [":                          "1:1: did not find expected node content",
-		"a: b\n c: d\n":                       "2:1: mapping values are not allowed in this context",
+		"streams: [":                          "2:1: did not find expected node content",
+		"a: b\n c: d\n":                       "2:3: mapping values are not allowed in this context",
 		"streams: 7":                          "1:10: streams: expected a list",
 		"- a":                                 "1:1: expected keys: targets, drains, tenants, streams",
 		"drains: [{host: a, streams_max: 0}]": "1:33: drains[0].streams_max 0: expected a whole number from 1 on",
 		"drains: [{host: a, limit: 3}]":       "1:20: drains[0] limit: unknown key, expected one of host, store, streams_max, closed",
 		"drains: [{host: a, closed: 3}]":      "1:28: drains[0].closed 3: expected true or false",
 		"streams: &x [*x]":                    "",
-		"streams: [{name: *x}]":               "1:1: unknown anchor 'x' referenced",
+		"streams: [{name: *x}]":               "1:18: unknown anchor 'x' referenced",
 		"":                                    "1:1: the file is empty",
 		"\ufeff":                              "1:1: the file is empty",
 		"streams: []\n---\nstreams: []\n":     "2:1: a second document begins here: expected one in a file",

@@ -75,6 +75,9 @@ Exit code 0: it is as declared now. With --dry-run 0: it was so already, 1: it d
 			if err != nil {
 				return err
 			}
+			if mistake := config.Syntax(raw); mistake != nil {
+				return tellMistakes(env, path, fmt.Errorf("%w: expected the keys subsystems, ports and hosts in YAML, as docs/nvmeof.md has them", mistake))
+			}
 			declared, err := nvmet.ReadDeclaration(raw)
 			if err != nil {
 				return tellMistakes(env, path, err)

@@ -47,7 +47,7 @@ func ReadAttestations(file string, regions []string) ([]Attestation, error) {
 	}
 	var tree map[string]any
 	if err := yaml.UnmarshalStrict(raw, &tree); err != nil {
-		return nil, errorf("%s: expected YAML of attestations: %s", file, strings.Join(strings.Fields(err.Error()), " "))
+		return nil, errorf("%s: expected YAML of attestations: %s", file, notRead(raw, err))
 	}
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		if key != "regions" {

@@ -169,7 +169,7 @@ func (s *Set) readFile(path string) (map[string]string, error) {
 	}
 	var tree map[string]any
 	if err := yaml.UnmarshalStrict(raw, &tree); err != nil {
-		return nil, errorf("%s: expected YAML of settings: %s", path, err)
+		return nil, errorf("%s: expected YAML of settings: %s", path, notRead(raw, err))
 	}
 	values := make(map[string]string)
 	flatten("", tree, values)
@@ -179,6 +179,14 @@ func (s *Set) readFile(path string) (map[string]string, error) {
 		}
 	}
 	return values, nil
+}
+
+// notRead says of a file why it was not read, by line and column where it is no YAML.
+func notRead(raw []byte, err error) string {
+	if mistake := Syntax(raw); mistake != nil {
+		return mistake.Error()
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 func flatten(prefix string, tree map[string]any, values map[string]string) {

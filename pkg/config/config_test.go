@@ -101,7 +101,7 @@ func TestLoad_BadInputNamesSettingValueAndExpectation(t *testing.T) {
 	}{
 		{name: "unknown key", file: "flush.timeot: 1s\n", want: []string{`unknown setting "flush.timeot"`, "did you mean flush.timeout?"}},
 		{name: "duplicate key", file: "quiet: true\nquiet: false\n", want: []string{"farlog.yaml", "quiet"}},
-		{name: "not YAML", file: "\tx", want: []string{"expected YAML"}},
+		{name: "not YAML", file: "\tx", want: []string{"expected YAML", "line 1, column 1: found character that cannot start any token"}},
 		{name: "size in environment", env: []string{"FARLOG_SEGMENT_BYTES", "64MB"}, want: []string{`FARLOG_SEGMENT_BYTES "64MB"`, "KiB, MiB"}},
 		{name: "negative duration in file", file: "flush: {timeout: -5s}\n", want: []string{`flush.timeout "-5s"`, "zero or more"}},
 		{name: "duration without unit in file", file: "flush: {timeout: 5}\n", want: []string{`flush.timeout "5"`, "with a unit"}},

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -23,9 +20,6 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, m.Text)
 }
 
-// yamlLine takes the line out of an error of the parser, which has no other form for it.
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
-
 // Document reads the one document of a YAML file and gives its root. An empty file is a mistake: a file that was cut short, or is just being written,
 // would mean that nothing is declared. So is a second document, which everybody but its writer would overlook.
 func Document(raw []byte) (*yaml.Node, *Mistake) {
@@ -36,25 +30,16 @@ func Document(raw []byte) (*yaml.Node, *Mistake) {
 	case errors.Is(err, io.EOF) || err == nil && len(first.Content) == 0:
 		return nil, &Mistake{1, 1, "the file is empty"}
 	case err != nil:
-		return nil, syntaxMistake(err)
+		return nil, syntaxMistake(raw, err)
 	}
 	err = decoder.Decode(&second)
 	switch {
 	case err == nil:
 		return nil, &Mistake{second.Line, second.Column, "a second document begins here: expected one in a file"}
 	case !errors.Is(err, io.EOF):
-		return nil, syntaxMistake(err)
+		return nil, syntaxMistake(raw, err)
 	}
 	return first.Content[0], nil
-}
-
-func syntaxMistake(err error) *Mistake {
-	text := strings.ReplaceAll(err.Error(), "\n", " ")
-	if match := yamlLine.FindStringSubmatch(text); match != nil {
-		line, _ := strconv.Atoi(match[1])
-		return &Mistake{max(line, 1), 1, match[2]}
-	}
-	return &Mistake{1, 1, strings.TrimPrefix(text, "yaml: ")}
 }
 
 // Referred gives what an alias stands for, as if it stood where the alias does, and any other node as it is.
