@@ -59,6 +59,27 @@ func (p *fabricPlan) checkPlaces(v *view, fabric *api.Fabric) {
 	}
 }
 
+// fits refuses a stream whose rings no target that is known can ever have: it would wait for nothing. What is full now may have room later, and a target that
+// nothing limits may come, so these are waited for; whoever means to add a larger one declares it first.
+func (v *view) fits(spec *api.StreamSpec) error {
+	if v.streams[spec.Name] != nil {
+		return nil
+	}
+	largest, isLimited := v.targetSpecs[spec.TargetHost], true
+	if spec.TargetHost == "" {
+		largest, isLimited = largestCapacity(v, v.targetSpecs)
+	}
+	if !isLimited || largest.GetCapacityBytes() == 0 || spec.RingSizeBytes <= largest.CapacityBytes {
+		return nil
+	}
+	rule := fmt.Sprintf("expected at most %d bytes, the capacity of host %s", largest.CapacityBytes, largest.Host)
+	if spec.TargetHost == "" {
+		rule += ": no target has more"
+	}
+	return overQuota(reasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
+		errorf("stream %q: ring size %d: %s; declare a target with more (farlog apply, targets), then create it", spec.Name, spec.RingSizeBytes, rule)
+}
+
 // largestCapacity is the host with the largest capacity; false where none is known, or one has no limit.
 func largestCapacity(v *view, specs map[string]*api.TargetSpec) (largest *api.TargetSpec, isLimited bool) {
 	for _, host := range sortedKeys(specs) {

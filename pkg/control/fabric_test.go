@@ -323,6 +323,52 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	}
 }
 
+// So it is when it is created by itself, dry or not; what may have room later waits, and nothing is limited where a target without a limit reports.
+func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	fabric := &api.Fabric{Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}}}
+	if _, err := one.control.ApplyFabric(one.context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
+		t.Fatal(err)
+	}
+	create := func(spec *api.StreamSpec, isDryRun bool) error {
+		_, err := one.control.CreateStream(one.context(), &api.CreateStreamRequest{Spec: spec, IsDryRun: isDryRun})
+		return err
+	}
+	for spec, want := range map[*api.StreamSpec]string{
+		{Name: "big", RingSizeBytes: 200 << 20}:                        "spec.ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of host beta: no target has more",
+		{Name: "there", RingSizeBytes: 100 << 20, TargetHost: "alpha"}: "spec.ring_size_bytes=104857600: expected at most 67108864 bytes, the capacity of host alpha",
+	} {
+		for _, isDryRun := range []bool{true, false} {
+			err := create(spec, isDryRun)
+			if reason, field := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonCapacity || field != "spec.ring_size_bytes" {
+				t.Errorf("%s, dry %t: %v", spec.Name, isDryRun, err)
+			}
+			if got := problemsIn(err); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: %q", spec.Name, got)
+			}
+			if !strings.HasSuffix(status.Convert(err).Message(), "; declare a target with more (farlog apply, targets), then create it") {
+				t.Errorf("%s is told no cure: %v", spec.Name, err)
+			}
+		}
+		if _, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: spec.Name}); status.Code(err) != codes.NotFound {
+			t.Errorf("%s is there: %v", spec.Name, err)
+		}
+	}
+	for _, name := range []string{"fits", "later"} {
+		if err := create(&api.StreamSpec{Name: name, RingSizeBytes: 100 << 20}, false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	one.until("gamma is there", func() bool {
+		state := &api.TargetState{Agent: &api.Agent{Id: "gamma-1", Host: "gamma"}}
+		if _, err := one.target.ReportTarget(one.context(), &api.ReportTargetRequest{State: state}); err != nil {
+			t.Error(err)
+		}
+		return create(&api.StreamSpec{Name: "big", RingSizeBytes: 200 << 20}, true) == nil
+	})
+}
+
 // A capacity that is lowered below what lies on the host is told.
 func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
 	v := newView()

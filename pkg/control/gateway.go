@@ -24,10 +24,10 @@ const (
 
 // newHTTP makes the API over HTTP/JSON: the same calls, by way of the same guard, as whoever the connection's certificate says.
 func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
-	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
+	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, pathJSON{&runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
 		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: false},
-	}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError), runtime.SetQueryParameterParser(queryParser{}))
+	}}), runtime.WithErrorHandler(writeHTTPError), runtime.WithRoutingErrorHandler(writeRoutingError), runtime.SetQueryParameterParser(queryParser{}))
 	here := inProcess{s}
 	err := errors.Join(
 		api.RegisterControlServiceHandlerClient(ctx, mux, api.NewControlServiceClient(here)),

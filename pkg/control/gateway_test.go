@@ -65,8 +65,6 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"what differs", admin, "POST", "/v1/streams", `{"spec": {"name": "desk7/orders"}}`, 409, `"field":"spec.ring_size_bytes"`},
 		{"bad field", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"field":"spec.align"`},
 		{"bad field's rule", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"rule":"expected a power of two from 64 to 4096"`},
-		{"unknown field", admin, "POST", "/v1/streams", `{"spec": {"nime": "a"}}`, 400, `"field":"nime"`},
-		{"value of another type", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": "x"}}`, 400, `"field":"align"`},
 		{"unknown parameter", admin, "GET", "/v1/streams?pagesize=5", "", 400, `"field":"pagesize"`},
 		{"bad parameter", admin, "GET", "/v1/streams?page_size=five", "", 400, `"field":"page_size"`},
 		{"not JSON", admin, "POST", "/v1/streams", `{`, 400, `"code":3`},
@@ -112,6 +110,28 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 	}
 	if code, body := g.ask(admin, "POST", "/v1/streams", `{"spec": {"name": "`+strings.Repeat("a", api.RequestLenMax)+`"}}`); code != 413 || !strings.Contains(body, `"code":8`) {
 		t.Errorf("more than may be said: got %d %.100s", code, body)
+	}
+}
+
+// What cannot be read is named by its whole path, with its value.
+func TestHTTP_NamesFieldsByTheirPath(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "rules: []\n")
+	admin := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour))
+	for _, test := range []struct{ name, method, path, body, want string }{
+		{"unknown field", "POST", "/v1/streams", `{"spec": {"nime": "a"}}`, `"field":"spec.nime"`},
+		{"value of another type", "POST", "/v1/streams", `{"spec": {"name": "a", "align": "x"}}`, `"field":"spec.align"`},
+		{"its value", "POST", "/v1/streams", `{"spec": {"name": "a", "align": "x"}}`, `"value":"\"x\""`},
+		{"value in a list", "PUT", "/v1/fabric", `{"fabric": {"streams": [{"name": "a"}, {"name": "b", "members": -1}]}}`, `"field":"fabric.streams[1].members"`},
+		{"unknown in a list", "PUT", "/v1/fabric", "{\"fabric\": {\"routes\": [\n {\"name\": \"\u00e9\", \"rules\": [{\"legs\": [{\"streem\": 1}]}]}]}}", `"field":"fabric.routes[0].rules[0].legs[0].streem"`},
+		{"number for a name", "POST", "/v1/members/replacements", `{"stream": "desk7/orders", "member": 99, "reason": "r"}`, `"value":"99"`},
+		{"no token", "GET", "/v1/streams?page_token=xx", "", `page_token \"xx\": expected next_page_token of the page before`},
+		{"no token of regions", "GET", "/v1/regions?page_token=ZGVzazcvb3JkZXJz", "", `"field":"page_token"`},
+	} {
+		code, body := g.ask(admin, test.method, test.path, test.body)
+		if code != 400 || !strings.Contains(strings.ReplaceAll(body, ": ", ":"), strings.ReplaceAll(test.want, ": ", ":")) {
+			t.Errorf("%s: got %d %s, want %s", test.name, code, body, test.want)
+		}
 	}
 }
 

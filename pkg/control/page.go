@@ -2,7 +2,9 @@ package control
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -19,18 +21,33 @@ type paged interface {
 
 // pageOf is the name after which a page begins, and the most it has.
 func pageOf(request paged) (after string, size int, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(request.GetPageToken())
-	if err != nil {
+	after, isToken := nameIn(request.GetPageToken())
+	if !isToken {
 		return "", 0, invalid("", []*api.Problem{{Field: "page_token", Value: fmt.Sprintf("%q", request.GetPageToken()), Rule: "expected next_page_token of the page before"}})
 	}
 	if size = int(request.GetPageSize()); size == 0 {
 		size = pageSizeDefault
 	}
-	return string(raw), size, nil
+	return after, size, nil
 }
 
-// pageToken is for the page behind one that ends with a name.
-func pageToken(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
+// pageToken is for the page behind one that ends with a name. A sum stands before the name, so that what is no token of ours is not taken for one: it would give
+// the list from somewhere.
+func pageToken(last string) string {
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(last))), last...))
+}
+
+// nameIn is what pageToken was given; nothing is that of the first page.
+func nameIn(token string) (last string, isToken bool) {
+	if token == "" {
+		return "", true
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(raw) < 4 || binary.BigEndian.Uint32(raw) != crc32.ChecksumIEEE(raw[4:]) {
+		return "", false
+	}
+	return string(raw[4:]), true
+}
 
 // onePage makes the page that a request asks for, of things in the order of their names; of leaves out those that it does not ask for.
 func onePage[T any](request paged, names []string, of func(name string) (one T, isListed bool)) (items []T, next string, err error) {

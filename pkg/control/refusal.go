@@ -41,6 +41,7 @@ const (
 	reasonActs           = "ACTS_WAITING"
 	reasonBodyLen        = "BODY_LEN"
 	reasonMessageLen     = "MESSAGE_LEN"
+	reasonCapacity       = "RING_OVER_CAPACITY"
 )
 
 // refusal is why something is not done now: the same may be done later, or after something else. It names the field of the request whose value stands in the

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +27,9 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
+	}
+	if now, _ := s.mirror.load(); now.fits(spec) != nil {
+		return nil, now.fits(spec)
 	}
 	stream, isNew, revision, err := s.createWithin(ctx, spec)
 	if err != nil {
@@ -58,7 +62,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if have := now.streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	if err := now.within(spec); err != nil {
+	if err := cmp.Or(now.fits(spec), now.within(spec)); err != nil {
 		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil

@@ -40,7 +40,7 @@ func (e Etcd) Examine(ctx context.Context) []Finding {
 	healthy := 0
 	for _, endpoint := range e.Endpoints {
 		ends, err := askHealth(ctx, client, endpoint)
-		name := "etcd " + endpoint
+		name := "etcd " + withoutPassword(endpoint)
 		switch {
 		case err != nil:
 			findings = append(findings, Finding{name, Warn, err.Error(), etcdCure})
@@ -87,8 +87,8 @@ func askHealth(ctx context.Context, client *http.Client, endpoint string) (ends 
 		endpoint = "http://" + endpoint
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/health", nil)
-	if err != nil {
-		return ends, err
+	if err != nil { // which has the address in it, as it was given
+		return ends, errors.New("expected host:port or https://host:port")
 	}
 	answer, err := client.Do(request)
 	if err != nil {
@@ -113,4 +113,16 @@ func askHealth(ctx context.Context, client *http.Client, endpoint string) (ends 
 		ends = answer.TLS.PeerCertificates[0].NotAfter
 	}
 	return ends, nil
+}
+
+// withoutPassword is an address as it may be shown: without a name and a password that somebody has put before the host. It may be none of a URL's form.
+func withoutPassword(endpoint string) string {
+	begin := 0
+	if at := strings.Index(endpoint, "://"); at >= 0 {
+		begin = at + len("://")
+	}
+	if at := strings.LastIndexByte(endpoint, '@'); at >= begin {
+		return endpoint[:begin] + "***" + endpoint[at:]
+	}
+	return endpoint
 }
