@@ -39,8 +39,8 @@ func newDumpCommand(env *environment) *cobra.Command {
 later epoch replaced carry SUPERSEDED. In a ring image the walk begins at the head. It needs no daemon. With --output json
 each line is one JSON object.
 
-Of a stream with several members ("members:K URI URI ...", of mem: and nvme: rings or the paths of their images) it prints the log that the next
-opening would choose. It only reads, and fences nobody.`,
+Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log that the next
+opening would choose. It only reads, and fences nobody. Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that --stream names.`,
 		Example: `  farlog dump data/rings/orders.ring --limit 10
   farlog dump "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
   farlog dump data/store --stream desk7/orders --from 4096 --to 8192 --payload hex`,
@@ -54,7 +54,7 @@ opening would choose. It only reads, and fences nobody.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.payload, "payload", payloadText, "`form` of payload and key: text, hex or none")
-	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all)")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store (default: all), or of the stream whose rings on other hosts MEMBERS names")
 	flags.Uint64Var(&options.from, "from", 0, "first `lsn`")
 	flags.Uint64Var(&options.to, "to", math.MaxUint64, "`lsn` to stop before")
 	flags.Uint64Var(&options.limit, "limit", 0, "`count` of records to print; 0 = all")
@@ -76,10 +76,10 @@ func runDump(ctx context.Context, env *environment, path string, options dumpOpt
 	if err != nil {
 		return err
 	}
-	if kind != kindStore && options.stream != "" {
+	if kind != kindStore && kind != kindMembers && options.stream != "" {
 		return usageErrorf("dump %s: a %s: --stream is for a store", path, kind)
 	}
-	d := &dumper{ctx: ctx, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options, isJSON: env.isJSON()}
+	d := &dumper{ctx: ctx, env: env, out: bufio.NewWriterSize(env.stdout, 64<<10), options: options, isJSON: env.isJSON()}
 	switch kind {
 	case kindStore:
 		err = d.store(path)
@@ -104,6 +104,7 @@ var errDumpLimit = errors.New("enough records are printed")
 // dumper prints records.
 type dumper struct {
 	ctx     context.Context
+	env     *environment
 	out     *bufio.Writer
 	options dumpOptions
 	isJSON  bool

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ type memberReport struct {
 	Text        string `json:"text,omitempty"`
 
 	image *record.Image
-	file  *os.File
+	file  io.Closer
 	log   []memberRecord
 	tail  record.Cursor
 }
@@ -78,26 +77,104 @@ func ringPath(uri string) (string, error) {
 	case scheme == "mem" || scheme == "nvme":
 		return rest, nil
 	}
-	return "", fmt.Errorf("a ring behind a network: expected mem:, nvme: or the path of its image; copy it from its target, or look there")
+	return "", fmt.Errorf("expected mem:, nvme:, ofi:, verbs: or the path of its image")
 }
 
-// openMembers reads the superblock and the head of each, and finds where the log begins and what cuts it. The caller closes it, also after an error.
-func openMembers(uri string) (*membersReport, error) {
+// imageSource is where the bytes of a ring on another host come from.
+type imageSource interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// isBehindNetwork tells a ring that only its target can reach.
+func isBehindNetwork(uri string) bool {
+	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
+}
+
+// chunkedReader reads far bytes in large pieces: each costs a way there and back.
+type chunkedReader struct {
+	source imageSource
+	off    int64
+	chunk  []byte
+}
+
+const chunkBytes = 256 << 10
+
+// ReadAt implements io.ReaderAt.
+func (c *chunkedReader) ReadAt(p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		at := off + int64(done) - c.off
+		if at >= 0 && at < int64(len(c.chunk)) {
+			done += copy(p[done:], c.chunk[at:])
+			continue
+		}
+		start := (off + int64(done)) / chunkBytes * chunkBytes
+		chunk := make([]byte, max(0, min(chunkBytes, c.source.Size()-start)))
+		if len(chunk) <= int(off+int64(done)-start) {
+			return done, io.EOF
+		}
+		if n, err := c.source.ReadAt(chunk, start); n < len(chunk) {
+			return done, err
+		}
+		c.off, c.chunk = start, chunk
+	}
+	return done, nil
+}
+
+// openFar opens the image of a ring on another host.
+func (m *memberReport) openFar(far *farReader) error {
+	source, err := far.open(m.URI)
+	if err != nil {
+		return err
+	}
+	m.file = source
+	m.image, err = record.OpenImage(&chunkedReader{source: source}, source.Size())
+	return err
+}
+
+// open opens a member's image where it lies.
+func (m *memberReport) open(far *farReader) error {
+	if isBehindNetwork(m.URI) {
+		return m.openFar(far)
+	}
+	path, err := ringPath(m.URI)
+	if err != nil {
+		return err
+	}
+	image, file, err := openImage(path)
+	if err == nil {
+		m.image, m.file = image, file
+	}
+	return err
+}
+
+// openMembers reads the superblock and the head of each, and finds where the log begins and what cuts it. stream names whose rings they are, where any is on another host: the
+// control plane grants that they are read. The caller closes it, also after an error.
+func openMembers(ctx context.Context, env *environment, uri, stream string) (*membersReport, error) {
 	words := strings.Split(strings.TrimPrefix(uri, "members:"), " ")
 	uris := words[1:]
 	needed, err := strconv.Atoi(words[0])
 	if err != nil || needed < 1 || len(uris) < 2 || len(uris) > memberCountMax || needed > len(uris) || slices.Contains(uris, "") {
 		return nil, usageErrorf("%s: expected members:K and 2 to 9 URIs, parted by one blank each, K of which an acknowledgement needs", uri)
 	}
+	var far *farReader
+	switch isFar := slices.ContainsFunc(uris, isBehindNetwork); {
+	case isFar && stream == "":
+		return nil, usageErrorf("%s: rings on other hosts: expected --stream with the name of the stream, for which the control plane (--control) grants that they are read", uri)
+	case !isFar && stream != "":
+		return nil, usageErrorf("%s: --stream %s: none of the rings is on another host: expected no --stream", uri, stream)
+	case isFar:
+		if far, err = openFarReader(ctx, env, stream, uris); err != nil {
+			return nil, err
+		}
+	}
 	report := &membersReport{Needed: needed}
 	for i, one := range uris {
 		member := &memberReport{URI: one, State: memberAway}
 		report.Members = append(report.Members, member)
-		path, err := ringPath(one)
-		if err == nil {
-			member.image, member.file, err = openImage(path)
-		}
-		if err != nil {
+		if err := member.open(far); err != nil {
 			member.Text = err.Error()
 			continue
 		}
@@ -291,8 +368,8 @@ func (r *membersReport) judge(member, best *memberReport, n, number int) {
 }
 
 // verifyMembers compares the members with each other.
-func verifyMembers(ctx context.Context, result *verifyResult) error {
-	report, err := openMembers(result.Path)
+func verifyMembers(ctx context.Context, env *environment, result *verifyResult, stream string) error {
+	report, err := openMembers(ctx, env, result.Path, stream)
 	defer report.close()
 	if err != nil {
 		return err
@@ -329,7 +406,7 @@ func (r *membersReport) writeTable(out io.Writer) error {
 
 // members prints the log that the next opening would choose.
 func (d *dumper) members(uri string) error {
-	report, err := openMembers(uri)
+	report, err := openMembers(d.ctx, d.env, uri, d.options.stream)
 	defer report.close()
 	if err != nil {
 		return err

@@ -246,7 +246,8 @@ func TestMembers_BadInput(t *testing.T) {
 		{"members:2", "expected members:K"},
 		{"members:x mem:/a mem:/b", "expected members:K"},
 		{"members:3 mem:/a mem:/b", "expected members:K"},
-		{"members:1 ofi:tcp://h:1 verbs:h:1", "expected mem:, nvme: or the path"},
+		{"members:1 ofi:tcp://h:1 verbs:h:1", "expected --stream with the name"},
+		{"members:1 fault:a fault:b", "expected mem:, nvme:, ofi:, verbs: or the path"},
 	} {
 		if _, talk, code := runFarlog(t, "verify", one.uri); code == exitOK || !strings.Contains(talk, one.want) || strings.Count(talk, "\n") != 1 {
 			t.Errorf("%s: exit code %d, stderr %q", one.uri, code, talk)

@@ -37,15 +37,18 @@ entry by entry, byte for byte.
 --against compares the store with another one, such as that of another site (farlogd replica), record for record, and names the first difference; one that
 has fewer records of a stream is behind, not different.
 
-Of a stream with several members ("members:K URI URI ...", of mem: and nvme: rings or the paths of their images) it reads them all, finds the log that the next
+Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it reads them all, finds the log that the next
 opening would choose, and says which of them agree with it, which lack what, and what is cut by which superblock. It only reads, and fences nobody; beside a writer
 the members are those of different moments. A member that is behind is no failure; too few, one that has lost what it had, and two records of one epoch at one lsn are.
+
+Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that --stream names.
 
 Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the command line is wrong.`,
 		Example: `  farlog verify data/store
   farlog verify data/store --stream desk7/orders --output json
   farlog verify data/store --against /mnt/site-b/store
   farlog verify "members:2 mem:/t1/orders.ring mem:/t2/orders.ring mem:/t3/orders.ring"
+  farlog verify "members:2 ofi:tcp://t1:7000/orders ofi:tcp://t2:7000/orders ofi:tcp://t3:7000/orders" --stream desk7/orders
   farlog verify data/store --public-key /secure/place/signing.pub`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +56,7 @@ Exit code 0: all is well. 1: it is not, or PATH could not be read. 2: the comman
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream to verify (default: all in the store)")
+	flags.StringVar(&options.stream, "stream", "", "`name` of the one stream of a store to verify (default: all), or of the stream whose rings on other hosts MEMBERS names")
 	flags.StringVar(&options.against, "against", "", "`directory` of another store of the same streams to compare with, too")
 	flags.StringVar(&options.publicKey, "public-key", "", "`file` with the public key to trust instead of the store's own (PEM)")
 	return command
@@ -97,7 +100,7 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	if err != nil {
 		return err
 	}
-	if kind != kindStore && (options.stream != "" || options.publicKey != "" || options.against != "") {
+	if kind != kindStore && (options.stream != "" && kind != kindMembers || options.publicKey != "" || options.against != "") {
 		return usageErrorf("verify %s: a %s: --stream, --public-key and --against are for a store", path, kind)
 	}
 	result := verifyResult{Kind: kind, Path: path}
@@ -112,7 +115,7 @@ func runVerify(ctx context.Context, env *environment, path string, options verif
 	case kindRing:
 		err = verifyRing(ctx, &result)
 	case kindMembers:
-		err = verifyMembers(ctx, &result)
+		err = verifyMembers(ctx, env, &result, options.stream)
 	}
 	clear()
 	if err != nil {

@@ -83,6 +83,7 @@ func (s *memberSite) rings() []string {
 type memberWriter struct {
 	lossyWriter
 	copies atomic.Int64 // of the last acknowledgement
+	ring   string       // the URI of its grant
 }
 
 // open takes a grant and opens the stream with it.
@@ -113,6 +114,7 @@ func (w *memberWriter) open(s *memberSite) (*farlog.Writer, error) {
 		}
 		options.Members = append(options.Members, farlog.Member{RingUUID: [16]byte(uuid), Token: [farlog.TokenLen]byte(token)})
 	}
+	w.ring = grant.Ring
 	return farlog.OpenWriter(grant.Ring, options)
 }
 
@@ -193,8 +195,13 @@ func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 			break
 		}
 	}
+	s.cluster.Drain.Pause()
+	count := w.acknowledged.Load()
+	w.until("records are appended that nobody drains", func() bool { return w.acknowledged.Load() >= count+memberPhase })
 	w.isStopping.Store(true)
 	<-done
+	s.checkFar(w.ring)
+	s.cluster.Drain.Signal(syscall.SIGCONT)
 	for _, uri := range s.rings() {
 		waitDrained(t, uri)
 	}
@@ -205,6 +212,38 @@ func TestMembers_EachTargetAtFaultInTurn(t *testing.T) {
 		t.Errorf("%d appends did not know their outcome within %s, though two members were whole all the time", w.unknown, memberDeadline)
 	}
 	checkStore(t, s.cluster.StoreDir, w.ledger)
+}
+
+// checkFar compares what verify and dump say of the rings from across the network with what they say of the rings' files.
+func (s *memberSite) checkFar(ring string) {
+	s.Helper()
+	near := farlog.MembersURI(2, s.rings()...)
+	far := func(command string, args ...string) string {
+		args = append([]string{command, ring, "--stream", streamName, "--control", s.cluster.ControlAddress, "--output", "json"}, args...)
+		return testenv.MustRunUnder(s.T, s.network.Under(s.network.Trading()), "farlog", args...)
+	}
+	var report struct {
+		OK      bool
+		Members struct {
+			HeadLSN uint64 `json:"head_lsn"`
+			TailLSN uint64 `json:"tail_lsn"`
+			Members []struct{ State, Text string }
+		}
+	}
+	if err := json.Unmarshal([]byte(far("verify")), &report); err != nil {
+		s.Fatal(err)
+	}
+	if !report.OK || report.Members.TailLSN == report.Members.HeadLSN || len(report.Members.Members) != memberCount {
+		s.Errorf("verify of %s: %+v, expected three members that agree, and records", ring, report)
+	}
+	for i, member := range report.Members.Members {
+		if member.State != "agrees" {
+			s.Errorf("member %d %s: %s", i+1, member.State, member.Text)
+		}
+	}
+	if there, here := far("dump"), testenv.MustRunUnder(s.T, nil, "farlog", "dump", near, "--output", "json"); there != here || here == "" {
+		s.Errorf("dump across the network has %d bytes, of the files %d: expected the same", len(there), len(here))
+	}
 }
 
 // memberFaults are what happens to one target; begin gives what ends it.
