@@ -262,7 +262,8 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 	return result;
 }
 
-static void describe(const struct region *region, const struct superblock *superblock, const struct head_slot *head,
+/* describe -- is_drain_held was asked for before the head was read: a head that is told of a ring which nobody drains is then the last one. */
+static void describe(const struct region *region, const struct superblock *superblock, const struct head_slot *head, bool is_drain_held,
 	struct farlog_ring_status *status)
 {
 	superblock_describe(superblock, status);
@@ -272,7 +273,7 @@ static void describe(const struct region *region, const struct superblock *super
 	status->head_seq = head->head_seq;
 	status->credit_lsn = region_load_word(region, LAYOUT_CREDIT_OFF);
 	status->is_writer_held = region->ops->is_locked((struct region *)region, REGION_ROLE_WRITER) > 0;
-	status->is_drain_held = region->ops->is_locked((struct region *)region, REGION_ROLE_DRAIN) > 0;
+	status->is_drain_held = is_drain_held;
 	status->contract = region->contract;
 }
 
@@ -357,16 +358,18 @@ int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farl
 	struct superblock superblock;
 	struct head_slot head;
 	struct region *region;
+	bool is_drain_held;
 	int result = region_open(uri, &ask, &region, error);
 
 	memset(status, 0, sizeof(*status));
 	if (result != FARLOG_OK)
 		return result;
+	is_drain_held = region->ops->is_locked(region, REGION_ROLE_DRAIN) > 0;
 	result = superblock_load(region, uri, &superblock, error);
 	if (result == FARLOG_OK && !head_load(region, &superblock, &head))
 		result = error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
 	if (result == FARLOG_OK) {
-		describe(region, &superblock, &head, status);
+		describe(region, &superblock, &head, is_drain_held, status);
 		status->oldest_ts_ns = first_ts_ns(region, &superblock, &head);
 		if (!measure_living(&superblock, status))
 			measure_dead(region, &superblock, &head, mark, status);
