@@ -1,7 +1,9 @@
 package drain
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,6 +102,47 @@ func TestRun_StreamWithMembers(t *testing.T) {
 		}
 	}
 	b.expectStored(want...)
+}
+
+// A drain that died between its releases leaves heads apart. All that any member released was in the store that is lost: another store takes the rest, from the furthest head on,
+// and refuses the stream when less than that was given up.
+func TestRun_MembersWhoseStoreIsLost(t *testing.T) {
+	b := newMemberBench(t)
+	b.write("one", "two", "three")
+	b.copyTo(1, 2)
+	behind := b.load(2)
+	progress, stop := b.run(b.config())
+	head := b.await(progress, "drained", func(p Progress) bool { return p.HeadLSN > 0 && p.LagBytes == 0 }).HeadLSN
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.write("four", "five")
+	b.copyTo(1)
+	copy(behind[data:], b.load(0)[data:]) // the third has all records, and its head is where it was
+	b.save(2, behind)
+	if b.headOf(0) != head || b.headOf(1) != head || b.headOf(2) != 0 {
+		t.Fatal(b.headOf(0), b.headOf(1), b.headOf(2))
+	}
+	var err error
+	if b.store, err = store.Open(filepath.Join(t.TempDir(), "second"), store.Options{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(b.paths)
+	b.uri = farlog.MembersURI(2, "mem:"+b.paths[0], "mem:"+b.paths[1], "mem:"+b.paths[2])
+	config := b.config()
+	for _, lost := range []uint64{0, head - 1} {
+		config.LostLSN = lost
+		if err := Run(context.Background(), config); !errors.Is(err, ErrStoreBehind) {
+			t.Fatalf("given up below lsn %d: %v, expected ErrStoreBehind", lost, err)
+		}
+	}
+	config.LostLSN = head
+	progress, stop = b.run(config)
+	b.await(progress, "the rest is drained", func(p Progress) bool { return p.HeadLSN > head && p.LagBytes == 0 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.expectStored("four", "five")
 }
 
 // What too few members have is not drained: a takeover may put something else in its place. The writer died before its last word.

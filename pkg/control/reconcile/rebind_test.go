@@ -57,6 +57,45 @@ func TestRebound_SaysWhatIsLost(t *testing.T) {
 	}
 }
 
+// Heads of members move one after the other: whatever of them is the furthest was released, and its record's number goes with it.
+func TestRebound_LosesWhatAnyMemberHasReleased(t *testing.T) {
+	for _, furthest := range []int{0, 1} {
+		world := lostWorld()
+		for i, target := range []string{"t1", "t2"} {
+			ring := world.Targets[target].Rings[0]
+			ring.HeadLsn, ring.HeadSeq = 4096, 9
+			if i == furthest {
+				ring.HeadLsn, ring.HeadSeq = 8192, 20
+			}
+		}
+		if bound, whyNot := Rebound(world, "s", "d2"); whyNot != "" || bound.LostStore.Lsn != 8192 || bound.LostStore.Seq != 20 {
+			t.Errorf("member %d is the furthest: %q, %v", furthest, whyNot, bound.GetLostStore())
+		}
+	}
+}
+
+// The store that it was bound to after the first loss is lost as well: what is given up is all that was released since, to whichever store.
+func TestRebound_SecondLoss(t *testing.T) {
+	world := lostWorld()
+	first, whyNot := Rebound(world, "s", "d2")
+	if whyNot != "" {
+		t.Fatal(whyNot)
+	}
+	world.Assignments["s"] = first
+	if bound, whyNot := Rebound(world, "s", "d2"); bound != nil || !strings.Contains(whyNot, "writes the store that it is bound to") {
+		t.Errorf("the same again: %q, %v", whyNot, bound)
+	}
+	delete(world.LiveDrains, "d2")
+	world.LiveDrains["d3"] = &api.Agent{Id: "d3", Host: "h", StoreUuid: []byte("three"), StoreDir: "/three"}
+	for _, target := range []string{"t1", "t2"} {
+		world.Targets[target].Rings[0].HeadLsn, world.Targets[target].Rings[0].HeadSeq = 1<<20, 77
+	}
+	want := &api.LostStore{StoreUuid: []byte("two"), StoreDir: "/two", Lsn: 1 << 20, Seq: 77}
+	if bound, whyNot := Rebound(world, "s", "d3"); whyNot != "" || !proto.Equal(bound.LostStore, want) || string(bound.StoreUuid) != "three" || bound.Generation != first.Generation+1 {
+		t.Errorf("%q, %v", whyNot, bound)
+	}
+}
+
 func TestRebound_Refusals(t *testing.T) {
 	for want, spoil := range map[string]func(World){
 		"writes the store that it is bound to":        func(w World) { w.LiveDrains["d2"].StoreUuid = []byte("one") },
