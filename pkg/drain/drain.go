@@ -89,7 +89,7 @@ type Progress struct {
 // Run drains one ring, or the rings of a stream that has several, into one stream until ctx is done (then it returns nil) or something fails that cannot be retried. A
 // full disk is retried for ever, a ring on another host that does not answer for half a minute. The ring's drain lock and the stream's lock are held meanwhile.
 //
-// Errors: those of farlog.OpenReader and store.OpenStream, ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
+// Errors: those of farlog.OpenReader and store.OpenStream, store.ErrGone (the ring keeps what it has), ErrStoreBehind, ErrSuperseded, farlog.ErrCorrupt (the text names ring and lsn).
 func Run(ctx context.Context, config Config) error {
 	d, err := open(ctx, config)
 	if err != nil {

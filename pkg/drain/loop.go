@@ -252,6 +252,10 @@ func (d *drainer) persist(batch farlog.Batch) error {
 		if err := d.openAppender(); err != nil {
 			return err
 		}
+		// The stream's directory may be another one than before: a store that lacks what was released begins anew with any record.
+		if err := checkHead(d.config, d.source, d.progress.HeadLSN, d.appender.Last()); err != nil {
+			return err
+		}
 	}
 	duplicates, err := d.appendWhole(batch.Bytes)
 	if err != nil {
@@ -316,7 +320,7 @@ func (d *drainer) retry(ctx context.Context, attempt func() error) error {
 			d.recovered()
 			return nil
 		}
-		isBroken := errors.Is(err, store.ErrBroken)
+		isBroken := errors.Is(err, store.ErrBroken) && !errors.Is(err, store.ErrGone)
 		if isBroken && d.appender != nil {
 			d.appender.Close() // says again what broke it
 			d.appender = nil

@@ -106,18 +106,20 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 }
 
 // Sync makes everything accepted durable. On an error the appender goes back to the last Sync that worked: Last says so, and what was
-// appended since must be appended again. Errors: ErrNoSpace, ErrBroken, ErrClosed, or of the file system.
+// appended since must be appended again. After ErrGone, too, and not by this appender: what is durable is not in the store. Errors: ErrNoSpace, ErrGone, ErrBroken, ErrClosed, or of the file system.
 func (a *Appender) Sync() error {
 	if err := a.usable(); err != nil {
 		return err
 	}
-	if a.active == nil {
-		return nil
+	if a.active != nil {
+		if err := a.syncActive(); err != nil {
+			return err
+		}
+		if err := a.writeMark(); err != nil {
+			return err
+		}
 	}
-	if err := a.syncActive(); err != nil {
-		return err
-	}
-	return a.writeMark()
+	return a.checkPlace()
 }
 
 // Close syncs, waits for work in the background, and gives the lock back. Safe to call twice.

@@ -74,6 +74,25 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 	return file, nil
 }
 
+func (osFS) IsAt(name string, file io.Closer) (bool, error) {
+	opened, isFile := file.(interface{ Stat() (fs.FileInfo, error) })
+	if !isFile {
+		return false, fmt.Errorf("%w: %T is no file of this system", ErrInvalid, file)
+	}
+	ours, err := opened.Stat()
+	if err != nil {
+		return false, plainPathError(err)
+	}
+	there, err := os.Stat(name)
+	if isNotExist(err) || errors.Is(err, unix.ENOTDIR) {
+		return false, nil
+	}
+	if err != nil {
+		return false, plainPathError(err)
+	}
+	return os.SameFile(ours, there), nil
+}
+
 // plainPathError takes the operation and the path off an error of package os: the store's own text names both.
 func plainPathError(err error) error {
 	var pathErr *fs.PathError

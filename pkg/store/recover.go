@@ -13,9 +13,12 @@ import (
 
 // OpenStream takes the stream's lock, recovers what a crash left (docs/format.md section 6), and stands ready to append. The stream
 // is made when the store has none of that name. When source names another ring than the last one, the stream begins a new generation.
-// Errors: ErrLocked (the text says who holds it), ErrCorrupt, ErrInvalid, ErrNoSpace.
+// Errors: ErrLocked (the text says who holds it), ErrGone, ErrCorrupt, ErrInvalid, ErrNoSpace.
 func (s *Store) OpenStream(source Source) (*Appender, error) {
 	if err := source.validate(s.options.SegmentBytes); err != nil {
+		return nil, err
+	}
+	if err := s.checkPlace(); err != nil {
 		return nil, err
 	}
 	key, err := s.privateKey()

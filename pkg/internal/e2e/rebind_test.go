@@ -10,8 +10,8 @@ import (
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
-// What this proves, and how. A stream is written by a real process; its drain is killed and its store's directory removed under way, while acknowledged records lie in the
-// ring. It is bound to another store with the writer going on. Then every acknowledged record that the ring still had is in the new store, exactly once, at its place and with its
+// What this proves, and how. A stream is written by a real process; its store's directory is removed from under the drain, which says so and releases no more, while acknowledged records lie in the
+// ring; then the drain is killed. The stream is bound to another store with the writer going on. Then every acknowledged record that the ring still had is in the new store, exactly once, at its place and with its
 // bytes; the command and verify say where that begins, which is where the ring's head stood; and the stream can be deleted.
 func TestRebind_StoreIsLost(t *testing.T) {
 	t.Parallel()
@@ -25,12 +25,12 @@ func TestRebind_StoreIsLost(t *testing.T) {
 	if _, text, code := testenv.Run(t, "farlog", rebind...); code != 1 || !strings.Contains(text, "reports and writes the one that it has") {
 		t.Errorf("its store lives: exit code %d, %s", code, text)
 	}
-	a.cluster.Drain.Kill()
-	if err := os.RemoveAll(a.cluster.StoreDir); err != nil {
-		t.Fatal(err)
-	}
-	released := a.head()
+	released := a.loseStore()
 	a.waitAcknowledged(500)
+	if head := a.head(); head != released {
+		t.Errorf("a drain without its store has moved the head from %d to %d", released, head)
+	}
+	a.cluster.Drain.Kill()
 
 	a.cluster.StoreDir = filepath.Join(a.cluster.Dir, "second")
 	a.cluster.StartDrain()
@@ -60,6 +60,18 @@ func TestRebind_StoreIsLost(t *testing.T) {
 	})
 	a.cluster.Drain.Stop()
 	a.checkRest(released)
+}
+
+// loseStore removes the store, waits until the drain has seen that, and gives the head that it has left.
+func (a *arena) loseStore() uint64 {
+	a.Helper()
+	testenv.Until(a, "the store is removed, while files are made in it", func() (bool, error) {
+		return os.RemoveAll(a.cluster.StoreDir) == nil, nil
+	})
+	testenv.Until(a, "the drain says that its store is gone", func() (bool, error) {
+		return strings.Contains(a.cluster.Stream(streamName).GetReason(), "store is not in its place any more"), nil
+	})
+	return a.head()
 }
 
 // checkRest wants all in the store that was acknowledged from an lsn on, and nothing from before.

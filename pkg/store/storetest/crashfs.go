@@ -410,3 +410,18 @@ func (c *CrashFS) Lock(name, holder string) (io.Closer, error) {
 	f.isLock = true
 	return f, nil
 }
+
+// IsAt implements store.FS.
+func (c *CrashFS) IsAt(name string, file io.Closer) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, isOurs := file.(*crashFile)
+	switch {
+	case !isOurs:
+		return false, store.ErrInvalid
+	case c.isCrashed || f.life != c.life:
+		return false, ErrCrashed
+	}
+	there, err := c.find(name)
+	return err == nil && there == f.node, nil
+}
