@@ -12,6 +12,8 @@ public final class Position {
     private int epoch;
     private int level;
     private int copies;
+    /** What a route says of the record. Null until this was given to one. */
+    private RoutePosition route;
 
     /** A position of nothing: all zero. */
     public Position() {
@@ -71,6 +73,26 @@ public final class Position {
         return copies;
     }
 
+    /**
+     * Takes over what another one says, so that it can be asked about when that is filled anew.
+     *
+     * @param other stays as it is
+     */
+    public void set(final Position other) {
+        set(other.lsn, other.seq, other.epoch, other.level, other.copies, other.endLsn);
+        if (other.route != null) {
+            inRoute().set(other.route);
+        }
+    }
+
+    /** Made once. */
+    RoutePosition inRoute() {
+        if (route == null) {
+            route = new RoutePosition();
+        }
+        return route;
+    }
+
     /** Sets all fields. */
     void set(final long newLsn, final long newSeq, final int newEpoch, final int newLevel, final int newCopies, final long newEndLsn) {
         lsn = newLsn;
@@ -79,6 +101,11 @@ public final class Position {
         level = newLevel;
         copies = newCopies;
         endLsn = newEndLsn;
+    }
+
+    /** About which record to ask. */
+    void ask(final long ofLsn, final int ofEpoch) {
+        set(ofLsn, 0, ofEpoch, 0, 0, 0);
     }
 
     /** Sets all fields to 0. */

@@ -127,6 +127,23 @@ public final class RoutePosition {
         return out;
     }
 
+    /** Where the record is in the first required leg, at the lowest level that any of them reached. */
+    void firstRequired(final Position out) {
+        final int required = memory.get(JAVA_INT, REQUIRED_OFF);
+        if (required == 0) {
+            out.clear();
+            return;
+        }
+        final long at = off(Integer.numberOfTrailingZeros(required));
+        out.set(memory.get(JAVA_LONG, at + LSN_OFF), memory.get(JAVA_LONG, at + SEQ_OFF), memory.get(JAVA_INT, at + EPOCH_OFF),
+            memory.get(JAVA_INT, LEVEL_OFF), memory.get(JAVA_BYTE, at + COPIES_OFF), memory.get(JAVA_LONG, at + END_OFF));
+    }
+
+    void set(final RoutePosition other) {
+        route = other.route;
+        memory.copyFrom(other.memory);
+    }
+
     private boolean takes(final int leg) {
         return has(REQUIRED_OFF, leg) || has(OPTIONAL_OFF, leg);
     }

@@ -18,7 +18,7 @@ import java.util.UUID;
  *
  * <p><b>Allocation.</b> None once there is a buffer for each thread that is inside a call at the same time.
  */
-public final class SharedWriter implements AutoCloseable {
+public final class SharedWriter implements RecordSink {
     private final long handle;
     private final Contract contract;
     private final Recovery recovery;
@@ -185,6 +185,44 @@ public final class SharedWriter implements AutoCloseable {
         }
     }
 
+    @Override
+    public Result append(final RecordBuffer record, final int classId, final int criticality, final long deadlineNanos, final Position out) {
+        return append(record, classId, deadlineNanos, out);
+    }
+
+    @Override
+    public Result append(final byte[] data, final int off, final int len, final int classId, final byte[] key, final int keyOff, final int keyLen,
+        final int criticality, final long deadlineNanos, final Position out) {
+        return append(data, off, len, classId, key, keyOff, keyLen, deadlineNanos, out);
+    }
+
+    @Override
+    public Result resolve(final Position position, final long deadlineNanos) {
+        final long lsn = position.lsn();
+        final int epoch = position.epoch();
+        final Result result = resolve(lsn, deadlineNanos, position);
+        if (result == Result.OK && position.epoch() == epoch) {
+            return Result.OK;
+        }
+        position.ask(lsn, epoch);
+        return result == Result.OK ? Result.NOT_FOUND : result; // another record is there
+    }
+
+    @Override
+    public Level levelMax() {
+        return contract.level();
+    }
+
+    @Override
+    public int recordLenMax() {
+        return identity.recordLenMax();
+    }
+
+    @Override
+    public List<LegStats> legs() {
+        return List.of();
+    }
+
     /**
      * What the region attests.
      *
@@ -238,6 +276,7 @@ public final class SharedWriter implements AutoCloseable {
      *
      * @return now; null when closed
      */
+    @Override
     public Counters counters() {
         final Cursors cursors = cursors();
         return cursors == null ? null : Counters.read(options.countersDir(), identity.ringUuid(), cursors, options.level());

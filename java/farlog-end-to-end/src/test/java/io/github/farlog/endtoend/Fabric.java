@@ -130,6 +130,16 @@ final class Fabric implements AutoCloseable {
         return "farlog://" + name + "?agent=" + socket();
     }
 
+    /** Makes a route and gives its URI for programs of the agent's host. */
+    String route(final String name, final String... legs) throws Exception {
+        final List<String> command = new ArrayList<>(List.of("--control", control, "route", "create", name));
+        for (final String leg : legs) {
+            command.addAll(List.of("--leg", leg));
+        }
+        farlog(command.toArray(String[]::new));
+        return "farlog://" + name + "?agent=" + socket();
+    }
+
     /** Declares a stream anew. */
     void change(final String name, final String size, final String level, final String policy) throws Exception {
         final Path file = folder.resolve("fabric.yaml");

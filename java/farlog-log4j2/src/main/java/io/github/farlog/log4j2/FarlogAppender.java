@@ -1,5 +1,6 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.gap.Refusals;
 import io.github.farlog.log4j2.EventClasses.EventClass;
@@ -107,7 +108,7 @@ public final class FarlogAppender extends AbstractAppender {
             buffer.encode(getLayout(), event, keyMdc == null ? null : event.getContextData().getValue(keyMdc));
             final EventClass eventClass = settings.classes().of(event);
             final long waitNanos = eventClass.criticality() == Criticality.DROPPABLE ? 0 : settings.policy().waitNanos();
-            final Result result = target.append(buffer, eventClass.id(), waitNanos);
+            final Result result = target.append(buffer, eventClass.id(), eventClass.criticality(), waitNanos);
             if (result != Result.OK) {
                 tell(result);
                 giveUp(target, event, eventClass, result);
@@ -180,11 +181,15 @@ public final class FarlogAppender extends AbstractAppender {
     private String describe(final Result result) {
         return "appender \"" + getName() + "\", ring \"" + settings.ring().uri() + "\": " + result + ": "
             + switch (result) {
-                case NOT_FOUND -> "the ring's file was removed or replaced";
-                case TOO_LARGE -> "the event and its key take more than the " + payloadMax + " bytes that a record of this ring may have";
+                case NOT_FOUND -> isOfRoute() ? "no leg of the route takes its class and criticality" : "the ring's file was removed or replaced";
+                case TOO_LARGE -> isOfRoute() ? result.text() : "the event and its key take more than the " + payloadMax + " bytes that a record of this ring may have";
                 case INVALID -> "the key, thread context value \"" + settings.keyMdc() + "\", takes more than 65535 bytes";
                 default -> result.text();
             };
+    }
+
+    private boolean isOfRoute() {
+        return RecordSink.isRoute(settings.ring().uri());
     }
 
     private EventBuffer newBuffer() {

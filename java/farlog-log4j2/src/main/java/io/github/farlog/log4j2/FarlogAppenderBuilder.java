@@ -1,5 +1,6 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.RingFile;
 import io.github.farlog.log4j2.EventClasses.EventClass;
 import java.io.Serializable;
@@ -25,6 +26,7 @@ import org.apache.logging.log4j.core.util.Builder;
  */
 public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
     private static final int GAP_CLASS = 65535;
+    private static final String LEVEL = "persistent";
     /** Only a configuration fills these; Log4j's check wants setters otherwise. */
     private static final String NO_SETTER = "log4j.public.setter";
 
@@ -36,7 +38,7 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
     private String uri;
     @PluginBuilderAttribute
     @SuppressWarnings(NO_SETTER)
-    private String level = "persistent";
+    private String level;
     @PluginBuilderAttribute
     @SuppressWarnings(NO_SETTER)
     private String policy = FullPolicy.DEFAULT;
@@ -67,6 +69,9 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
     @PluginBuilderAttribute
     @SuppressWarnings(NO_SETTER)
     private String writerName;
+    @PluginBuilderAttribute
+    @SuppressWarnings(NO_SETTER)
+    private String spillDir;
     @PluginBuilderAttribute
     @SuppressWarnings(NO_SETTER)
     private String ignoreExceptions;
@@ -106,12 +111,15 @@ public final class FarlogAppenderBuilder implements Builder<FarlogAppender> {
         require(uri != null && !uri.isBlank(), "expected a uri such as mem:/dev/shm/orders");
         require(node == null || node.getAttributes().isEmpty(), "unknown attribute or element "
             + (node == null ? "" : String.join(", ", node.getAttributes().keySet())));
+        final boolean isRoute = RecordSink.isRoute(uri.strip());
+        require(!isRoute || level == null && "0".equals(epoch.strip()), "uri=\"" + uri + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
+        require(isRoute || spillDir == null, "spillDir=\"" + spillDir + "\" is for a route: expected uri=\"route:farlog://NAME\"");
         final FullPolicy fullPolicy = FullPolicy.parse(policy);
         final EventClasses classes = EventClasses.of(rules,
             new EventClass(EventClasses.parseId("classId", classId), EventClasses.parseCriticality(criticality)));
-        final RingSettings ring = new RingSettings(uri.strip(), RingSettings.parseLevel(level),
+        final RingSettings ring = new RingSettings(uri.strip(), isRoute ? null : RingSettings.parseLevel(level == null ? LEVEL : level),
             Duration.ofNanos(Units.nanos("deadline", deadline)), RingSettings.parseEpoch(epoch), Units.bytes("createRing", createRing),
-            writerName, EventClasses.parseId("gapClass", gapClass));
+            writerName, EventClasses.parseId("gapClass", gapClass), spillDir);
         require(ring.createBytes() == 0 || RingFile.pathOf(ring.uri()) != null,
             "createRing=\"" + createRing + "\": makes one ring in a file, and uri=\"" + uri + "\" is none: expected mem:PATH, or no createRing");
         require(failoverRef == null || fullPolicy.kind() == FullPolicy.Kind.FAILOVER,

@@ -3,8 +3,8 @@ package io.github.farlog.log4j2;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.Position;
 import io.github.farlog.client.RecordBuffer;
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.gap.Doubt;
 import io.github.farlog.client.gap.Gap;
 import io.github.farlog.client.gap.GapLog;
@@ -20,7 +20,7 @@ import org.apache.logging.log4j.core.appender.AbstractManager;
 import org.apache.logging.log4j.core.config.ConfigurationException;
 
 /**
- * The one writer of a ring in this process, shared by all appenders with the same URI and kept over reconfigurations. It is opened by the
+ * The one writer of a ring, or route, in this process, shared by all appenders with the same URI and kept over reconfigurations. It is opened by the
  * first appender that starts and closed, after the appends under way, by the last that stops.
  *
  * <p>Threads: any. {@link #append} blocks until the record is at its level, or up to the time to wait for room and the deadline.
@@ -54,7 +54,7 @@ final class FarlogManager extends AbstractManager {
         this.stats = RingStats.of(settings.uri());
         this.watch = Thread.ofPlatform().daemon().name("farlog-log4j2-watch").start(this::watch);
         this.lastWords = new LastWords("farlog-log4j2-end", this::tellBeforeTheEnd);
-        this.stats.opened(() -> ring.writer().counters());
+        this.stats.opened(() -> ring.writer());
     }
 
     /**
@@ -86,14 +86,14 @@ final class FarlogManager extends AbstractManager {
     @Override
     public void updateData(final Object data) {
         final RingSettings asked = (RingSettings) data;
-        final boolean isRaised = asked.level().compareTo(settings.level()) > 0;
+        final boolean isRaised = asked.level() != null && asked.level().compareTo(settings.level()) > 0; // a route has none
         final Level level = isRaised ? asked.level() : settings.level();
-        if (isRaised && level.compareTo(ring.writer().contract().level()) > 0) {
+        if (isRaised && level.compareTo(ring.writer().levelMax()) > 0) {
             throw new ConfigurationException("ring \"" + asked.uri() + "\": level " + level + " is above what its region gives, "
-                + ring.writer().contract().level());
+                + ring.writer().levelMax());
         }
         final RingSettings wanted = new RingSettings(asked.uri(), level, asked.deadline(), asked.epoch(), asked.createBytes(),
-            asked.writerName(), asked.gapClass());
+            asked.writerName(), asked.gapClass(), asked.spillDir());
         if (isRaised || isFenced || !ring.isInPlace()) {
             reopen(wanted);
         }
@@ -105,18 +105,19 @@ final class FarlogManager extends AbstractManager {
      *
      * @param buffer the encoded event; its position is filled
      * @param classId of the record
+     * @param criticality of the event, by which a route's legs choose
      * @param waitNanos how long to wait for room
      * @return OK: the record is at the asked level. UNKNOWN: it may or may not be there. Anything else: it is not
      */
-    Result append(final EventBuffer buffer, final int classId, final long waitNanos) {
+    Result append(final EventBuffer buffer, final int classId, final Criticality criticality, final long waitNanos) {
         if (buffer.refusal() != Result.OK) {
             return buffer.refusal();
         }
         final long start = System.nanoTime();
-        Result result = appendOnce(buffer, classId);
+        Result result = appendOnce(buffer, classId, criticality);
         if (result == Result.FULL) {
             stats.full.increment();
-            result = waitForRoom(buffer, classId, start, waitNanos);
+            result = waitForRoom(buffer, classId, criticality, start, waitNanos);
         }
         if (result == Result.OK) {
             stats.countAppended(buffer.len(), System.nanoTime() - start, buffer.position().level());
@@ -144,11 +145,11 @@ final class FarlogManager extends AbstractManager {
         }
     }
 
-    private Result waitForRoom(final EventBuffer buffer, final int classId, final long start, final long waitNanos) {
+    private Result waitForRoom(final EventBuffer buffer, final int classId, final Criticality criticality, final long start, final long waitNanos) {
         Result result = Result.FULL;
         for (int turn = 0; result == Result.FULL && System.nanoTime() - start < waitNanos; turn++) {
             pause(turn);
-            result = appendOnce(buffer, classId);
+            result = appendOnce(buffer, classId, criticality);
         }
         return result;
     }
@@ -164,7 +165,7 @@ final class FarlogManager extends AbstractManager {
     }
 
     /** An event does not pass the gap that is to stand before it. */
-    private Result appendOnce(final EventBuffer buffer, final int classId) {
+    private Result appendOnce(final EventBuffer buffer, final int classId, final Criticality criticality) {
         if (isGone) {
             return Result.NOT_FOUND;
         }
@@ -174,7 +175,7 @@ final class FarlogManager extends AbstractManager {
                 return result == Result.UNKNOWN ? Result.FULL : result;
             }
         }
-        return write(buffer.record(), classId, buffer.position(), null);
+        return write(buffer.record(), classId, criticality, buffer.position(), null);
     }
 
     /**
@@ -182,16 +183,16 @@ final class FarlogManager extends AbstractManager {
      *
      * @param doubt notes the UNKNOWN; null = nobody asks a second time
      */
-    private Result write(final RecordBuffer record, final int classId, final Position position, final Doubt doubt) {
-        SharedWriter writer = ring.writer();
-        Result result = writer.append(record, classId, 0, position);
+    private Result write(final RecordBuffer record, final int classId, final Criticality criticality, final Position position, final Doubt doubt) {
+        RecordSink writer = ring.writer();
+        Result result = writer.append(record, classId, criticality.ordinal(), 0, position);
         while (result == Result.CLOSED) {
-            final SharedWriter next = writerAfter(writer);
+            final RecordSink next = writerAfter(writer);
             if (next == writer) {
                 break;
             }
             writer = next;
-            result = writer.append(record, classId, 0, position);
+            result = writer.append(record, classId, criticality.ordinal(), 0, position);
         }
         if (result == Result.UNKNOWN) {
             if (doubt != null) {
@@ -204,7 +205,7 @@ final class FarlogManager extends AbstractManager {
     }
 
     /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same record may be given to it. */
-    private SharedWriter writerAfter(final SharedWriter closed) {
+    private RecordSink writerAfter(final RecordSink closed) {
         reopening.lock();
         try {
             return isStopped ? closed : ring.writer();
@@ -220,10 +221,8 @@ final class FarlogManager extends AbstractManager {
      * @param position that came with UNKNOWN; it is filled anew
      * @return OK: this very record is at the writer's level. UNKNOWN: anything else, a writer that was closed since as well
      */
-    static Result resolve(final SharedWriter writer, final Position position) {
-        final int epoch = position.epoch();
-        final Result result = writer.resolve(position.lsn(), 0, position);
-        return result == Result.OK && position.epoch() == epoch ? Result.OK : Result.UNKNOWN;
+    static Result resolve(final RecordSink writer, final Position position) {
+        return writer.resolve(position, 0) == Result.OK ? Result.OK : Result.UNKNOWN;
     }
 
     private Result flushGap() {
@@ -240,7 +239,7 @@ final class FarlogManager extends AbstractManager {
             final byte[] text = gap.text().getBytes(StandardCharsets.UTF_8);
             final RecordBuffer record = new RecordBuffer(text.length, text.length, 0);
             record.payload().put(text);
-            return count(FarlogManager.this.write(record, settings.gapClass(), new Position(), doubt));
+            return count(FarlogManager.this.write(record, settings.gapClass(), Criticality.CRITICAL, new Position(), doubt));
         }
 
         @Override

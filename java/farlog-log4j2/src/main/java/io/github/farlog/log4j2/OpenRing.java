@@ -2,24 +2,24 @@ package io.github.farlog.log4j2;
 
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Policy;
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.Ring;
 import io.github.farlog.client.RingFile;
 import io.github.farlog.client.RingOptions;
-import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.logging.log4j.core.config.ConfigurationException;
 
 /**
- * A ring that is open for writing, and what its file was when it was opened.
+ * A ring, or a route, that is open for writing, and what its file was when it was opened.
  *
  * @param writer takes the appends of all threads
  * @param payloadMax bytes of the longest payload
  * @param file what the ring's file is
  */
-record OpenRing(SharedWriter writer, int payloadMax, RingFile file) {
+record OpenRing(RecordSink writer, int payloadMax, RingFile file) {
     private static final int RECORD_OVERHEAD = 64;
     private static final int PAGE = 4096;
     private static final int RECORD_LEN_CREATED = 4 << 20;
@@ -38,11 +38,11 @@ record OpenRing(SharedWriter writer, int payloadMax, RingFile file) {
             createIfMissing(settings);
             final WriterOptions options = WriterOptions.defaults().withLevel(settings.level()).withDeadline(settings.deadline())
                 .withPolicy(Policy.REJECT).withEpoch(settings.epoch()).withName(settings.writerName());
-            final SharedWriter writer = SharedWriter.open(settings.uri(), options);
-            return new OpenRing(writer, writer.ring().recordLenMax() - RECORD_OVERHEAD, RingFile.of(settings.uri()));
+            final RecordSink writer = RecordSink.open(settings.uri(), options, settings.spillDir());
+            return new OpenRing(writer, writer.recordLenMax() - RECORD_OVERHEAD, RingFile.of(settings.uri()));
         } catch (final FarlogException e) {
             final boolean isToBeMade = e.result() == Result.NOT_FOUND && RingFile.pathOf(settings.uri()) != null;
-            throw new ConfigurationException("ring \"" + settings.uri() + "\" at level " + settings.level() + ": " + e.getMessage()
+            throw new ConfigurationException("ring \"" + settings.uri() + '"' + (settings.level() == null ? "" : " at level " + settings.level()) + ": " + e.getMessage()
                 + (isToBeMade ? "; or set createRing=\"64MiB\"" : ""), e);
         } catch (final IllegalArgumentException e) {
             throw new ConfigurationException("ring \"" + settings.uri() + "\": " + e.getMessage(), e);

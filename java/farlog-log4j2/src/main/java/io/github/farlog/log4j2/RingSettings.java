@@ -7,15 +7,17 @@ import java.util.Locale;
 /**
  * What an appender asks of its ring.
  *
- * @param uri such as {@code mem:/dev/shm/orders}
- * @param level that a record must reach before the logging call returns
+ * @param uri such as {@code mem:/dev/shm/orders}, or of a route
+ * @param level that a record must reach before the logging call returns; null = as the route's legs are declared
  * @param deadline of one acknowledgement; zero = the region's
  * @param epoch from a grant; 0 = one more than the ring's last
  * @param createBytes size of the ring to make when there is none; 0 = refuse
  * @param writerName goes into the writer's identity; null = the program's name
  * @param gapClass class of gap records
+ * @param spillDir of a route's legs that spill; null = the environment's FARLOG_SPILL_DIR
  */
-record RingSettings(String uri, Level level, Duration deadline, int epoch, long createBytes, String writerName, int gapClass) {
+record RingSettings(String uri, Level level, Duration deadline, int epoch, long createBytes, String writerName, int gapClass,
+    String spillDir) {
     /**
      * Reads a durability level.
      *

@@ -1,8 +1,9 @@
 package io.github.farlog.log4j2;
 
-import io.github.farlog.client.Counters;
+import io.github.farlog.client.LegStats;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.MemberStatus;
+import io.github.farlog.client.RecordSink;
 import java.lang.management.ManagementFactory;
 import java.util.Collection;
 import java.util.List;
@@ -39,7 +40,7 @@ final class RingStats implements RingStatsMXBean {
     final AtomicReference<Level> lastLevel = new AtomicReference<>();
     final LatencyHistogram latency = new LatencyHistogram();
     private final String uri;
-    private volatile Supplier<Counters> writer;
+    private volatile Supplier<RecordSink> writer;
 
     private RingStats(final String uri) {
         this.uri = uri;
@@ -74,10 +75,10 @@ final class RingStats implements RingStatsMXBean {
     /**
      * The ring was opened: makes the counters visible over JMX and to the listeners.
      *
-     * @param counters what the writer itself tells; null while it is closed
+     * @param open what it is written by now
      */
-    void opened(final Supplier<Counters> counters) {
-        writer = counters;
+    void opened(final Supplier<RecordSink> open) {
+        writer = open;
         LISTENERS.forEach(listener -> listener.accept(this));
         register();
     }
@@ -184,7 +185,13 @@ final class RingStats implements RingStatsMXBean {
 
     @Override
     public List<MemberStatus> getMembers() {
-        final Supplier<Counters> source = writer;
-        return source == null ? List.of() : MemberStatus.of(source.get());
+        final Supplier<RecordSink> source = writer;
+        return source == null ? List.of() : MemberStatus.of(source.get().counters());
+    }
+
+    @Override
+    public List<LegStats> getLegs() {
+        final Supplier<RecordSink> source = writer;
+        return source == null ? List.of() : source.get().legs();
     }
 }

@@ -1,5 +1,6 @@
 package io.github.farlog.log4j2;
 
+import io.github.farlog.client.LegStats;
 import io.github.farlog.client.MemberStatus;
 import java.util.List;
 
@@ -95,4 +96,11 @@ public interface RingStatsMXBean {
      * @return in the order of the URI; empty of a stream with one ring, and while it is closed
      */
     List<MemberStatus> getMembers();
+
+    /**
+     * The legs of a route, since it was opened last.
+     *
+     * @return in their order; empty of a ring, and while it is closed
+     */
+    List<LegStats> getLegs();
 }

@@ -53,6 +53,10 @@ class ConfigurationErrorTest {
         "name='farlog' uri='@' level='visible' epoch='old' | epoch=\"old\"",
         "name='farlog' uri='farlog://desk7/orders' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
         "name='farlog' uri='members:1 @ @' level='visible' createRing='8MiB' | createRing=\"8MiB\": makes one ring in a file",
+        "name='farlog' uri='route:farlog://desk7/all?agent=/tmp/no-agent-here' | ring \"route:farlog://desk7/all?agent=/tmp/no-agent-here\": ",
+        "name='farlog' uri='route:farlog://desk7/all' level='visible' | names a route, whose legs have levels and grants of their own: expected no level",
+        "name='farlog' uri='route:farlog://desk7/all' epoch='4' | names a route, whose legs have levels and grants of their own: expected no level",
+        "name='farlog' uri='@' level='visible' spillDir='/tmp/x' | spillDir=\"/tmp/x\" is for a route",
         "name='farlog' uri='@' level='visible' createRing='big' | createRing=\"big\": expected a size"})
     void shouldRefuseAttribute(final String attributes, final String expected) {
         shouldRefuse("<Farlog " + attributes.replace("@", ring.uri) + "><PatternLayout pattern='%m'/></Farlog>", expected);

@@ -219,7 +219,7 @@ class PolicyTest {
 
     @Test
     void shouldTellTheStatusLogWhatIsDroppedWhileItCloses() {
-        final RingSettings settings = new RingSettings(ring.uri, Level.VISIBLE, Duration.ZERO, 0, 0, null, GAP_CLASS);
+        final RingSettings settings = new RingSettings(ring.uri, Level.VISIBLE, Duration.ZERO, 0, 0, null, GAP_CLASS, null);
         try (StatusErrors errors = new StatusErrors()) {
             final FarlogManager manager = FarlogManager.of(null, settings);
             manager.stop(1, TimeUnit.SECONDS);

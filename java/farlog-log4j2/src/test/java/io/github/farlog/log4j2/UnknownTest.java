@@ -93,7 +93,7 @@ class UnknownTest {
             Result result = Result.OK;
             for (int i = 0; i < 1000 && epoch.get() == 0; i++) {
                 ring.drain();
-                result = manager.append(buffer, 1, 0);
+                result = manager.append(buffer, 1, Criticality.NORMAL, 0);
             }
             assertTrue(epoch.get() > 0, "no append was UNKNOWN");
             assertEquals(Result.UNKNOWN, result);
@@ -138,13 +138,13 @@ class UnknownTest {
         final EventBuffer other = new EventBuffer(1000);
         other.writeBytes(TEXT, 0, TEXT.length);
         do {
-            assertEquals(Result.OK, manager.append(other, 2, 0));
+            assertEquals(Result.OK, manager.append(other, 2, Criticality.NORMAL, 0));
         } while (other.position().lsn() < lsn);
         assertEquals(lsn, other.position().lsn(), "records of one length");
     }
 
     private RingSettings settings(final Duration deadline) {
-        return new RingSettings(ring.uri, Level.PERSISTENT, deadline, 0, 0, "test", 65535);
+        return new RingSettings(ring.uri, Level.PERSISTENT, deadline, 0, 0, "test", 65535, null);
     }
 
     private SharedWriter open() throws FarlogException {

@@ -21,6 +21,8 @@ final class Classifier {
     /** Is never dropped: where the policy would drop it, the logging call throws. */
     static final int CRITICAL = 2 << 16;
     private static final int CRITICALITY = DROPPABLE | CRITICAL;
+    /** That of a critical event, by which a route's legs choose. */
+    static final int CRITICALITY_MAX = 2;
     private static final String FORMS = "marker:NAME=CLASS, level:NAME=CLASS, pair:KEY:VALUE=CLASS, or pair:KEY=* (the value is the class),"
         + " and then, after a blank, nothing, droppable or critical";
 
@@ -34,6 +36,11 @@ final class Classifier {
 
     Classifier(final int fallback) {
         this.fallback = fallback;
+    }
+
+    /** By which a route's legs choose: 0 droppable, 1 neither, 2 critical. */
+    static int criticalityOf(final int kind) {
+        return (kind & DROPPABLE) != 0 ? 0 : (kind & CRITICAL) != 0 ? CRITICALITY_MAX : 1;
     }
 
     /** Adds a rule as written in the configuration. */

@@ -14,6 +14,7 @@ import ch.qos.logback.core.spi.FilterReply;
 import ch.qos.logback.core.status.Status;
 import io.github.farlog.client.FarlogException;
 import io.github.farlog.client.Level;
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.LastWords;
@@ -43,7 +44,8 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     private final AppenderAttachableImpl<ILoggingEvent> fallbacks = new AppenderAttachableImpl<>();
     private final List<String> classRules = new ArrayList<>();
     private String uri;
-    private String level = "persistent";
+    private String level;
+    private String spillDir;
     private String policyText = "block(1s)";
     private String deadlineText = "1s";
     private String classText = "0";
@@ -86,16 +88,25 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     // ---------------------------------------------------------------- configuration
 
     /**
-     * Sets where the ring is. Required.
+     * Sets where the ring is, or which route takes the events. Required.
      *
-     * @param value as in {@code mem:/dev/shm/orders.ring}
+     * @param value as in {@code mem:/dev/shm/orders.ring}, {@code farlog://desk7/orders} or {@code route:farlog://desk7/all}
      */
     public void setUri(final String value) {
         uri = value.trim();
     }
 
     /**
-     * Sets what is reached when a logging call returns.
+     * Sets where a route's legs that spill keep what their rings cannot take.
+     *
+     * @param value a folder; the environment's FARLOG_SPILL_DIR by default
+     */
+    public void setSpillDir(final String value) {
+        spillDir = value.trim();
+    }
+
+    /**
+     * Sets what is reached when a logging call returns. Not of a route, whose legs have levels of their own.
      *
      * @param value posted, visible, persistent (the default), stored, archived; in any case
      */
@@ -283,8 +294,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
 
     private Target open() throws FarlogException {
         final Level wanted;
+        refuseWhatRoutesHaveOfTheirOwn();
         try {
-            wanted = Level.valueOf(level.toUpperCase(Locale.ROOT));
+            wanted = RecordSink.isRoute(uri) ? null : Level.valueOf(level == null ? "PERSISTENT" : level.toUpperCase(Locale.ROOT));
             epoch = Integer.parseInt(epochText);
         } catch (final NumberFormatException e) {
             throw new IllegalArgumentException("epoch \"" + epochText + "\": expected a number", e);
@@ -294,9 +306,19 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final WriterOptions options = WriterOptions.defaults().withLevel(wanted).withName(writerName).withEpoch(epoch)
             .withDeadline(Duration.ofNanos(deadlineNanos));
         try {
-            return Target.acquire(uri, options);
+            return Target.acquire(uri, options, spillDir);
         } catch (final LinkageError e) {
             throw new IllegalArgumentException("no native library: " + e.getMessage(), e);
+        }
+    }
+
+    private void refuseWhatRoutesHaveOfTheirOwn() {
+        final boolean isRoute = RecordSink.isRoute(uri);
+        if (isRoute && (level != null || !"0".equals(epochText))) {
+            throw new IllegalArgumentException("uri \"" + uri + "\" names a route, whose legs have levels and grants of their own: expected no level and no epoch");
+        }
+        if (!isRoute && spillDir != null) {
+            throw new IllegalArgumentException("spillDir \"" + spillDir + "\" is for a route: expected uri route:farlog://NAME");
         }
     }
 
@@ -439,7 +461,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         final Scratch scratch = Scratch.take();
         try {
             scratch.setKey(keySource.of(event));
-            return current.append(bytes, kind & Classifier.CLASS_MAX, scratch, gapRecord, gapClass, patience, deadlineNanos);
+            return current.append(bytes, kind & Classifier.CLASS_MAX, Classifier.criticalityOf(kind), scratch, gapRecord, gapClass, patience, deadlineNanos);
         } finally {
             scratch.giveBack();
         }
@@ -477,8 +499,9 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         }
     }
 
-    private static String describe(final Result result) {
-        return result.name() + ": " + (result == Result.NOT_FOUND ? "the ring's file was removed or replaced" : result.text());
+    private String describe(final Result result) {
+        final String notFound = RecordSink.isRoute(uri) ? "no leg of the route takes its class and criticality" : "the ring's file was removed or replaced";
+        return result.name() + ": " + (result == Result.NOT_FOUND ? notFound : result.text());
     }
 
     /** False: the policy is another, the event is critical, or none of the appenders inside runs. */

@@ -3,13 +3,14 @@ package io.github.farlog.logback;
 import io.github.farlog.client.Counter;
 import io.github.farlog.client.Counters;
 import io.github.farlog.client.FarlogException;
+import io.github.farlog.client.LegStats;
 import io.github.farlog.client.Level;
 import io.github.farlog.client.MemberStatus;
 import io.github.farlog.client.Policy;
 import io.github.farlog.client.Position;
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
 import io.github.farlog.client.RingFile;
-import io.github.farlog.client.SharedWriter;
 import io.github.farlog.client.WriterOptions;
 import io.github.farlog.client.gap.Doubt;
 import io.github.farlog.client.gap.Gap;
@@ -28,7 +29,7 @@ import javax.management.MBeanServerFactory;
 import javax.management.ObjectName;
 
 /**
- * One ring and its one writer, shared by all appenders of this class loader that name the same URI, and by an appender and its successor
+ * One ring and its one writer, or one route, shared by all appenders of this class loader that name the same URI, and by an appender and its successor
  * while Logback is reconfigured: the ring is not closed and opened between them, so nobody else can take it.
  *
  * <p>Appending: any thread, no lock, no allocation. Opening and closing: under one lock.
@@ -58,7 +59,9 @@ final class Target implements TargetMXBean {
     private volatile Level level;
     private volatile WriterOptions options;
     /** Replaced under TARGETS; null while it is. */
-    private volatile SharedWriter writer;
+    private volatile RecordSink writer;
+    /** Of a route. */
+    private final String spillDir;
     private volatile boolean isClosed;
     /** Of the writer. Written under TARGETS. */
     private volatile RingFile file;
@@ -70,18 +73,23 @@ final class Target implements TargetMXBean {
     /** About the last record of a gap. Of who tells. */
     private final Doubt gapDoubt = new Doubt();
 
-    private Target(final String uri) {
+    private Target(final String uri, final String spillDir) {
         this.uri = uri;
+        this.spillDir = spillDir;
     }
 
     // ---------------------------------------------------------------- opening and closing
 
-    /** Opens the ring, or joins those who have it open. Blocks as SharedWriter.open does. */
     static Target acquire(final String uri, final WriterOptions options) throws FarlogException {
+        return acquire(uri, options, null);
+    }
+
+    /** Opens the ring or route, or joins those who have it open, whose folder of spills stays. Blocks as RecordSink.open does. */
+    static Target acquire(final String uri, final WriterOptions options, final String spillDir) throws FarlogException {
         synchronized (TARGETS) {
             Target target = TARGETS.get(uri);
             if (target == null) {
-                target = new Target(uri);
+                target = new Target(uri, spillDir);
                 target.open(options);
                 TARGETS.put(uri, target);
                 target.register();
@@ -96,9 +104,9 @@ final class Target implements TargetMXBean {
 
     /** A ring has one writer, at the highest level that was asked of it: a higher one replaces it, a lower one is served by it. Under TARGETS. */
     private void join(final WriterOptions asked) throws FarlogException {
-        final boolean isRaised = asked.level().compareTo(level) > 0;
-        if (isRaised && file.isInPlace() && asked.level().compareTo(writer.contract().level()) > 0) {
-            throw new IllegalArgumentException("level " + asked.level() + " is above what the region of " + uri + " gives, " + writer.contract().level());
+        final boolean isRaised = asked.level() != null && asked.level().compareTo(level) > 0; // a route has none
+        if (isRaised && file.isInPlace() && asked.level().compareTo(writer.levelMax()) > 0) {
+            throw new IllegalArgumentException("level " + asked.level() + " is above what the region of " + uri + " gives, " + writer.levelMax());
         }
         final WriterOptions wanted = isRaised ? asked : asked.withLevel(level);
         if (isRaised || !file.isInPlace() || references == suspended && !serves(wanted)) {
@@ -123,7 +131,7 @@ final class Target implements TargetMXBean {
         return isClosed;
     }
 
-    /** The last one closes the ring: what it has appended stays. Blocks as SharedWriter.close does. */
+    /** The last one closes the ring: what it has appended stays. Blocks as RecordSink.close does. */
     void release() {
         synchronized (TARGETS) {
             references--;
@@ -138,7 +146,7 @@ final class Target implements TargetMXBean {
     }
 
     private void open(final WriterOptions wanted) throws FarlogException {
-        final SharedWriter opened = SharedWriter.open(uri, wanted.withPolicy(Policy.REJECT));
+        final RecordSink opened = RecordSink.open(uri, wanted.withPolicy(Policy.REJECT), spillDir);
         options = wanted;
         level = wanted.level();
         file = RingFile.of(uri);
@@ -169,7 +177,7 @@ final class Target implements TargetMXBean {
 
     /** With what the new configuration asks for; with the former when that cannot be had. Appends wait meanwhile. */
     private void reopen(final WriterOptions wanted) throws FarlogException {
-        final SharedWriter old = writer;
+        final RecordSink old = writer;
         final WriterOptions former = options;
         writer = null;
         old.close();
@@ -221,20 +229,21 @@ final class Target implements TargetMXBean {
      * Appends one record and waits until it is at the level; before it, the record of a gap when there is one. Full: tries both again until
      * waitNanos have passed since the call.
      *
+     * @param criticality of the event, by which a route's legs choose
      * @param deadlineNanos for the level to be reached, once there was room
      */
-    Result append(final byte[] data, final int classId, final Scratch scratch, final GapRecord gap, final int gapClass,
+    Result append(final byte[] data, final int classId, final int criticality, final Scratch scratch, final GapRecord gap, final int gapClass,
         final long waitNanos, final long deadlineNanos) {
         final long end = System.nanoTime() + waitNanos;
         Result result = closeGap(gap, gapClass, end + deadlineNanos, deadlineNanos);
-        result = result == Result.OK ? once(data, classId, scratch, deadlineNanos, null) : result;
+        result = result == Result.OK ? once(data, classId, criticality, scratch, deadlineNanos, null) : result;
         if (result != Result.OK) {
             failed.increment();
         }
         for (int i = 0; result == Result.FULL && System.nanoTime() - end < 0; i++) {
             pause(i);
             result = closeGap(gap, gapClass, end, deadlineNanos);
-            result = result == Result.OK ? once(data, classId, scratch, deadlineNanos, null) : result;
+            result = result == Result.OK ? once(data, classId, criticality, scratch, deadlineNanos, null) : result;
         }
         if (result == Result.OK) {
             appended.increment();
@@ -256,8 +265,8 @@ final class Target implements TargetMXBean {
     }
 
     /** With a doubt: notes there what was UNKNOWN. */
-    private Result once(final byte[] data, final int classId, final Scratch scratch, final long deadlineNanos, final Doubt doubt) {
-        SharedWriter current = writer;
+    private Result once(final byte[] data, final int classId, final int criticality, final Scratch scratch, final long deadlineNanos, final Doubt doubt) {
+        RecordSink current = writer;
         while (true) {
             if (current == null) {
                 current = awaitWriter();
@@ -266,7 +275,7 @@ final class Target implements TargetMXBean {
                 return Result.NOT_FOUND;
             }
             final Result result =
-                current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, deadlineNanos, scratch.position);
+                current.append(data, 0, data.length, classId, scratch.key, 0, scratch.keyLen, criticality, deadlineNanos, scratch.position);
             if (result == Result.UNKNOWN) {
                 if (doubt != null) {
                     doubt.note(current, scratch.position);
@@ -287,10 +296,8 @@ final class Target implements TargetMXBean {
      * @param position that came with UNKNOWN; it is filled anew
      * @return OK: this very record is at the level. UNKNOWN: anything else
      */
-    static Result resolve(final SharedWriter current, final Position position, final long deadlineNanos) {
-        final int epoch = position.epoch();
-        final Result result = afterUnknown(current.resolve(position.lsn(), deadlineNanos, position));
-        return position.epoch() == epoch ? result : Result.UNKNOWN;
+    static Result resolve(final RecordSink current, final Position position, final long deadlineNanos) {
+        return afterUnknown(current.resolve(position, deadlineNanos));
     }
 
     /** Only OK says where the record is. Also a writer fenced meanwhile may have left it in the ring. */
@@ -298,7 +305,7 @@ final class Target implements TargetMXBean {
         return resolved == Result.OK ? resolved : Result.UNKNOWN;
     }
 
-    private SharedWriter awaitWriter() {
+    private RecordSink awaitWriter() {
         synchronized (TARGETS) { // held by who reopens
             return writer;
         }
@@ -349,7 +356,7 @@ final class Target implements TargetMXBean {
             final byte[] bytes = record.encode(gap);
             final Scratch scratch = Scratch.take();
             scratch.keyLen = 0;
-            final Result result = once(bytes, classId, scratch, deadlineNanos, gapDoubt);
+            final Result result = once(bytes, classId, Classifier.CRITICALITY_MAX, scratch, deadlineNanos, gapDoubt);
             scratch.giveBack();
             return count(result);
         }
@@ -378,7 +385,7 @@ final class Target implements TargetMXBean {
 
     @Override
     public String getLevel() {
-        return level.name();
+        return level == null ? "" : level.name();
     }
 
     @Override
@@ -446,13 +453,19 @@ final class Target implements TargetMXBean {
         return MemberStatus.of(counters());
     }
 
+    @Override
+    public List<LegStats> getLegs() {
+        final RecordSink current = writer;
+        return current == null ? List.of() : current.legs();
+    }
+
     private long counter(final Counter counter) {
         final Counters counters = counters();
         return counters == null ? 0 : counters.value(counter);
     }
 
     private Counters counters() {
-        final SharedWriter current = writer;
+        final RecordSink current = writer;
         return current == null ? null : current.counters();
     }
 }

@@ -1,5 +1,6 @@
 package io.github.farlog.logback;
 
+import io.github.farlog.client.LegStats;
 import io.github.farlog.client.MemberStatus;
 import java.util.List;
 
@@ -113,4 +114,11 @@ public interface TargetMXBean {
      * @return in the order of the URI; empty of a stream with one ring, and while it is closed
      */
     List<MemberStatus> getMembers();
+
+    /**
+     * The legs of a route, since it was opened last.
+     *
+     * @return in their order; empty of a ring
+     */
+    List<LegStats> getLegs();
 }

@@ -37,6 +37,8 @@ class ConfigurationTest {
         "<classOf>pair:A=1</classOf>|expected marker:NAME=CLASS",
         "<classOf>level:LOUD=1</classOf>|no level LOUD",
         "<deadline>fast</deadline>|deadline \"fast\": expected a time",
+        "<uri>route:farlog://desk7/all</uri>|names a route, whose legs have levels and grants of their own: expected no level", // the test's own level
+        "<spillDir>/tmp/x</spillDir>|spillDir \"/tmp/x\" is for a route: expected uri route:farlog://NAME",
         "<epoch>new</epoch>|epoch \"new\": expected a number",
         "<gapClass>-1</gapClass>|gapClass \"-1\": expected a class",
     })

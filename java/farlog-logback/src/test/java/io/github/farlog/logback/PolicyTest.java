@@ -274,7 +274,7 @@ class PolicyTest {
                 }, 9, System.nanoTime() + deadline, deadline);
             });
             final long start = System.nanoTime();
-            final Result result = target.append(big, 1, new Scratch(), gap -> {
+            final Result result = target.append(big, 1, 1, new Scratch(), gap -> {
                 if (System.nanoTime() - start > wait * 3 / 4) {
                     isLate.countDown();
                 }

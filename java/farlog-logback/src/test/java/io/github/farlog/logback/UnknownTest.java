@@ -125,7 +125,7 @@ class UnknownTest {
                 return TEXT;
             };
             for (int i = 0; i < 300; i++) {
-                final Result result = target.append(TEXT, 1, scratch, record, 9, 0, 1000);
+                final Result result = target.append(TEXT, 1, 1, scratch, record, 9, 0, 1000);
                 if (result != Result.OK) {
                     target.drop(i, result);
                 }
@@ -142,7 +142,7 @@ class UnknownTest {
     }
 
     private static Result append(final Target target, final Scratch scratch, final long deadlineNanos) {
-        return target.append(TEXT, 1, scratch, gap -> TEXT, 0, 0, deadlineNanos);
+        return target.append(TEXT, 1, 1, scratch, gap -> TEXT, 0, 0, deadlineNanos);
     }
 
     private void replaceRing(final Target target, final WriterOptions wanted, final Position lost) {

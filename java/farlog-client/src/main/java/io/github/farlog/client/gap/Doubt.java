@@ -1,15 +1,13 @@
 package io.github.farlog.client.gap;
 
 import io.github.farlog.client.Position;
+import io.github.farlog.client.RecordSink;
 import io.github.farlog.client.Result;
-import io.github.farlog.client.SharedWriter;
 
 /** A record whose acknowledgement did not come, and the writer that was given it. For one thread at a time. */
 public final class Doubt {
-    private final Position found = new Position();
-    private SharedWriter writer;
-    private long lsn;
-    private int epoch;
+    private final Position asked = new Position();
+    private RecordSink writer;
 
     /** About nothing yet. */
     public Doubt() {
@@ -21,10 +19,9 @@ public final class Doubt {
      * @param used was given the record
      * @param position that came with it
      */
-    public void note(final SharedWriter used, final Position position) {
+    public void note(final RecordSink used, final Position position) {
         writer = used;
-        lsn = position.lsn();
-        epoch = position.epoch();
+        asked.set(position);
     }
 
     /**
@@ -35,10 +32,7 @@ public final class Doubt {
      *     and cannot tell any more
      */
     public Result resolve(final long deadlineNanos) {
-        final Result result = writer.resolve(lsn, deadlineNanos, found);
-        if (result == Result.OK && found.epoch() == epoch) {
-            return Result.OK;
-        }
-        return result == Result.UNKNOWN ? Result.UNKNOWN : Result.NOT_FOUND;
+        final Result result = writer.resolve(asked, deadlineNanos);
+        return result == Result.OK || result == Result.UNKNOWN ? result : Result.NOT_FOUND;
     }
 }
