@@ -123,7 +123,12 @@ func (f *osFile) Truncate(size int64) error {
 	return plainPathError(f.File.Truncate(size))
 }
 
+// Allocate looks first whether there is as much: ext4 takes all that is free before it says that this is too little, and those who write beside us would have nothing meanwhile.
 func (f *osFile) Allocate(size int64) error {
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &disk); err == nil && disk.Blocks > 0 && disk.Bfree < uint64(size)/uint64(disk.Bsize) {
+		return unix.ENOSPC
+	}
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return f.Truncate(size)

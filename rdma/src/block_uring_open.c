@@ -9,6 +9,7 @@
 #include "agent.h"
 #include "block_reserve.h"
 #include "block_uring_device.h"
+#include "disk_room.h"
 #include "err.h"
 
 #define COMMAND_LEN_MAX (1u << 30)
@@ -19,18 +20,17 @@
 static int make_file(const char *text, const char *path, uint64_t size_bytes, struct farlog_error *error)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
-	int failure;
+	int result;
 
 	if (fd < 0)
 		return error_set(error, FARLOG_IO, errno, "make region \"%s\"", text);
-	failure = posix_fallocate(fd, 0, (off_t)size_bytes);
-	if (failure == 0 && fsync(fd) != 0)
-		failure = errno;
+	result = disk_allocate(text, path, fd, size_bytes, error);
+	if (result == FARLOG_OK && fsync(fd) != 0)
+		result = error_set(error, FARLOG_IO, errno, "make %lu bytes of region \"%s\" durable", size_bytes, text);
 	close(fd);
-	if (failure == 0)
-		return FARLOG_OK;
-	unlink(path);
-	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
+	if (result != FARLOG_OK)
+		unlink(path);
+	return result;
 }
 
 /* is_in_use -- by a mount, or by a device made of it. Asked by a descriptor of its own: who has one for itself alone shuts out the next. */

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "disk_room.h"
 #include "err.h"
 #include "layout.h"
 #include "persist.h"
@@ -369,7 +370,7 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 	int flags = access == REGION_READ ? O_RDONLY : O_RDWR;
 	struct stat info;
 	bool is_made = false;
-	int failure;
+	int result;
 
 	*fd = open(uri->path, flags | O_CLOEXEC);
 	if (*fd < 0 && errno == ENOENT && access == REGION_CREATE) {
@@ -380,16 +381,16 @@ static int open_file(const char *text, const struct uri *uri, enum region_access
 		return errno == ENOENT ? refuse_missing(text, uri, error) : error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
 	if (access != REGION_CREATE || fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
 		return FARLOG_OK;
-	failure = posix_fallocate(*fd, 0, (off_t)size_bytes);
-	if (failure == 0 && (fsync(*fd) != 0 || sync_directory(uri->path) != 0))
-		failure = errno;
-	if (failure == 0)
+	result = disk_allocate(text, uri->path, *fd, size_bytes, error);
+	if (result == FARLOG_OK && (fsync(*fd) != 0 || sync_directory(uri->path) != 0))
+		result = error_set(error, FARLOG_IO, errno, "make %lu bytes of region \"%s\" durable", size_bytes, text);
+	if (result == FARLOG_OK)
 		return FARLOG_OK;
 	close(*fd);
 	*fd = -1;
 	if (is_made)
 		unlink(uri->path);
-	return error_set(error, FARLOG_IO, failure, "allocate %lu bytes for region \"%s\"", size_bytes, text);
+	return result;
 }
 
 static int map_region(const char *text, struct region_mem *mem, enum region_access access, struct farlog_error *error)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/internal/loop"
 	"github.com/farlog/farlog/pkg/internal/testenv"
 )
 
@@ -188,7 +189,7 @@ func TestHost_UserDecides(t *testing.T) {
 
 // A device that only root may open is opened for the user who is named, with the locks of a ring his own; he writes as fast as if he had opened it.
 func TestHost_DeviceIsHandedOver(t *testing.T) {
-	device := loopDevice(t, 8<<20)
+	device := loop.Device(t, 8<<20)
 	b := newHostBench(t, "--host-device", device+"=65534")
 	testenv.MustRun(t, "farlog", "ring", "format", "nvme:"+device, "--stream", "desk7/raw")
 	program := b.copyProgram("farlog")
@@ -224,29 +225,6 @@ func TestHost_DeviceIsHandedOver(t *testing.T) {
 	if said, err := run("three\n", "append", "--ring", "nvme:"+device, "--level", "visible"); err == nil || !strings.Contains(said, "may not open by himself: no host agent") {
 		t.Errorf("without an agent: %v: %s", err, said)
 	}
-}
-
-// loopDevice makes a block device of a file.
-func loopDevice(t *testing.T, size int64) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a loop device")
-	}
-	file := filepath.Join(t.TempDir(), "blocks")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size)); err != nil {
-		t.Fatal(err)
-	}
-	made, err := exec.Command("losetup", "--find", "--show", file).Output()
-	if err != nil {
-		t.Skipf("losetup: no loop devices on this machine: %v", err)
-	}
-	device := strings.TrimSpace(string(made))
-	t.Cleanup(func() {
-		if err := exec.Command("losetup", "--detach", device).Run(); err != nil {
-			t.Error(err)
-		}
-	})
-	return device
 }
 
 // copyProgram puts a program where every user may run it.

@@ -1,8 +1,10 @@
 /* Block devices that are not as they should be, on a loop device over a file: read-only, in use, somebody else's, another LBA than before, shrunk, gone while it is written
  * to. Needs the right to set up loop devices; without it, skipped. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "region_nvme.h"
@@ -186,6 +188,77 @@ static void append__device_shrinks_under_it(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
+static char mounted[300]; /* "" = nothing is */
+
+static void mount_disk(void)
+{
+	attach("");
+	snprintf(mounted, sizeof(mounted), "%s.disk", file);
+	assert_int_equal(run("mkdir -p '%s' && mkfs.ext4 -q -F -m 0 %s", mounted, device), 0);
+	if (run("mount %s '%s'", device, mounted) != 0) {
+		run("rmdir '%s'", mounted);
+		mounted[0] = '\0';
+		print_message("loop: no ext4 can be mounted here\n");
+		skip();
+	}
+}
+
+static int end_disk(void **state)
+{
+	if (mounted[0] != '\0')
+		run("umount '%s' && rmdir '%s'", mounted, mounted);
+	mounted[0] = '\0';
+	return end_device(state);
+}
+
+static uint64_t disk_free(void)
+{
+	struct statvfs disk;
+
+	assert_int_equal(statvfs(mounted, &disk), 0);
+	return disk.f_bavail * disk.f_frsize;
+}
+
+static void expect_no_room(const char *scheme, uint64_t size_bytes)
+{
+	struct farlog_ring_config config = {.size_bytes = size_bytes};
+	struct farlog_error error = {0};
+	char ring[sizeof(mounted) + 16];
+
+	snprintf(ring, sizeof(ring), "%s:%s/ring", scheme, mounted);
+	assert_int_equal(farlog_ring_format(ring, &config, &error), FARLOG_IO);
+	assert_int_equal(error.os_errno, ENOSPC);
+	if (strstr(error.text, "stay for others") == NULL || strstr(error.text, "/ring has ") == NULL)
+		fail_msg("expected what is free and what stays in: %s", error.text);
+}
+
+/* ext4 gives all that is free before it says that this is too little: who writes beside a ring that is far too large must not notice it. */
+static void format__ring_is_larger_than_the_disk(void **state)
+{
+	static const char *const schemes[] = {"mem", "nvme"};
+	struct farlog_ring_config config = {0};
+	struct farlog_error error = {0};
+	char ring[sizeof(mounted) + 16];
+	uint64_t free_bytes;
+
+	(void)state;
+	mount_disk();
+	free_bytes = disk_free();
+	for (unsigned i = 0; i < 2; i++) {
+		expect_no_room(schemes[i], 1ull << 40);
+		expect_no_room(schemes[i], free_bytes / 65536 * 65536); /* it would fit, and leave nothing */
+		assert_int_equal(disk_free(), free_bytes);
+	}
+	assert_int_equal(run("touch '%s/ring'", mounted), 0); /* a file that is there is not removed, and has nothing either */
+	expect_no_room("mem", 1ull << 40);
+	assert_int_equal(run("test -f '%s/ring'", mounted), 0);
+	assert_int_equal(disk_free(), free_bytes);
+	config.size_bytes = free_bytes / 2 / 65536 * 65536;
+	snprintf(ring, sizeof(ring), "mem:%s/ring", mounted);
+	if (farlog_ring_format(ring, &config, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_file, end_device)
 
 static const struct CMUnitTest tests[] = {
@@ -194,5 +267,6 @@ static const struct CMUnitTest tests[] = {
 	CASE(open__lba_has_changed),
 	CASE(open__device_has_shrunk),
 	CASE(append__device_shrinks_under_it),
+	cmocka_unit_test_setup_teardown(format__ring_is_larger_than_the_disk, make_file, end_disk),
 };
 RUN_GROUP(loop, tests)
