@@ -57,11 +57,7 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 	case errors.Is(err, farlog.ErrNotFound) && t.wasProvided(spec) && !isToBeNew(spec) && !t.wasLost(spec):
 		return at, missing(at, spec.Stream.Spec)
 	case errors.Is(err, farlog.ErrNotFound):
-		if at, err = t.form(at, spec); err != nil {
-			return at, fmt.Errorf("make ring %q: %w", at.name(), err)
-		}
-		t.config.Logger.Info("made ring", "stream", spec.Stream.Spec.Name, "path", at.name(), "size_bytes", spec.Stream.Spec.RingSizeBytes)
-		return at, nil
+		return t.provide(at, spec)
 	case errors.Is(err, farlog.ErrNotARing) && at.path != "":
 		return at, fmt.Errorf("%w; nothing was overwritten: to let farlog make the ring here, move the file away: mv %s %s.old", err, at.path, at.path)
 	case err != nil:

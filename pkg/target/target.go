@@ -72,6 +72,10 @@ type Target struct {
 	provided map[string][]byte       // by stream, the uuid of the ring that was there at the last look that found one; of the goroutine that looks
 
 	isConnected atomic.Bool // the last report reached the control plane
+
+	now    func() time.Time
+	unmade map[string]*unmade // by stream; of the mutex
+	makers sync.WaitGroup     // of rings that could not be made at once
 }
 
 // New takes the directory. It fails when another target holds it, and says which.
@@ -92,7 +96,8 @@ func New(config Config) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
-		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte)}
+		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte),
+		now: time.Now, unmade: make(map[string]*unmade)}
 	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
@@ -121,6 +126,7 @@ func (t *Target) askLook() {
 func (t *Target) Run(ctx context.Context) error {
 	defer t.lock.Close()
 	defer t.doors.close()
+	defer t.makers.Wait()
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	if recalled, err := t.recall(); err != nil {
@@ -190,8 +196,9 @@ func (t *Target) observe() {
 	t.mutex.Unlock()
 	seen := make([]Ring, 0, len(wanted))
 	known := make(map[string]bool, len(wanted))
+	t.forgetUnmade(wanted)
 	for _, spec := range wanted {
-		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED {
+		if spec.Deletion != api.DeletionStage_DELETION_STAGE_UNSPECIFIED && !t.isMaking(spec) {
 			at := t.siteOf(spec.Stream.Spec.Name)
 			known[at.path] = true
 			seen = append(seen, t.end(spec, at, before))
