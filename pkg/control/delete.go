@@ -88,6 +88,8 @@ func (v *view) whyKeepRing(name string, spec *api.RingSpec) string {
 	switch {
 	case v.liveTargets[spec.Target] == nil:
 		return fmt.Sprintf("target %s does not report, so nobody sees whether its ring holds records that are not stored: start it"+lost, spec.Target)
+	case v.wasNeverMade(name, spec, ring):
+		return "" // the target looks once more: a ring that is there after all is closed and drained first
 	case ring.GetError() != "":
 		return fmt.Sprintf("target %s: %s%s", spec.Target, ring.Error, lost)
 	case ring.GetIsWriterHeld():
@@ -96,6 +98,12 @@ func (v *view) whyKeepRing(name string, spec *api.RingSpec) string {
 		return fmt.Sprintf("%d records (%d bytes) of its ring are not stored yet: farlog status %s says whether its drain gets on, and what to do when not", ring.LagRecords, ring.LagBytes, name)
 	}
 	return ""
+}
+
+// wasNeverMade tells a ring that its target could not make, as it says itself: nobody was ever let in, and no target has ever shown one.
+func (v *view) wasNeverMade(name string, spec *api.RingSpec, ring *api.RingState) bool {
+	return v.epochs[name] == 0 && v.assignments[name] == nil && len(spec.RingUuid) == 0 && spec.Replacement == nil && len(spec.LostUuid) == 0 &&
+		ring.GetError() != "" && len(ring.RingUuid) == 0 && !ring.IsMissing && ring.WriterEpoch == 0 && ring.AppendedLsn == 0
 }
 
 // holderText names who has a ring, as far as it is known: the last grant is the writer's only when its epoch is.

@@ -37,6 +37,7 @@ func TestDeleteStream_Refusals(t *testing.T) {
 		{"writer", "a writer has its ring (trading1/77, epoch 3)", func(r *api.RingState) { r.IsWriterHeld, r.WriterId, r.WriterEpoch = true, "trading1/77", 3 }},
 		{"records", "12 records (4096 bytes) of its ring are not stored yet: farlog status desk7/orders", func(r *api.RingState) { r.LagRecords, r.LagBytes, r.AppendedLsn = 12, 4096, 4096 }},
 		{"error", "target t1: disk on fire; if it is lost for good", func(r *api.RingState) { r.Error = "disk on fire" }},
+		{"error of one that was bound", "target t1: disk on fire; if it is lost for good", func(r *api.RingState) { r.Error, r.RingUuid = "disk on fire", nil }},
 	} {
 		one.reportTarget("t1", shown(stream, tc.change))
 		for _, isDryRun := range []bool{true, false} {
@@ -52,6 +53,23 @@ func TestDeleteStream_Refusals(t *testing.T) {
 	if err := one.delete("farlog/audit"); status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What a target could not make holds nothing: to end it needs no word of a loss.
+func TestDeleteStream_RingThatWasNeverMade(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	stream := one.create("desk7/orders")
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.Error, r.RingUuid, r.StreamId = "no room", nil, 0 }))
+	one.until("it is placed and not made", func() bool { return strings.Contains(one.status("desk7/orders").Reason, "no room") })
+	if err := one.delete("desk7/orders"); err != nil {
+		t.Fatal(err)
+	}
+	one.reportTarget("t1", shown(stream, func(r *api.RingState) { r.RingUuid, r.IsClosed, r.IsRemoved = nil, true, true }))
+	one.until("it is gone", func() bool {
+		_, err := one.control.GetStream(one.context(), &api.GetStreamRequest{Name: "desk7/orders"})
+		return status.Code(err) == codes.NotFound
+	})
 }
 
 // Whoever was told the last revision learns of what went and of what came under its name. Between any two steps the control plane is another one.
