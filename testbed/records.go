@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,6 +76,7 @@ type ledger struct {
 	unknown int             // outcomes that had to be resolved
 	slowest time.Duration   // of all calls of append, without what a processor of the writer's machine stood still meanwhile
 	took    []time.Duration // by each append that was acknowledged, where that was printed
+	copies  []string        // members that had it then, of the same appends
 	asides  []string        // what was said beside plain acknowledgements
 }
 
@@ -132,6 +134,7 @@ func (l *ledger) time(fields []string, at int) error {
 	l.slowest = max(l.slowest, us[0]-us[1])
 	if at == acknowledgedTookAt {
 		l.took = append(l.took, us[0])
+		l.copies = append(l.copies, strings.Join(fields[min(at+2, len(fields)):], " "))
 	}
 	return nil
 }
@@ -171,6 +174,13 @@ func (l *ledger) acknowledged() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.next
+}
+
+// appends tells of each acknowledged append, from one on, how long it took, and how many members had it then.
+func (l *ledger) appends(from int) (took []time.Duration, copies []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.took[from:]), slices.Clone(l.copies[from:])
 }
 
 // last is where the last acknowledged record lies.

@@ -35,9 +35,9 @@ type memberCrew struct {
 	*stage
 }
 
-// membersVerbs proves a stream with members over SoftRoCE, by the daemons: while a writer appends to persistent memory of three hosts, one of these is killed and booted again on its
-// memory, and joins. Then the writer is stopped, and another host takes the stream over; when the first one goes on, it is told that it is fenced. The next one goes on when another
-// member's daemon is killed. Each record that any writer was told is acknowledged is in the store.
+// membersVerbs proves a stream with members over SoftRoCE, by the daemons: while a writer appends to persistent memory of three hosts, the link of one of these is slow, then dark, and its
+// machine is killed and booted again on its memory, and joins. Then the writer is stopped, and another host takes the stream over; when the first one goes on, it is told that it is fenced.
+// The next one goes on when another member's daemon is killed. Each record that any writer was told is acknowledged is in the store.
 func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	machines := []machine{hostMachine}
 	for _, name := range memberTargets {
@@ -47,18 +47,21 @@ func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	records, err := newRecords("MV", memberRecords)
+	// Before anything goes over the link, and changed in place: while the kernel exchanges a link's queue it refuses frames, which SoftRoCE's connection manager does not outlive.
+	if _, err := guests["target"].Run(ctx, "tc qdisc add dev eth0 root "+netemIdle); err != nil {
+		return "", err
+	}
+	c, err := b.startMembers(ctx, guests)
 	if err != nil {
 		return "", err
 	}
-	c := &memberCrew{b.newMemberCrew(guests), &stage{bed: b, host: guests["host"], ledger: newLedger(records)}}
-	if err := c.setUp(ctx); err != nil {
+	if err := c.whole(ctx); err != nil {
 		return "", err
 	}
-	if c.writer, err = c.open(ctx, c.host); err != nil {
+	slow, err := c.slacken(ctx)
+	if err != nil {
 		return "", err
 	}
-	c.begin(ctx)
 	if err := c.suffer(ctx); err != nil {
 		return "", err
 	}
@@ -81,7 +84,24 @@ func membersVerbs(ctx context.Context, b *bed) (string, error) {
 	if err == nil && (wire.Writes == 0 || wire.Flushes == 0) {
 		err = fmt.Errorf("on the wire of the writer: %+v, want WRITEs and FLUSHes", wire)
 	}
-	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s; taken over: %s", proved, unknown, slowest.Round(time.Millisecond), appendDeadline, told), err
+	return fmt.Sprintf("%s; %d outcomes were unknown at first, slowest append %s of a deadline of %s; %s; taken over: %s", proved, unknown, slowest.Round(time.Millisecond), appendDeadline, slow, told), err
+}
+
+// startMembers starts the daemons and a writer, which is fed from then on.
+func (b *bed) startMembers(ctx context.Context, guests map[string]*vm.Guest) (*memberCrew, error) {
+	records, err := newRecords("MV", memberRecords)
+	if err != nil {
+		return nil, err
+	}
+	c := &memberCrew{b.newMemberCrew(guests), &stage{bed: b, host: guests["host"], ledger: newLedger(records)}}
+	if err := c.setUp(ctx); err != nil {
+		return nil, err
+	}
+	if c.writer, err = c.open(ctx, c.host); err != nil {
+		return nil, err
+	}
+	c.begin(ctx)
+	return c, nil
 }
 
 func (b *bed) newMemberCrew(guests map[string]*vm.Guest) *crew {
@@ -160,9 +180,6 @@ func (c *memberCrew) whole(ctx context.Context) error {
 
 // suffer kills a member's machine, and boots it again: appends go on by the other two, and it joins.
 func (c *memberCrew) suffer(ctx context.Context) error {
-	if err := c.whole(ctx); err != nil {
-		return err
-	}
 	c.guests["target"].Kill()
 	if err := c.stage.more(ctx, memberMore); err != nil {
 		return fmt.Errorf("without the machine that was killed: %w", err)

@@ -10,7 +10,7 @@ var scenarios = []scenario{
 	{"verbs-contract", "what a target or its memory cannot give is refused at open, with a text that says what to do", 1, verbsContract},
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from a central host, then 50,000 locally", 3, trading},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too; clocks jump by an hour and back", 3, daemonsKilled},
-	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target's machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
+	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then dark, its machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
