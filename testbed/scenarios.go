@@ -11,6 +11,7 @@ var scenarios = []scenario{
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from a central host, then 50,000 locally", 3, trading},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too; clocks jump by an hour and back", 3, daemonsKilled},
 	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then dark, its machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
+	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
@@ -28,6 +29,5 @@ var namedScenarios = []scenario{
 	{"blocks-bench", "an append to a ring in a namespace against io_uring alone and fio, in one guest, by the counting clock: minutes", 1, blocksBench},
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
-	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation; nvme-faults ends with it", 2, nvmeRefused},
 }
