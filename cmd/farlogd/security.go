@@ -125,7 +125,7 @@ func (d *daemon) openSecurity() error {
 	if d.keeper, err = identity.NewKeeper(files, d.choice.Logger); err != nil {
 		return err
 	}
-	metrics.NewIdentity(d.registry, roleControl, d.keeper.NotAfter)
+	metrics.NewIdentity(d.registry, roleControl, func() (*identity.Keeper, error) { return d.keeper, nil })
 	d.access, err = access.OpenFile(d.settings.accessFile, d.choice.Logger)
 	return err
 }
@@ -173,13 +173,7 @@ func (d *daemon) credentials(kind identity.Kind) credentials.TransportCredential
 		return identity.Insecure()
 	}
 	find := d.agentChoice(kind).Finder()
-	metrics.NewIdentity(d.registry, string(kind), func() time.Time {
-		keeper, err := find()
-		if err != nil {
-			return time.Time{}
-		}
-		return keeper.NotAfter()
-	})
+	metrics.NewIdentity(d.registry, string(kind), find)
 	return identity.NewClientCredentials(find)
 }
 

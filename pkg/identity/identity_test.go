@@ -268,6 +268,80 @@ func TestKeeper_RevokedStayRevoked(t *testing.T) {
 	}
 }
 
+// A list from before a revocation, put in the place of the newer one, lets nobody in again; it is told, once, and what else is renewed beside it is taken. The newest is taken again.
+func TestKeeper_AnOlderListIsRefused(t *testing.T) {
+	a := newAuthority(t, "farlog")
+	server := newParty(t, a, a.Dir, KindControl, "c")
+	client := newParty(t, a, filepath.Join(a.Dir, "one"), KindHost, "trading1")
+	var said strings.Builder
+	server.keeper.logger = slog.New(slog.NewTextHandler(&said, nil))
+	path := filepath.Join(a.Dir, revokedName)
+	older, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Revoke([]string{client.keeper.files.Cert}, start.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.keeper.current.leaf}}
+	look := func(isRefused bool) {
+		t.Helper()
+		server.now = server.now.Add(lookInterval)
+		_, err := server.keeper.Check(state)
+		checkError(t, "revoked", err, "is revoked")
+		if got := server.keeper.IsListRefused(); got != isRefused {
+			t.Errorf("the list is refused: %t, want %t", got, isRefused)
+		}
+	}
+	look(false)
+	if err := os.WriteFile(path, older, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		look(true)
+	}
+	if got := strings.Count(said.String(), "a list of revoked certificates is refused"); got != 1 {
+		t.Errorf("told %d times: %s", got, said.String())
+	}
+	before := server.keeper.NotAfter()
+	if _, err := a.Issue(a.Dir, Order{Kind: KindControl, Name: "c", Validity: 2 * time.Hour}, start); err != nil {
+		t.Fatal(err)
+	}
+	look(true)
+	if !server.keeper.NotAfter().After(before) {
+		t.Error("a renewed certificate beside the older list is not taken")
+	}
+	if err := os.WriteFile(path, newer, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	look(false)
+}
+
+// An agent that was told of a list that is not there has no certificates to connect with, and says why, until it is there.
+func TestFinder_WaitsForTheListThatItWasToldOf(t *testing.T) {
+	a := newAuthority(t, "farlog")
+	newParty(t, a, a.Dir, KindTarget, "t")
+	list := filepath.Join(t.TempDir(), "later.pem")
+	find := Choice{Authority: filepath.Join(a.Dir, authorityCert), Cert: In(a.Dir, KindTarget).Cert, Key: In(a.Dir, KindTarget).Key, Revoked: list,
+		Kinds: []Kind{KindTarget}, Logger: slog.New(slog.DiscardHandler)}.Finder()
+	_, err := find()
+	checkError(t, "without the list", err, "later.pem\" is not there")
+	raw, err := os.ReadFile(filepath.Join(a.Dir, revokedName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(list, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if keeper, err := find(); err != nil || keeper.ID() != "spiffe://farlog/farlog/target/t" {
+		t.Errorf("when it is there: %v", err)
+	}
+}
+
 // A control plane that starts without the list would let in again who was shut out; it does not start. Nor does anybody who was told of a list.
 func TestKeeper_NoStartWithoutTheList(t *testing.T) {
 	a := newAuthority(t, "farlog")

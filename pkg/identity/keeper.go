@@ -27,6 +27,8 @@ type Keeper struct {
 	seen    [4]stamp
 	current *material
 	failure string // of the last reading; "" = none
+
+	isListRefused bool // the list in its file is older than the one in force
 }
 
 // stamp tells one state of a file from another.
@@ -44,6 +46,7 @@ type material struct {
 	authorities []*x509.Certificate
 	roots       *x509.CertPool
 	revoked     map[string]bool // by issuer and serial number
+	list        *x509.RevocationList
 }
 
 // NewKeeper reads the files. logger hears of later changes and of what is wrong with them.
@@ -93,11 +96,52 @@ func (k *Keeper) load() (*material, error) {
 	if err != nil {
 		return k.keep(err)
 	}
-	if k.current != nil {
+	why := next.keepNewerList(k.current)
+	if k.current != nil && k.seen != seen {
 		k.logger.Info("certificates were read again", "id", next.id, "file", k.files.Cert, "expires", next.leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	k.current, k.seen, k.failure = next, seen, ""
+	if why != nil && why.Error() != k.failure {
+		k.logger.Warn("a list of revoked certificates is refused, going on with the newer one that was read before", "error", why)
+	}
+	k.current, k.seen, k.failure, k.isListRefused = next, seen, textOf(why), why != nil
 	return next, nil
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// IsListRefused tells whether the list of revoked certificates in its file is older than the one in force, which was there before.
+func (k *Keeper) IsListRefused() bool {
+	if _, err := k.load(); err != nil {
+		return false
+	}
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.isListRefused
+}
+
+// keepNewerList leaves in force what was revoked before when the list that was read now is older: a copy from some time ago, put there by mistake or by somebody who
+// was shut out since, would let them in again. Lists of different authorities are not to be compared.
+func (m *material) keepNewerList(before *material) error {
+	if before == nil || before.list == nil || m.list == nil || string(before.list.RawIssuer) != string(m.list.RawIssuer) || !isOlder(m.list, before.list) {
+		return nil
+	}
+	found := m.list
+	m.list, m.revoked = before.list, before.revoked
+	return fmt.Errorf("the list of revoked certificates that is there now is of %s, number %v, the one in force of %s, number %v: copy the newest crl.pem from the authority",
+		found.ThisUpdate.UTC().Format(time.RFC3339), found.Number, m.list.ThisUpdate.UTC().Format(time.RFC3339), m.list.Number)
+}
+
+// isOlder compares by the lists' numbers, which an authority only raises, and by time where one has none.
+func isOlder(a, b *x509.RevocationList) bool {
+	if a.Number != nil && b.Number != nil {
+		return a.Number.Cmp(b.Number) < 0
+	}
+	return a.ThisUpdate.Before(b.ThisUpdate)
 }
 
 // keep goes on with what was read before; each reason is told once.
@@ -156,6 +200,7 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.list = list
 	m.revoked = make(map[string]bool, len(list.RevokedCertificateEntries))
 	for _, entry := range list.RevokedCertificateEntries {
 		m.revoked[string(list.RawIssuer)+entry.SerialNumber.String()] = true
