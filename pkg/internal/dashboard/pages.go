@@ -178,6 +178,7 @@ func host() Dashboard {
 				lines("short", "Sees its control plane, or its etcd", Query{"farlog_target_control_connected" + ofInstance, "target {{instance}}"},
 					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
 				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain|host)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
+				lines("short", "An old list of revoked certificates is refused", Query{`{__name__=~"farlog_(control|target|drain|host)_revocation_list_refused", instance=~"$instance"}`, "{{job}} {{instance}}"}).marks(1, 1),
 				lines("short", "Processors", Query{`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`, "{{job}} {{instance}}"}),
 				lines("s", "The clock may be wrong by", Query{"farlog_clock_error_seconds" + ofInstance, "at most {{instance}}"}, Query{"farlog_clock_estimated_error_seconds" + ofInstance, "estimated {{instance}}"},
 					Query{"abs(farlog_clock_offset_seconds" + ofInstance + ")", "being corrected {{instance}}"},
@@ -191,6 +192,9 @@ func host() Dashboard {
 				lines("ops", "Asked of the host agent", Query{"rate(farlog_host_grants_total" + ofInstance + "[$__rate_interval])", "granted {{instance}}"},
 					Query{"rate(farlog_host_refused_total" + ofInstance + "[$__rate_interval])", "refused {{instance}}"},
 					Query{"rate(farlog_host_failed_total" + ofInstance + "[$__rate_interval])", "failed {{instance}}"}),
+				lines("s", "Way to targets on other hosts", Query{"farlog_host_way_least_seconds" + ofInstance, "least {{instance}} to {{target}} {{door}}"},
+					Query{"farlog_host_way_median_seconds" + ofInstance, "median {{instance}} to {{target}} {{door}}"}).says("Of the last 32 handshakes of TCP connections. Placement of a stream with a writer_host goes by the least."),
+				lines("ops", "Handshakes with targets that failed", Query{"rate(farlog_host_way_failures_total" + ofInstance + "[$__rate_interval])", "{{instance}} to {{target}} {{door}}"}),
 			}},
 			{"Target", []Panel{
 				lines("short", "Connections", Query{"sum by (transport) (farlog_target_writers" + ofInstance + ")", "writers {{transport}}"}, Query{"sum by (transport) (farlog_target_drains" + ofInstance + ")", "drains {{transport}}"}),
