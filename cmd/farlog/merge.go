@@ -33,8 +33,8 @@ was decided so is kept, so that each entry of the order is byte for byte the sam
 or not.
 
 Without a flag it puts in what can go in now and ends; it does not wait for a stream that has no record yet. --final says that every stream ends where it is, such as after the close of a day. With -f it
-goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided;
-unless with -f it does so beside the one that is there, which stays when it goes further.`,
+goes on, as farlogd drain --merge does. --anew makes an order that is damaged again, from the records and what was decided,
+beside the one that is there, which stays when it goes further; with -f it waits until it goes as far, and then goes on.`,
 		Example: `  farlog merge data/store
   farlog merge data/store --final
   farlog replay data/store --merged --speed max`,
@@ -75,17 +75,17 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 		return err
 	}
 	limits := merge.Options{LateLimit: options.late, AheadLimit: options.ahead}
-	switch {
-	case options.isAnew && options.isFollowing:
-		if err := merge.Remove(opened); err != nil {
-			return err
+	if options.isAnew {
+		progress, err := merge.Anew(ctx, opened, limits, options.until())
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("interrupted: the order that is there stays as it is")
 		}
-	case options.isAnew:
-		progress, err := merge.Anew(ctx, opened, limits, options.isFinal)
 		if err != nil {
 			return explainMerge(err)
 		}
-		return printMerge(env, progress)
+		if !options.isFollowing {
+			return printMerge(env, progress)
+		}
 	}
 	merger, err := merge.Open(opened, limits)
 	if err != nil {
@@ -110,6 +110,16 @@ func runMerge(ctx context.Context, env *environment, path string, options mergeO
 		return explainMerge(err)
 	}
 	return printMerge(env, progress)
+}
+
+func (o mergeOptions) until() merge.Until {
+	switch {
+	case o.isFollowing:
+		return merge.UntilAsFar
+	case o.isFinal:
+		return merge.UntilEnd
+	}
+	return merge.UntilNow
 }
 
 func explainMerge(err error) error {

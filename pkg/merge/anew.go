@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"time"
 
 	"github.com/farlog/farlog/pkg/store"
 )
@@ -18,10 +19,20 @@ const besideName = "anew"
 // ErrShort says that an order made anew would end before the one that is there.
 var ErrShort = errors.New("the order that is there goes further")
 
-// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its place when it goes at least as far. isFinal: each stream ends where it is, as
-// Finish. What had been given out of the order comes again in the same one, as long as every stream is there. A crash leaves the one order, or a beginning of the other, which the next merge
-// goes on with. Errors: ErrShort (nothing was changed), and those of Open.
-func Anew(ctx context.Context, s *store.Store, options Options, isFinal bool) (Progress, error) {
+// Until says how far an order is made anew.
+type Until int
+
+// UntilNow takes what can go out without waiting, as Now; UntilEnd everything, each stream ends where it is, as Finish; UntilAsFar waits for what comes until it goes as far as the order that is there.
+const (
+	UntilNow Until = iota
+	UntilEnd
+	UntilAsFar
+)
+
+// Anew makes the order again, from the records and what was decided, for one that is damaged: beside it, and in its place when it goes at least as far. What had been given out of the order
+// comes again in the same one, as long as every stream is there. Its files have the same slots then, and each is put over the one before as a whole: a crash at any point leaves an order
+// that was whole as it is, to the last entry. Errors: ErrShort, ctx.Err() (nothing was changed), and those of Open.
+func Anew(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
 	a := anew{fsys: s.FS(), dir: path.Join(s.Dir(), dirName), beside: path.Join(s.Dir(), dirName, besideName)}
 	lock, err := takeDir(s, a.dir)
 	if err != nil {
@@ -32,10 +43,10 @@ func Anew(ctx context.Context, s *store.Store, options Options, isFinal bool) (P
 	if err := a.begin(); err != nil {
 		return Progress{}, err
 	}
-	if options.FileSlots == 0 {
-		options.FileSlots = a.slotsMax(a.dir)
+	if slotsMax := a.slotsMax(a.dir); slotsMax != 0 {
+		options.FileSlots = slotsMax // the same files
 	}
-	progress, err := a.merge(ctx, s, options, isFinal)
+	progress, err := a.merge(ctx, s, options, until)
 	if err != nil {
 		return progress, err
 	}
@@ -83,27 +94,51 @@ func (a anew) begin() error {
 	return writeWhole(a.fsys, path.Join(a.beside, decisionsName), raw)
 }
 
-func (a anew) merge(ctx context.Context, s *store.Store, options Options, isFinal bool) (Progress, error) {
+func (a anew) merge(ctx context.Context, s *store.Store, options Options, until Until) (Progress, error) {
 	m, err := openIn(s, options, a.beside)
 	if err != nil {
 		return Progress{}, err
 	}
-	if isFinal {
+	switch until {
+	case UntilEnd:
 		err = m.Finish(ctx)
-	} else {
+	case UntilAsFar:
+		err = a.follow(ctx, m)
+	default:
 		err = m.Now(ctx)
 	}
 	progress := m.Progress()
 	return progress, errors.Join(err, m.Close())
 }
 
-// swap puts the decisions in their place first: an order never goes with fewer than it was made by.
+// follow merges what comes, until the order that is there is caught up with.
+func (a anew) follow(ctx context.Context, m *Merger) error {
+	there := a.slots(a.dir)
+	for ctx.Err() == nil {
+		isMoved, err := m.Step()
+		switch {
+		case err != nil:
+			return err
+		case isMoved:
+			continue
+		case a.slots(a.beside) >= there:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+		}
+	}
+	return ctx.Err()
+}
+
+// swap puts each file over the one before. The decisions come first: an order never goes with fewer than it was made by.
 func (a anew) swap() error {
 	if err := a.fsys.Rename(path.Join(a.beside, decisionsName), path.Join(a.dir, decisionsName)); err != nil {
 		return fmt.Errorf("rename decisions: %w", err)
 	}
-	if err := removeOrder(a.fsys, a.dir); err != nil {
-		return err
+	if err := a.fsys.SyncDir(a.dir); err != nil {
+		return fmt.Errorf("sync %s: %w", a.dir, err)
 	}
 	found, err := listFiles(a.fsys, a.beside)
 	if err != nil {
@@ -122,7 +157,7 @@ func (a anew) swap() error {
 			}
 		}
 	}
-	return nil
+	return removeOrder(a.fsys, a.dir, found) // what a damaged order had more files of
 }
 
 // clear takes away what lies beside; whatever stays is taken away the next time.

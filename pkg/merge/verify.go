@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/farlog/farlog/pkg/store"
@@ -284,16 +286,19 @@ func Remove(s *store.Store) error {
 		return fmt.Errorf("remove merged order %s: %w", dir, err)
 	}
 	defer lock.Close()
-	return removeOrder(fsys, dir)
+	return removeOrder(fsys, dir, files{})
 }
 
-func removeOrder(fsys store.FS, dir string) error {
+// removeOrder takes away the files behind those that stay.
+func removeOrder(fsys store.FS, dir string, staying files) error {
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", dir, err)
 	}
 	for i := len(names) - 1; i >= 0; i-- { // from the end, so that no crash leaves a hole
-		if suffix := path.Ext(names[i]); suffix == orderSuffix || suffix == checkpointSuffix {
+		suffix := path.Ext(names[i])
+		number, err := strconv.ParseUint(strings.TrimSuffix(names[i], suffix), 10, 64)
+		if err == nil && (suffix == orderSuffix && number > staying.orders || suffix == checkpointSuffix && number > staying.checkpoints) {
 			if err := fsys.Remove(path.Join(dir, names[i])); err != nil {
 				return fmt.Errorf("remove %s: %w", names[i], err)
 			}

@@ -72,6 +72,23 @@ type change struct {
 	remove string
 	add    string
 	node   *node
+	fate   *fate // of a rename into another directory: both have a half of it; nil: of no such
+}
+
+// fate is that of the two halves of a rename: both survive, or none.
+type fate struct {
+	isDecided, isKept bool
+}
+
+// survives draws, of the second half of a rename what was drawn for the first.
+func (c *CrashFS) survives(ch change, keep float64) bool {
+	if ch.fate == nil {
+		return c.rng.Float64() < keep
+	}
+	if !ch.fate.isDecided {
+		ch.fate.isDecided, ch.fate.isKept = true, c.rng.Float64() < keep
+	}
+	return ch.fate.isKept
 }
 
 func newDir() *node {
@@ -151,7 +168,7 @@ func (c *CrashFS) survive(n *node, keep float64) {
 		return
 	}
 	for _, ch := range n.changes {
-		if c.rng.Float64() < keep {
+		if c.survives(ch, keep) {
 			ch.apply(n.durableEntries)
 		}
 	}
@@ -312,7 +329,7 @@ func (c *CrashFS) Mkdir(name string, _ fs.FileMode) error {
 	return c.outcome()
 }
 
-// Rename implements store.FS; both names must be in one directory.
+// Rename implements store.FS.
 func (c *CrashFS) Rename(from, to string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,7 +344,17 @@ func (c *CrashFS) Rename(from, to string) error {
 	if n == nil {
 		return fs.ErrNotExist
 	}
-	dir.change(change{remove: base, add: path.Base(to), node: n})
+	into, name, err := c.parent(to)
+	if err != nil {
+		return err
+	}
+	if into == dir {
+		dir.change(change{remove: base, add: name, node: n})
+		return c.outcome()
+	}
+	both := new(fate)
+	into.change(change{add: name, node: n, fate: both})
+	dir.change(change{remove: base, fate: both})
 	return c.outcome()
 }
 
@@ -388,6 +415,9 @@ func (c *CrashFS) SyncDir(name string) error {
 	if c.Mutant != MutantSkipDirSync {
 		for _, ch := range dir.changes {
 			ch.apply(dir.durableEntries)
+			if ch.fate != nil {
+				ch.fate.isDecided, ch.fate.isKept = true, true
+			}
 		}
 		dir.changes = nil
 	}
