@@ -39,6 +39,7 @@ var extraHeaders = []struct {
 	{"clock.c", []string{"pthread.h", "sys/timex.h"}, "the sampler thread asks the kernel's clock discipline"},
 	{"crc32c.c", []string{"arm_acle.h", "nmmintrin.h", "immintrin.h", "wmmintrin.h"}, "CRC and carry-less instructions"},
 	{"directory_admin.c", []string{"sys/random.h"}, "identity of a new region"},
+	{"disk_room.c", []string{"fcntl.h", "sys/statvfs.h", "unistd.h"}, "how much room a file system has"},
 	{"far_knock.c", []string{"poll.h", "sys/socket.h", "unistd.h"}, "whether anything listens at an address"},
 	{"uri.c", []string{"arpa/inet.h", "netinet/in.h"}, "the address of this host that a far ring is reached by"},
 	{"far_link.c", []string{"sys/mman.h"}, "the copy of a ring, which no child inherits"},
