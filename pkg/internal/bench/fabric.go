@@ -29,6 +29,7 @@ const (
 	fabricHosts   = 100
 	fabricGrants  = 100
 	fabricSteady  = 20 * time.Second
+	fabricMoving  = time.Minute // in which control writes the figures of each agent once
 	fabricWait    = 10 * time.Minute
 	fabricPage    = 1000
 	fabricPause   = 20 * time.Millisecond
@@ -50,8 +51,8 @@ type fabric struct {
 // fabricAddress is where control listens, from its first start to its last.
 var fabricAddress string
 
-// benchFabric runs only when it is asked for: it takes minutes.
-func benchFabric() (err error) {
+// benchFabric runs only when it is asked for: it takes minutes. parts are the names of the steps to run; none: all.
+func benchFabric(parts []string) (err error) {
 	dir, err := os.MkdirTemp("", "farlog-fabric-")
 	if err != nil {
 		return err
@@ -75,12 +76,26 @@ func benchFabric() (err error) {
 	if f.agents, err = startAgents(ctx, fabricHosts); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{f.apply, f.list, f.fanOut, f.steady, f.writers, f.busy, f.asked, f.list, f.restart, f.list, f.grants} {
-		if err := step(ctx); err != nil {
+	for _, step := range f.steps() {
+		if len(parts) > 0 && !slices.Contains(parts, step.name) {
+			continue
+		}
+		if err := step.run(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fabricStep is one thing that is measured. Each needs apply, and those of writers need writers.
+type fabricStep struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (f *fabric) steps() []fabricStep {
+	return []fabricStep{{"apply", f.apply}, {"list", f.list}, {"watch", f.fanOut}, {"steady", f.steady}, {"writers", f.writers}, {"busy", f.busy}, {"asked", f.asked}, {"list", f.list},
+		{"restart", f.restart}, {"list", f.list}, {"compare", f.compare}, {"grants", f.grants}}
 }
 
 func (f *fabric) startControl() (err error) {
@@ -216,39 +231,45 @@ func (f *fabric) fanOut(ctx context.Context) error {
 }
 
 func (f *fabric) steady(context.Context) error {
-	return f.rest("fabric/steady", "nobody writes")
+	return f.rest("fabric/steady", "nobody writes", fabricSteady)
 }
 
 // rest measures what control takes when nothing is asked of it.
-func (f *fabric) rest(name, what string) error {
+func (f *fabric) rest(name, what string, over time.Duration) error {
 	time.Sleep(5 * time.Second) // the last reports of what was made
 	runtime.GC()                // the agents' own, which shares the machine
 	began, before, reports := time.Now(), f.processor(), f.agents.reports.Load()
-	time.Sleep(fabricSteady)
+	time.Sleep(over)
 	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
 	perReport := 1e6 * (f.processor() - before) / float64(f.agents.reports.Load()-reports)
 	memory, err := f.memory()
-	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each; %s", fabricSteady, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport, what)),
+	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each; %s", over, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport, what)),
 		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most there ever was is %.0f MiB", memory.files, memory.most)))
 }
 
 // restart ends when the new process has listed all streams as being in order: their targets and drains have come back to it.
 func (f *fabric) restart(ctx context.Context) error {
+	ready, whole, err := f.again(ctx)
+	memory, failed := f.memory()
+	return errors.Join(err, failed, f.tell("fabric/restart", whole.Seconds(), "s", fmt.Sprintf("from the start of control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams, ready.Seconds(), f.processor())),
+		f.tell("fabric/restart-resident", memory.now, "MiB", fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files, memory.most)))
+}
+
+// again stops control and starts it, and tells when it answered, and when it listed all streams as being in order.
+func (f *fabric) again(ctx context.Context) (ready, whole time.Duration, err error) {
 	if err := f.end(); err != nil {
-		return err
+		return 0, 0, err
 	}
 	began := time.Now()
 	if err := f.startControl(); err != nil {
-		return err
+		return 0, 0, err
 	}
-	ready := time.Since(began)
-	err := await("all streams are in order after the restart", func() (bool, error) {
+	ready = time.Since(began)
+	err = await("all streams are in order after the restart", func() (bool, error) {
 		all, good, err := f.look(ctx)
 		return err == nil && all == f.streams && good == f.streams, nil
 	})
-	memory, failed := f.memory()
-	return errors.Join(err, failed, f.tell("fabric/restart", time.Since(began).Seconds(), "s", fmt.Sprintf("from the start of control until all %d streams are listed as in order; ready after %.1f s, %.1f s of the processor", f.streams, ready.Seconds(), f.processor())),
-		f.tell("fabric/restart-resident", memory.now, "MiB", fmt.Sprintf("of control then, %.0f of them pages of files; the most was %.0f MiB", memory.files, memory.most)))
+	return ready, time.Since(began), err
 }
 
 // grants lets a writer into streams that have never had one, one after the other, and appends.

@@ -139,7 +139,7 @@ func (h *hostAgent) ask(ctx context.Context, extend extend, asked, failed *atomi
 // busy is steady with agents whose figures move, without and with writers that ask.
 func (f *fabric) busy(ctx context.Context) error {
 	f.agents.begin()
-	return f.rest("fabric/busy", "and every figure of every stream moves between two reports")
+	return f.rest("fabric/busy", "and every figure of every stream moves between two reports", fabricMoving)
 }
 
 // asked has the writers ask, as host agents do it, and to compare with a call of the control plane for each question.
@@ -164,7 +164,7 @@ func (f *fabric) ask(ctx context.Context, name, what string, extendOf func(conte
 	}
 	err := await("every writer has asked twice", func() (bool, error) { return asked.Load() >= int64(2*f.streams), nil })
 	began, before, count := time.Now(), f.calls(), asked.Load()
-	err = errors.Join(err, f.rest(name, what))
+	err = errors.Join(err, f.rest(name, what, fabricMoving))
 	calls, count, seconds := f.calls()-before, asked.Load()-count, time.Since(began).Seconds()
 	cancel()
 	all.Wait()

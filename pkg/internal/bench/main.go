@@ -53,8 +53,8 @@ func run(args []string) error {
 	if len(args) == 4 && args[0] == drainChild {
 		return drainOnce(args[1], args[2], args[3])
 	}
-	if slices.Equal(args, []string{"fabric"}) {
-		return benchFabric()
+	if len(args) > 0 && args[0] == "fabric" {
+		return benchFabric(args[1:])
 	}
 	parts := []struct {
 		name string
