@@ -36,6 +36,13 @@ const (
 	messageReadMax = 2 * api.RequestLenMax
 )
 
+// How much a client may send that has not been taken. Left to itself gRPC measures each connection, with a ping and its answer beside what is sent, and widens these up to
+// 16 MiB; here the report of a large target fits in without a word between.
+const (
+	callWindow       = 256 << 10
+	connectionWindow = 1 << 20
+)
+
 // checkLength refuses a message that is larger than one may be.
 func checkLength(message any) error {
 	request, ok := message.(proto.Message)

@@ -201,6 +201,8 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 		grpc.ConnectionTimeout(connectMax),
 		grpc.MaxRecvMsgSize(messageReadMax),
 		grpc.MaxConcurrentStreams(callsAtOnceMax),
+		grpc.StaticStreamWindowSize(callWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ChainUnaryInterceptor(s.observeUnary, s.guardUnary),
 		grpc.ChainStreamInterceptor(s.observeStream, s.guardStream),
 		// Agents behind a dead link are noticed, and their own pings allowed.
