@@ -51,7 +51,12 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 			if !isKept(string(kv.Key)) {
 				continue
 			}
-			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), keyRoot), Value: string(kv.Value), Revision: revision}); err != nil {
+			value, err := asJSON(string(kv.Key), kv.Value)
+			if err != nil { // what an agent reported, and reports again
+				s.config.Logger.Error("leave unreadable state out of the backup", "error", err)
+				continue
+			}
+			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), keyRoot), Value: value, Revision: revision}); err != nil {
 				return err
 			}
 		}

@@ -83,7 +83,7 @@ func (r *reports) keep(ctx context.Context, key string, state proto.Message, isN
 	if !isNews && !r.isTurn(key, isMoved) {
 		return nil
 	}
-	value, err := encode(state)
+	value, err := encodeBytes(state)
 	if err != nil {
 		return withProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, err), []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
 	}
