@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,7 +29,7 @@ const (
 	etcdDialTimeout   = 5 * time.Second
 	etcdLogName       = "etcd.log"
 	etcdMemberName    = "farlog"
-	etcdCompactPeriod = "10m" // history older than this is dropped; nobody here reads it
+	etcdCompactPeriod = "2m" // history older than this is dropped; nobody here reads it, but for a backup at one revision
 
 	// The log of the one member is in memory up to its snapshot, and a report of a large target is 100 kB. There is no follower that would need more of it.
 	etcdSnapshotCount = 1000
@@ -41,6 +42,8 @@ type EtcdOptions struct {
 	Endpoints []string // of an external cluster; https://host:port speaks TLS
 	Authority string   // file with the certificates that sign the cluster's; "" = the system's
 	Cert, Key string   // files with the client's own; "" = it has none
+
+	trimMin int64 // bytes; 0 = etcdTrimMin
 }
 
 // Etcd is the one place where the control plane keeps state: an embedded server with its client in the same process
@@ -54,7 +57,7 @@ type Etcd struct {
 }
 
 // OpenEtcd starts or connects. It returns within half a minute, and at once when another process holds Dir: the
-// error then names the holder. It blocks for the recovery of the embedded server.
+// error then names the holder. It blocks for the recovery of the embedded server, and until a file that is mostly room is written anew.
 func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	if len(options.Endpoints) > 0 {
 		return dialEtcd(ctx, options)
@@ -74,6 +77,9 @@ func OpenEtcd(ctx context.Context, options EtcdOptions) (*Etcd, error) {
 	}
 	etcd := &Etcd{client: v3client.New(server.Server), server: server, lock: lock, fatal: fatal}
 	etcd.close = sync.OnceValue(etcd.closeOnce)
+	if err := etcd.tryTrim(ctx, options.Dir, cmp.Or(options.trimMin, etcdTrimMin)); err != nil {
+		return nil, errors.Join(fmt.Errorf("trim etcd in %q: %w (details in %s)", options.Dir, err, filepath.Join(options.Dir, etcdLogName)), etcd.Close())
+	}
 	return etcd, nil
 }
 

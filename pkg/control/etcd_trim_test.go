@@ -1,0 +1,160 @@
+package control
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	trimKeys = 50
+	trimMin  = 4 << 20
+)
+
+// written is a directory with keys that have been written many times, whose history is dropped: the file is far larger than what they need.
+func written(t *testing.T, rounds int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	etcd := openEtcd(t, dir)
+	for round := range rounds {
+		for key := range trimKeys {
+			if _, err := etcd.Client().Put(t.Context(), fmt.Sprintf("%s%03d", keyTargets, key), trimValue(key, round)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var last *clientv3.PutResponse
+	for range 2 * trimCommits { // for what was dropped to become room
+		var err error
+		if last, err = etcd.note(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := etcd.Client().Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := etcd.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func trimValue(key, round int) string {
+	return fmt.Sprintf("%d %d ", key, round) + strings.Repeat("x", 32<<10)
+}
+
+func databaseSize(t *testing.T, dir string) int64 {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(dir, "member", "snap", "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// checkWritten looks whether every key has its last value, and takes another one.
+func checkWritten(t *testing.T, etcd *Etcd, round int) {
+	t.Helper()
+	got, err := etcd.Client().Get(t.Context(), keyTargets, clientv3.WithPrefix())
+	if err != nil || len(got.Kvs) != trimKeys {
+		t.Fatalf("%d keys, %v; expected %d", len(got.Kvs), err, trimKeys)
+	}
+	for key, kv := range got.Kvs {
+		if want := trimValue(key, round); !bytes.Equal(kv.Value, []byte(want)) {
+			t.Errorf("%s is %.20q, expected %.20q", kv.Key, kv.Value, want)
+		}
+	}
+	if _, err := etcd.Client().Put(t.Context(), keyStreamID, "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenEtcd_FileThatIsMostlyRoomIsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	const rounds = 10
+	dir := written(t, rounds)
+	before := databaseSize(t, dir)
+	if before < 2*trimMin {
+		t.Fatalf("the file has %d bytes: too few to be trimmed", before)
+	}
+	etcd := openEtcd(t, dir) // whose file is small enough for it to be left alone
+	checkWritten(t, etcd, rounds-1)
+	if err := etcd.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now := databaseSize(t, dir); now < before {
+		t.Errorf("a file of %d bytes was trimmed to %d", before, now)
+	}
+	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	if now := databaseSize(t, dir); now > before/2 {
+		t.Errorf("the file had %d bytes and has %d", before, now)
+	}
+	checkWritten(t, etcd, rounds-1)
+}
+
+// A control plane is killed while it writes its database anew, and as soon as that has taken the old one's place: whichever of the two is there, nothing of it is lost, and what lay beside it goes.
+func TestTrim_Killed(t *testing.T) {
+	t.Parallel()
+	const rounds = 10
+	made := written(t, rounds)
+	moments := map[string]func(snap string, before os.FileInfo) bool{
+		"while it is written": func(snap string, _ os.FileInfo) bool {
+			files, err := filepath.Glob(filepath.Join(snap, "db.tmp*"))
+			return err != nil || len(files) > 0
+		},
+		"when it is there": func(snap string, before os.FileInfo) bool {
+			now, err := os.Stat(filepath.Join(snap, "db"))
+			return err != nil || !os.SameFile(before, now)
+		},
+	}
+	for name, isMoment := range moments {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+				t.Fatal(err)
+			}
+			snap := filepath.Join(dir, "member", "snap")
+			before, err := os.Stat(filepath.Join(snap, "db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			process := exec.Command(os.Args[0])
+			process.Env = append(os.Environ(), controlDirVariable+"="+dir, fmt.Sprintf("%s=%d", trimMinVariable, trimMin))
+			process.Stderr = os.Stderr
+			if err := process.Start(); err != nil {
+				t.Fatal(err)
+			}
+			deadline := time.Now().Add(stepTimeout)
+			for !isMoment(snap, before) && time.Now().Before(deadline) {
+				time.Sleep(100 * time.Microsecond)
+			}
+			isLate := time.Now().After(deadline)
+			process.Process.Kill()
+			process.Wait()
+			if isLate {
+				t.Fatalf("not within %s", stepTimeout)
+			}
+			t.Logf("killed with a file of %d bytes, before it had %d", databaseSize(t, dir), before.Size())
+			etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer etcd.Close()
+			checkWritten(t, etcd, rounds-1)
+			if left, err := filepath.Glob(filepath.Join(snap, "db.tmp*")); err != nil || len(left) > 0 || databaseSize(t, dir) > before.Size()/2 {
+				t.Errorf("left behind: %q, %v; the file has %d bytes of %d", left, err, databaseSize(t, dir), before.Size())
+			}
+		})
+	}
+}
