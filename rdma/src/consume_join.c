@@ -6,6 +6,7 @@
 
 #include "err.h"
 #include "farlog/member.h"
+#include "reader.h"
 
 static void leave_ring(struct farlog_consumer *consumer)
 {
@@ -38,6 +39,27 @@ static int read_status(struct farlog_consumer *consumer, struct farlog_ring_stat
 	return FARLOG_OK;
 }
 
+/* check_ring -- without a store nothing tells one ring's lsns from another's: what was formatted anew is no longer what it began with. Of several members any may have been replaced;
+ * what they have in common is the salt. */
+static int check_ring(struct farlog_consumer *consumer, const uint8_t uuid[16], uint64_t salt)
+{
+	bool are_members = farlog_reader_members(consumer->reader, NULL, 0) > 1;
+
+	if (consumer->store_dir != NULL)
+		return FARLOG_OK;
+	if (!consumer->is_ring_known) {
+		memcpy(consumer->ring_uuid, uuid, sizeof(consumer->ring_uuid));
+		consumer->salt = salt;
+		consumer->is_ring_known = true;
+	}
+	if (salt == consumer->salt && (are_members || memcmp(uuid, consumer->ring_uuid, sizeof(consumer->ring_uuid)) == 0))
+		return FARLOG_OK;
+	return error_set(&consumer->trouble, FARLOG_NOT_A_RING, 0,
+		"ring \"%s\" is another one than this consumer began with (its uuid begins %02x%02x%02x%02x, expected %02x%02x%02x%02x): it was formatted anew, and what was not read of the former one is gone; "
+		"open another consumer",
+		consumer->ring_uri, uuid[0], uuid[1], uuid[2], uuid[3], consumer->ring_uuid[0], consumer->ring_uuid[1], consumer->ring_uuid[2], consumer->ring_uuid[3]);
+}
+
 int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct farlog_ring_status *status)
 {
 	struct farlog_reader_config config = {.start = is_end ? FARLOG_START_TAIL : FARLOG_START_HEAD,
@@ -47,6 +69,8 @@ int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct far
 	if (result != FARLOG_OK)
 		return result;
 	result = read_status(consumer, status);
+	if (result == FARLOG_OK)
+		result = check_ring(consumer, status->ring_uuid, status->salt);
 	if (result != FARLOG_OK)
 		leave_ring(consumer);
 	consumer->align = status->align;
@@ -199,8 +223,11 @@ static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *i
 {
 	struct farlog_batch batch;
 	struct record_header first;
+	const struct superblock *superblock = &consumer->reader->superblock;
 	int result = farlog_reader_read(consumer->reader, consumer->buf, consumer->buf_len, &batch);
 
+	if (consumer->reader->members == NULL && check_ring(consumer, superblock->ring_uuid, superblock->salt) != FARLOG_OK)
+		return FARLOG_NOT_A_RING;
 	if (result == FARLOG_TOO_LARGE)
 		return grow(consumer, batch.len);
 	if (result == FARLOG_OVERRUN)

@@ -16,6 +16,9 @@ struct farlog_consumer {
 	char name[FARLOG_CONSUMER_NAME_LEN]; /* "" = none: position means nothing */
 	uint8_t token[FARLOG_TOKEN_LEN * MEMBER_COUNT_MAX];
 	bool has_token;
+	bool is_ring_known; /* without a store: which ring it began with */
+	uint8_t ring_uuid[16];
+	uint64_t salt;
 	bool is_control;
 	uint8_t *classes; /* a bit each; NULL: any */
 	struct farlog_key *keys;

@@ -100,6 +100,7 @@ FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config,
  *              which lsn to which; the next call looks again, and nothing is passed over
  *   CORRUPT    bytes in the ring or in the store fail their check; trouble says where. No record is given beyond that place
  *   IO         of a ring on another host: what did not come, call again. Of a store: what could not be read
+ *   NOT_A_RING for good, without a store: the ring is another one than it began with. It was formatted anew; what was not read of the former one is gone
  *   HELD       for good: another client has come with the token of the grant
  *
  * Errors of opening the ring, where the consumer comes to it, are given here too. Allocates when it opens or goes over to another segment, and for larger records;

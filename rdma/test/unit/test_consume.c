@@ -535,6 +535,35 @@ static void consume__writer_and_drain_run_beside(void **state)
 	site_close(&site);
 }
 
+/* Without a store nothing tells the lsns of one ring from those of the next: that it is another one is said, whether the consumer is at it or comes back to it. */
+static void consume__ring_formatted_anew_without_a_store(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_SIZE, .record_len_max = 4096, .is_forced = 1, .stream_name = SEGMENTS_STREAM};
+	struct farlog_consumed item;
+	farlog_consumer *consumer;
+	struct site site;
+	uint64_t next = 0;
+
+	(void)state;
+	site_open(&site);
+	site_append(&site, 10);
+	consumer = RING_ONLY(&site, .start = FARLOG_CONSUME_HEAD);
+	assert_int_equal(site_read(consumer, ALL, &next, NULL), 10);
+	farlog_writer_close(site.writer);
+	site.writer = NULL;
+	assert_int_equal(farlog_ring_format(site.uri, &config, NULL), FARLOG_OK);
+	for (unsigned n = 0; n < 3; n++) {
+		assert_int_equal(farlog_consumer_next(consumer, 0, &item), FARLOG_NOT_A_RING);
+		assert_non_null(strstr(farlog_consumer_trouble(consumer), "it was formatted anew"));
+		if (n == 0)
+			site_reopen_writer(&site); /* who has records that it might take for its own */
+		if (n == 1)
+			assert_int_equal(unit_append(site.writer, 100, 1, &(struct farlog_position){0}), FARLOG_OK);
+	}
+	farlog_consumer_close(consumer);
+	site_close(&site);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(consume__history_is_joined_to_the_ring_at_each_place),
 	cmocka_unit_test(consume__overtaken_catches_up_from_the_store),
@@ -545,6 +574,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(consume__torn_tail_of_the_store_comes_from_the_ring),
 	cmocka_unit_test(consume__undone_records_are_replaced),
 	cmocka_unit_test(consume__ring_formatted_anew_is_another_generation),
+	cmocka_unit_test(consume__ring_formatted_anew_without_a_store),
 	cmocka_unit_test(consume__first_member_was_replaced),
 	cmocka_unit_test(consume__filter_takes_class_and_key),
 	cmocka_unit_test(consume__named_goes_on_where_it_committed),
