@@ -139,8 +139,21 @@ func groupArgs(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += ": did you mean " + strings.Join(near, " or ") + "?"
+	} else if cmd.HasParent() {
+		text += ": expected " + strings.Join(usesOf(cmd), ", or ")
 	}
 	return &usageError{text: text}
+}
+
+// usesOf tells the commands of a group with the names that they want.
+func usesOf(group *cobra.Command) (uses []string) {
+	for _, one := range group.Commands() {
+		words := strings.Fields(one.Use)
+		if !one.Hidden {
+			uses = append(uses, strings.Join(words[:min(len(words), 2)], " "))
+		}
+	}
+	return uses
 }
 
 func runGroup(cmd *cobra.Command, _ []string) error {

@@ -59,8 +59,8 @@ func (p *fabricPlan) checkPlaces(v *view, fabric *api.Fabric) {
 	}
 }
 
-// fits refuses a stream whose rings no target that is known can ever have: it would wait for nothing. What is full now may have room later, and a target that
-// nothing limits may come, so these are waited for; whoever means to add a larger one declares it first.
+// fits refuses a stream whose rings no target that is known can have: it would wait for nothing that anybody has begun. A target that nothing limits, or room that is being made, is waited
+// for; whoever means to add a larger one declares it first.
 func (v *view) fits(spec *api.StreamSpec) error {
 	if v.streams[spec.Name] != nil {
 		return nil
@@ -70,7 +70,7 @@ func (v *view) fits(spec *api.StreamSpec) error {
 		largest, isLimited = largestCapacity(v, v.targetSpecs)
 	}
 	if !isLimited || largest.GetCapacityBytes() == 0 || spec.RingSizeBytes <= largest.CapacityBytes {
-		return nil
+		return v.hasRoom(spec)
 	}
 	rule := fmt.Sprintf("expected at most %d bytes, the capacity of host %s", largest.CapacityBytes, largest.Host)
 	if spec.TargetHost == "" {
@@ -78,6 +78,16 @@ func (v *view) fits(spec *api.StreamSpec) error {
 	}
 	return overQuota(reasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
 		errorf("stream %q: ring size %d: %s; declare a target with more (farlog apply, targets), then create it", spec.Name, spec.RingSizeBytes, rule)
+}
+
+// hasRoom refuses a stream for which all targets are too full now.
+func (v *view) hasRoom(spec *api.StreamSpec) error {
+	reason := v.crowded(v.targetSpecs, nil, []*api.StreamSpec{spec})[spec.Name]
+	if reason == "" {
+		return nil
+	}
+	return overQuota(reasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "expected a target with room for it: %s", reason).
+		errorf("stream %q: ring size %d: no target has room for it: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, reason)
 }
 
 // largestCapacity is the host with the largest capacity; false where none is known, or one has no limit.

@@ -323,7 +323,7 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	}
 }
 
-// So it is when it is created by itself, dry or not; what may have room later waits, and nothing is limited where a target without a limit reports.
+// So it is when it is created by itself, dry or not, and when what is there has taken the room; nothing is limited where a target without a limit reports.
 func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 	t.Parallel()
 	one := startInstance(t, openEtcd(t, t.TempDir()), true)
@@ -355,9 +355,13 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 			t.Errorf("%s is there: %v", spec.Name, err)
 		}
 	}
-	for _, name := range []string{"fits", "later"} {
-		if err := create(&api.StreamSpec{Name: name, RingSizeBytes: 100 << 20}, false); err != nil {
-			t.Errorf("%s: %v", name, err)
+	if err := create(&api.StreamSpec{Name: "fits", RingSizeBytes: 100 << 20}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, isDryRun := range []bool{true, false} {
+		err := create(&api.StreamSpec{Name: "crowded", RingSizeBytes: 100 << 20}, isDryRun)
+		if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonCapacity || !strings.Contains(err.Error(), "host beta has 0 bytes left of its capacity of 104857600") {
+			t.Errorf("beside another one, dry %t: %v", isDryRun, err)
 		}
 	}
 	one.until("gamma is there", func() bool {

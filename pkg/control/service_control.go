@@ -181,7 +181,7 @@ func (s *Server) waitRings(ctx context.Context, name string) (*view, []*api.Ring
 		return nil, nil, ctx.Err()
 	}
 	if err != nil {
-		_, reason := conditionOf(now.status(name), len(now.liveTargets))
+		reason := now.status(name).Reason
 		return nil, nil, status.Errorf(codes.Unavailable, "stream %q has no ring: %s", name, reason)
 	}
 	specs, _ := reconcile.RingSpecs(now.rings, now.streams[name])

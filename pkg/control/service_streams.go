@@ -238,6 +238,9 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if request.IsPrune {
 		plan.prune(now, callerOf(ctx), request.Fabric)
 	}
+	if len(plan.problems) == 0 {
+		plan.checkRoom(now, request.Fabric)
+	}
 	if err := mayApply(callerOf(ctx), plan); err != nil {
 		return nil, err
 	}
