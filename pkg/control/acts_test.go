@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -164,5 +165,32 @@ func TestActs_OfMembers(t *testing.T) {
 		if act.What != want[i].what || act.Outcome != want[i].outcome || act.Stream != "desk7/orders" || !strings.Contains(string(act.Request), want[i].reason) || text != want[i].text {
 			t.Errorf("act %d: %+v", i, act)
 		}
+	}
+}
+
+// Every call that changes something is an act that is recorded: a new one that neither looks, by its name, nor is an agent's report has to be among them.
+func TestActs_AreAllCallsThatChange(t *testing.T) {
+	looks := regexp.MustCompile(`^(Get|List|Watch|Check|Report)[A-Z]`)
+	acts := 0
+	for _, service := range overHTTP {
+		names := []string{}
+		for _, one := range service.Methods {
+			names = append(names, one.MethodName)
+		}
+		for _, one := range service.Streams {
+			names = append(names, one.StreamName)
+		}
+		for _, name := range names {
+			is := isAct("/" + service.ServiceName + "/" + name)
+			if is == looks.MatchString(name) {
+				t.Errorf("%s.%s: is an act %t: expected each call to be one but Get, List, Watch, Check and Report; add it to isAct", service.ServiceName, name, is)
+			}
+			if is {
+				acts++
+			}
+		}
+	}
+	if acts < 23 {
+		t.Errorf("%d calls are acts", acts)
 	}
 }
