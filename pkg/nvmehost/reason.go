@@ -75,6 +75,9 @@ func (l kernelLog) close() string {
 	return said.String()
 }
 
+// timedOut is what the transports say of a command on the queue of the connection.
+var timedOut = regexp.MustCompile(`I/O (tag )?[0-9]+ .*timeout`)
+
 var unknownWord = regexp.MustCompile(`unknown parameter or missing value '([a-z_]+)`)
 
 // explain makes of the kernel's error and words which of the reasons it is, and what to do.
@@ -95,6 +98,8 @@ func (s Spec) explain(err error, said string) *Error {
 		return false
 	}
 	word := unknownWord.FindStringSubmatch(said)
+	hasAuth := has("authentication", "auth_send", "auth_receive", "DH-HMAC-CHAP", "dhchap")
+	isLate := errors.Is(err, syscall.ETIMEDOUT) || timedOut.MatchString(said)
 	switch {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
 		return explained(ErrRights, "%v: only root may connect namespaces", err)
@@ -110,7 +115,11 @@ func (s Spec) explain(err error, said string) *Error {
 		return explained(ErrNoSubsystem, "%s has no subsystem of this name, or does not offer it on this port", at)
 	case has("authentication required", "qid 0: no key"):
 		return explained(ErrKey, "%s wants a key (DH-HMAC-CHAP), and none was given", at)
-	case has("authentication", "DH-HMAC-CHAP", "dhchap") || errors.Is(err, syscall.EKEYREJECTED):
+	case hasAuth && isLate && s.Transport != "rdma":
+		return explained(ErrUnreachable, "%s took the connection and did not answer while keys were compared (DH-HMAC-CHAP): look whether the target and the way to it still live; nothing is known of the key", at)
+	case hasAuth && isLate: // over rdma a refusal is told by nothing else
+		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or did not answer while keys were compared: look whether the target lives, then compare the keys of both ends", at, s.HostNQN)
+	case hasAuth || errors.Is(err, syscall.EKEYREJECTED):
 		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or is not the one that it should be: compare the keys of both ends", at, s.HostNQN)
 	}
 	return s.explainRest(err, said, at)
