@@ -268,6 +268,46 @@ func TestDoors_RestartedTargetListensFromItsFirstReport(t *testing.T) {
 	}
 }
 
+// Who writes a ring from another host has it by the target's open file. When that has gone, nothing that comes is acknowledged any more; when it is back, the writer goes on.
+func TestDoors_RingIsTakenAwayAndPutBack(t *testing.T) {
+	one := newListening(t, t.TempDir())
+	spec := admitting(1, writerGrant(1))
+	state := seeUntil(t, one, "the writer is let in", spec, func(state *api.RingState) bool { return state.EpochFenced == 1 && state.EpochAdmitted == 1 })
+	spec.RingUuid = state.RingUuid
+	writer, err := openFar(t, state.FarUris[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if _, err := writer.Append(farlog.Entry{Data: []byte("order")}, stepTimeout); err != nil {
+		t.Fatal(err)
+	}
+	path := strings.TrimPrefix(state.Uri, "mem:")
+	if err := os.Rename(path, path+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	seeUntil(t, one, "nobody is in", spec, func(state *api.RingState) bool {
+		one.doors.mutex.Lock()
+		defer one.doors.mutex.Unlock()
+		return state.Error != "" && len(one.doors.rings) == 0
+	})
+	if position, err := writer.Append(farlog.Entry{Data: []byte("lost")}, 300*time.Millisecond); err == nil {
+		t.Errorf("acknowledged at %v while the ring is away", position)
+	}
+	if err := os.Rename(path+".aside", path); err != nil {
+		t.Fatal(err)
+	}
+	seeUntil(t, one, "the writer is let in again", spec, func(state *api.RingState) bool { return state.EpochAdmitted == 1 })
+	for deadline := time.Now().Add(stepTimeout); ; {
+		if _, err = writer.Append(farlog.Entry{Data: []byte("order")}, time.Second); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A target that is started again while there is no control plane lets those in whom it knew.
 func TestDoors_RestartWithoutAControlPlaneKeepsTheGrants(t *testing.T) {
 	dir := t.TempDir()

@@ -68,9 +68,9 @@ func (t *Target) ensure(spec *api.RingSpec) (site, error) {
 			spec.Stream.Spec.Name, status.RingUUID)
 	}
 	if len(spec.RingUuid) > 0 && !bytes.Equal(spec.RingUuid, status.RingUUID[:]) {
-		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, which may hold acknowledged records: "+
+		return at, fmt.Errorf("%s %q holds ring %x, expected ring %x of stream %q, %w: "+
 			"put that %s back, or make the stream again under another name", at.kind(), at.name(), status.RingUUID, spec.RingUuid, spec.Stream.Spec.Name,
-			at.kind())
+			errReplaced, at.kind())
 	}
 	return at, checkIdentity(at, status, spec.Stream)
 }
@@ -98,6 +98,9 @@ func (t *Target) acceptLoss(spec *api.RingSpec, ring Ring) Ring {
 
 // errMissing is a ring that was there once. Whether it may be made anew is the control plane's to say.
 var errMissing = errors.New("and is not made again because it may hold acknowledged records")
+
+// errReplaced is a ring in the place of one that was there.
+var errReplaced = errors.New("which may hold acknowledged records")
 
 func missing(at site, spec *api.StreamSpec) error {
 	cure := fmt.Sprintf("farlog stream delete %s --ring-lost, and create it again, or make the stream again under another name", spec.Name)

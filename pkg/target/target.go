@@ -206,6 +206,9 @@ func (t *Target) observe() {
 		}
 		at, err := t.ensure(spec)
 		known[at.path] = true
+		if errors.Is(err, errMissing) || errors.Is(err, errReplaced) {
+			t.doors.drop(spec.Stream.Spec.Name) // who is let in writes to a file that nobody finds
+		}
 		ring := t.acceptLoss(spec, t.fence(spec, t.lookAt(spec.Stream.Spec.Name, at, err, before)))
 		if len(ring.State.RingUuid) > 0 {
 			t.doors.want(spec, ring.State.Uri, ring.State.RingUuid)

@@ -20,6 +20,7 @@
 #include "err.h"
 #include "layout.h"
 #include "persist.h"
+#include "region_mem_watch.h"
 #include "role_lock.h"
 #include "stream.h"
 
@@ -49,6 +50,7 @@ struct region_mem {
 	uint8_t *bytes; /* what is shown of it: where a ring in a directory begins, else map */
 	int fd;
 	bool has_name; /* a directory has it; false: a descriptor alone */
+	struct name_watch watch; /* of a writer */
 	persist_copy_fn copy;
 	persist_gather_fn gather;
 	struct msync_helper helper;
@@ -278,10 +280,14 @@ static int mem_lock(struct region *region, enum region_role role)
 		region->ops->unlock(region, role); /* what is written now would be gone with the last one that has it open */
 		return FARLOG_NOT_FOUND;
 	}
-	if (result != FARLOG_OK || role != REGION_ROLE_WRITER || mem->bytes != mem->map || !role_lock_has_parts(mem->fd, mem->map_len))
+	if (result != FARLOG_OK || role != REGION_ROLE_WRITER)
 		return result;
-	region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
-	return FARLOG_HELD;
+	if (mem->bytes == mem->map && role_lock_has_parts(mem->fd, mem->map_len)) {
+		region->ops->unlock(region, role); /* who writes to all of a region has no others in it */
+		return FARLOG_HELD;
+	}
+	name_watch_start(&mem->watch, region);
+	return FARLOG_OK;
 }
 
 static void mem_unlock(struct region *region, enum region_role role)
@@ -298,6 +304,7 @@ static void mem_close(struct region *region)
 {
 	struct region_mem *mem = mem_of(region);
 
+	name_watch_stop(&mem->watch);
 	if (mem->helper.is_running) {
 		atomic_store_release(&mem->helper.is_stopping, 1);
 		futex_ring(&mem->helper.bell);
@@ -455,6 +462,8 @@ int region_mem_open(const char *text, const struct uri *uri, const struct region
 		mem->has_name = !is_unlinked(mem);
 		result = map_region(text, mem, ask->access, error);
 	}
+	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)
+		name_watch_prepare(&mem->watch, mem->fd, uri->path);
 	if (result == FARLOG_OK) {
 		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
 
