@@ -8,7 +8,7 @@
 #include "reader_members.h"
 #include "unit.h"
 
-#define PATH_COUNT_MAX 384
+#define PATH_COUNT_MAX 512
 #define LONG_NS 20000000000ull /* so that a hang shows */
 
 static uint64_t random_state;
