@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
+	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/internal/port"
 )
 
@@ -67,13 +67,21 @@ func benchFabric(parts []string) (err error) {
 		return err
 	}
 	fabricAddress = fmt.Sprintf("127.0.0.1:%d", free)
+	if err := f.certify(); err != nil {
+		return err
+	}
 	if err := f.startControl(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.end()) }()
+	endTarget, err := f.startTarget(context.Background())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endTarget()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if f.agents, err = startAgents(ctx, fabricHosts); err != nil {
+	if f.agents, err = startAgents(ctx, fabricHosts, f.credentials); err != nil {
 		return err
 	}
 	for _, step := range f.steps() {
@@ -99,12 +107,11 @@ func (f *fabric) steps() []fabricStep {
 }
 
 func (f *fabric) startControl() (err error) {
-	f.process, err = f.start("control", "--insecure", "--listen", fabricAddress, "--metrics-listen", "off", "--audit-stream", "off",
-		"--data-dir", filepath.Join(f.dir, "control"))
+	f.process, err = f.start("control", f.secured("--listen", fabricAddress, "--metrics-listen", "127.0.0.1:0", "--data-dir", filepath.Join(f.dir, "control"))...)
 	if err != nil {
 		return err
 	}
-	if f.conn, err = grpc.NewClient(fabricAddress, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))); err != nil {
+	if f.conn, err = grpc.NewClient(fabricAddress, grpc.WithTransportCredentials(f.credentials(identity.KindAdmin)), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20))); err != nil {
 		return err
 	}
 	f.control = api.NewControlServiceClient(f.conn)
@@ -198,6 +205,9 @@ func (f *fabric) look(ctx context.Context) (all, good int, err error) {
 			return all, good, err
 		}
 		for _, one := range page.Streams {
+			if strings.HasPrefix(one.Stream.Spec.Name, fabricOwn) {
+				continue
+			}
 			if all++; one.Condition == api.Condition_CONDITION_OK {
 				good++
 			}
@@ -274,14 +284,9 @@ func (f *fabric) again(ctx context.Context) (ready, whole time.Duration, err err
 
 // grants lets a writer into streams that have never had one, one after the other, and appends.
 func (f *fabric) grants(ctx context.Context) (err error) {
-	target, err := f.start("target", "--insecure", "--control", fabricAddress, "--metrics-listen", "off", "--host-name", "bench", "--data-dir", filepath.Join(f.dir, "target"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopDaemon(target)) }()
-	declared := &api.Fabric{Targets: []*api.TargetSpec{{Host: "bench"}}}
+	declared := &api.Fabric{Targets: []*api.TargetSpec{{Host: fabricTarget}}} // without a bound
 	for i := range fabricGrants {
-		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: "bench", RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE})
+		declared.Streams = append(declared.Streams, &api.StreamSpec{Name: fmt.Sprintf("grant/s%03d", i), TargetHost: fabricTarget, RingSizeBytes: 1 << 20, Level: api.Level_LEVEL_VISIBLE})
 	}
 	if _, err := f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: declared}); err != nil {
 		return err
@@ -309,7 +314,7 @@ func (f *fabric) grants(ctx context.Context) (err error) {
 
 func (f *fabric) grant(ctx context.Context, stream string) (granted, all time.Duration, err error) {
 	began := time.Now()
-	response, err := f.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: &api.Holder{Host: "bench", Pid: uint32(os.Getpid()), Name: "bench"}})
+	response, err := f.control.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: stream, Holder: &api.Holder{Host: fabricTarget, Pid: uint32(os.Getpid()), Name: "bench"}})
 	if err != nil {
 		return 0, 0, err
 	}

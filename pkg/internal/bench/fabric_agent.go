@@ -4,16 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // agents are a target and a drain on each host, each with a connection of its own. They say what the daemons say, as often.
@@ -49,12 +51,12 @@ type drainAgent struct {
 
 func hostName(i int) string { return fmt.Sprintf("host%03d", i) }
 
-func startAgents(ctx context.Context, hosts int) (*agents, error) {
+func startAgents(ctx context.Context, hosts int, credentialsOf func(identity.Kind) credentials.TransportCredentials) (*agents, error) {
 	all := new(agents)
 	for i := range hosts {
 		var conns [2]*grpc.ClientConn
-		for j := range conns {
-			conn, err := api.Dial(fabricAddress, insecure.NewCredentials())
+		for j, kind := range []identity.Kind{identity.KindTarget, identity.KindDrain} {
+			conn, err := api.Dial(fabricAddress, credentialsOf(kind))
 			if err != nil {
 				return nil, err
 			}
@@ -215,7 +217,11 @@ func (a *agents) written() (count int) {
 func (a *agents) given() (count int) {
 	for _, drain := range a.drains {
 		drain.mutex.Lock()
-		count += len(drain.given)
+		for _, given := range drain.given {
+			if !strings.HasPrefix(given.Stream, fabricOwn) {
+				count++
+			}
+		}
 		drain.mutex.Unlock()
 	}
 	return count

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/hostagent"
+	"github.com/farlog/farlog/pkg/identity"
 )
 
 // fabricAsk is how often a running writer asks: rdma/src/agent_follow.c.
@@ -34,7 +34,7 @@ type hostAgent struct {
 func (f *fabric) writers(ctx context.Context) error {
 	for i := range fabricHosts {
 		from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}
-		conn, err := grpc.NewClient("passthrough:///"+fabricAddress, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := grpc.NewClient("passthrough:///"+fabricAddress, grpc.WithTransportCredentials(f.credentials(identity.KindHost)), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", address)
 		}))
 		if err != nil {
