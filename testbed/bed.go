@@ -58,6 +58,7 @@ type bed struct {
 	said   map[*vm.Guest]int // bytes of its console when it was up
 	ports  map[string]*vm.Port
 	notes  []note
+	tokens [][]byte // that no program may say
 }
 
 // note is a text that is kept when the scenario fails.
@@ -102,6 +103,9 @@ func (b *bed) run(ctx context.Context, s scenario) (string, error) {
 	defer b.fail(nil)
 	defer b.end()
 	detail, err := s.run(ctx, b)
+	if err == nil {
+		err = b.keepsSecrets(ctx)
+	}
 	if errors.Is(err, vm.ErrEnded) { // its agent is gone; QEMU goes next
 		select {
 		case <-ctx.Done():

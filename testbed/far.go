@@ -96,6 +96,7 @@ func (b *bed) newGrant(epoch int) grant {
 	for i := range token {
 		token[i] = byte(1 + b.draw(255))
 	}
+	b.hide(token)
 	return grant{hex.EncodeToString(token), epoch}
 }
 

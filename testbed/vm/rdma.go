@@ -1,6 +1,9 @@
 package vm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"maps"
+)
 
 // RDMACounters count requests of RoCE v2 that a guest put on the wire, whether or not they passed: what a program asked of its device, told by
 // nobody but the device. Repeats are counted as well.
@@ -58,6 +61,7 @@ func (p *Port) count(data []byte) {
 			return
 		}
 		remote := packet[transportLen:]
+		p.wire.keys[binary.BigEndian.Uint32(remote[keyAt:])] = true
 		if length := binary.BigEndian.Uint32(remote[lenAt:]); length >= lineLen {
 			p.lastWrite = RDMAPlace{binary.BigEndian.Uint64(remote), binary.BigEndian.Uint32(remote[keyAt:]), length}
 		}
@@ -101,4 +105,11 @@ func (p *Port) LastWrite() RDMAPlace {
 	p.wire.mu.Lock()
 	defer p.wire.mu.Unlock()
 	return p.lastWrite
+}
+
+// Keys are those by which guests wrote to each other's memory.
+func (w *Wire) Keys() map[uint32]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.keys)
 }

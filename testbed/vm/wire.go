@@ -47,6 +47,7 @@ type Wire struct {
 	where    map[[macLen]byte]*Port // learned from the frames' sources
 	random   *rand.Rand
 	counters WireCounters
+	keys     map[uint32]bool // of WRITEs
 	isClosed bool
 }
 
@@ -71,7 +72,7 @@ type frame struct {
 
 // NewWire makes a switch whose sockets lie in dir. The seed decides which frames get lost.
 func NewWire(dir string, seed uint64) *Wire {
-	return &Wire{dir: dir, where: map[[macLen]byte]*Port{}, random: rand.New(rand.NewPCG(seed, 0))}
+	return &Wire{dir: dir, where: map[[macLen]byte]*Port{}, keys: map[uint32]bool{}, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // Plug adds a port. Its path is what QEMU connects to.
