@@ -58,6 +58,11 @@ enum farlog_mutant {
 	MUTANT_NEW_RING_FLOOR_LOW = 66, /* members: its superblock says that it has all that was undrained when the writer opened */
 	MUTANT_NEW_RING_ALONE = 67,     /* members: it is told the epoch while enough others do not know that for an earlier one to be opened */
 	MUTANT_FORMER_LET_LAND = 68,    /* a target lets a writer in anew, and what its former connection has on the way lands all the same */
+	MUTANT_OPENING_REFUSES = 69,    /* members: a stream that was written is opened by nobody any more */
+	MUTANT_RELEASE_UNCOMPARED = 70, /* members: a reader takes a member that knows the newest epoch for one that has the records, too */
+	MUTANT_NO_ROOM_FOR_EPOCH = 71,  /* members: appends fill the ring, and leave nothing for the next writer's epoch */
+	MUTANT_READ_UNLOOKED = 72,      /* members: a drain never looks again at the one that it read last, when another one has a newer epoch */
+	MUTANT_HEAD_OF_LATE_UNSEEN = 73, /* members: a drain goes on below a head that a member has which was away when it began */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */
@@ -67,9 +72,9 @@ enum farlog_mutant {
 	MUTANT_GAP_UNCOUNTED = 55,      /* routes: a dropped record is in no GAP record */
 	MUTANT_SPILL_CARRIED_EARLY = 57, /* routes: a record is carried that the spill may lose yet */
 	MUTANT_SPILL_NOT_BEGUN = 58,    /* routes: an empty spill keeps the place of records that went straight on */
-	MUTANT_LEVEL_UNASKED = 80,      /* terms: a stronger level is said, and the members are not asked for it */
-	MUTANT_LEVEL_OF_BEFORE = 81,    /* terms: and of what was appended before it, too */
-	MUTANT_LEVEL_LOWERED_EARLY = 82, /* terms: a weaker level holds for what was appended before it */
+	MUTANT_LEVEL_UNASKED = 83,      /* terms: a stronger level is said, and the members are not asked for it */
+	MUTANT_LEVEL_OF_BEFORE = 84,    /* terms: and of what was appended before it, too */
+	MUTANT_LEVEL_LOWERED_EARLY = 85, /* terms: a weaker level holds for what was appended before it */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

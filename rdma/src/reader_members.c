@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "err.h"
+#include "mutant.h"
 
 #define LOOK_NS 20000000u  /* between two looks at the members that are not read from */
 #define AWAY_NS 100000000u /* before one that did not answer is asked again */
@@ -73,6 +74,11 @@ static void look_at(struct reader_members *members, struct reader_member *member
 	note_epoch(members, member);
 }
 
+static bool is_readable(const struct reader_members *members, const struct reader_member *member)
+{
+	return has_epoch(members, member) && !member->is_away;
+}
+
 /* look_around -- now and then. True: it was time to. */
 static bool look_around(struct reader_members *members)
 {
@@ -85,17 +91,12 @@ static bool look_around(struct reader_members *members)
 	for (unsigned i = 0; i < members->count; i++) {
 		struct reader_member *member = &members->member[i];
 
-		if (i != members->current || member->is_away)
+		if (i != members->current || member->is_away || (!is_readable(members, member) && !MUTANT(READ_UNLOOKED))) /* what is read from is looked at by that */
 			look_at(members, member, now_ns);
 		if (members->is_drain && member->reader != NULL && !member->is_away)
 			(void)reader_members_raise(members, member); /* one that was away when the head was moved last; what fails is tried again */
 	}
 	return true;
-}
-
-static bool is_readable(const struct reader_members *members, const struct reader_member *member)
-{
-	return has_epoch(members, member) && !member->is_away;
 }
 
 /* read_from -- one member, as far as what it has is the stream's. */
@@ -154,11 +155,23 @@ static bool count_in(struct verdict *verdict, struct reader_member *member, int 
 	return false;
 }
 
+/* is_passed_by -- a drain before this one went further, as a member tells that was away when this one began: all below its head is in the store. */
+static bool is_passed_by(const struct reader_members *members)
+{
+	for (unsigned i = 0; i < members->count && members->is_drain && !MUTANT(HEAD_OF_LATE_UNSEEN); i++)
+		if (members->member[i].reader != NULL && members->member[i].reader->released.head_lsn > members->cursor.lsn)
+			return true;
+	return false;
+}
+
 int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch)
 {
 	struct verdict verdict = {0};
 	bool is_time = look_around(members);
 
+	memset(batch, 0, sizeof(*batch));
+	if (is_passed_by(members))
+		return FARLOG_HELD;
 	for (unsigned tried = 0, first = members->current; tried < members->count; tried++) {
 		unsigned i = (first + tried) % members->count;
 		int result;
