@@ -15,6 +15,7 @@ struct ring {
 	uint64_t appended_off; /* appended_lsn mod capacity, kept so that the append path divides nothing */
 	uint64_t credit_lsn;   /* the head, as far as the writer knows */
 	uint64_t next_seq;
+	uint64_t kept_bytes;   /* of several members: what appends leave free, for the EPOCH record of the next writer */
 	uint64_t warn_bytes;   /* in use: from here pressure is 1 */
 	uint64_t alarm_bytes;  /* and from here 2 */
 };
@@ -39,7 +40,7 @@ static inline void ring_place(const struct ring *ring, uint64_t extent, struct r
 
 static inline bool ring_has_room(const struct ring *ring, const struct ring_place *place)
 {
-	return place->end_lsn - ring->credit_lsn <= ring->capacity;
+	return place->end_lsn - ring->credit_lsn + ring->kept_bytes <= ring->capacity;
 }
 
 /* ring_advance -- the record (and its PAD) has been written. */

@@ -270,6 +270,16 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	return FARLOG_OK;
 }
 
+/* keep_room -- a drain of several members moves heads over what as many as are needed have who know the newest epoch. When too few are left of those, only the next
+ * writer's epoch makes them enough again: a full ring has room for that, or neither the drain nor a writer could ever go on. With what fills the ring's end, and on blocks the LBA, before and behind it. */
+static void keep_room(struct farlog_writer *writer)
+{
+	uint64_t len = 2 * (record_extent(writer->identity.align, 0, sizeof(struct record_epoch_payload)) + writer->identity.block_len);
+
+	if (writer->region->are_members && !MUTANT(NO_ROOM_FOR_EPOCH))
+		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
+}
+
 static void publish_constants(struct farlog_writer *writer)
 {
 	struct farlog_counters *counters = writer->counters;
@@ -361,9 +371,11 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 		result = watch->recovered(watch->context, writer, error);
 	if (result == FARLOG_OK)
 		result = open_epoch(writer, uri, config, error);
-	if (result == FARLOG_OK)
-		writer->recovery.epoch = writer->epoch;
-	return result;
+	if (result != FARLOG_OK)
+		return result;
+	keep_room(writer);
+	writer->recovery.epoch = writer->epoch;
+	return FARLOG_OK;
 }
 
 static void release(struct farlog_writer *writer)
