@@ -9,6 +9,7 @@
 #include "err.h"
 #include "mutant.h"
 #include "reader_members.h"
+#include "region_members.h"
 
 #define PATIENCE_NS 400000000u       /* with a member that answers nothing: there are others */
 #define OPEN_GRACE_NS 300000000u     /* for the rest, when enough of them are open */
@@ -44,29 +45,41 @@ static void rest(struct reader_members *members)
 		wait_ns(members, AGAIN_NS);
 }
 
+/* attempt -- to open it, without the mutex. True: it is open. */
+static bool attempt(struct reader_member *member)
+{
+	struct reader_members *members = member->members;
+	struct farlog_reader_config config = {.is_drain = members->is_drain, .ring_uuid = member->ring_uuid, .grant_token = member->token};
+	struct farlog_error error = {0};
+	struct farlog_reader *reader;
+
+	if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK && region_is_elsewhere(reader->region))
+		reader->region->patience_ns = PATIENCE_NS;
+	if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL && member->ring_uuid != NULL)
+		(void)members->renewal->renew(members->renewal, member->ring_uuid, members->tokens[member - members->member]);
+	pthread_mutex_lock(&members->mutex);
+	member->opened = reader;
+	member->is_wanted = reader == NULL;
+	member->opening_error = error;
+	member->attempt_count++;
+	pthread_cond_broadcast(&members->changed);
+	pthread_mutex_unlock(&members->mutex);
+	return reader != NULL;
+}
+
 static void *open_again_and_again(void *of)
 {
 	struct reader_member *member = of;
 	struct reader_members *members = member->members;
-	struct farlog_reader_config config = {.is_drain = members->is_drain, .ring_uuid = member->ring_uuid, .grant_token = member->token};
 
 	pthread_mutex_lock(&members->mutex);
 	while (wait_until_wanted(member)) {
-		struct farlog_error error = {0};
-		struct farlog_reader *reader;
+		bool is_open;
 
 		pthread_mutex_unlock(&members->mutex);
-		if (reader_open_ring(member->uri, &config, members->renewal, &reader, &error) == FARLOG_OK && region_is_elsewhere(reader->region))
-			reader->region->patience_ns = PATIENCE_NS;
-		if (error.result == FARLOG_INVALID && members->renewal != NULL && member->token != NULL && member->ring_uuid != NULL)
-			(void)members->renewal->renew(members->renewal, member->ring_uuid, members->tokens[member - members->member]);
+		is_open = attempt(member);
 		pthread_mutex_lock(&members->mutex);
-		member->opened = reader;
-		member->is_wanted = reader == NULL;
-		member->opening_error = error;
-		member->attempt_count++;
-		pthread_cond_broadcast(&members->changed);
-		if (reader == NULL)
+		if (!is_open)
 			rest(members);
 	}
 	pthread_mutex_unlock(&members->mutex);
@@ -139,6 +152,8 @@ void reader_members_adopt(struct reader_members *members)
 
 		if (member->reader != NULL)
 			continue;
+		if (MEMBERS_ARE_TENDED && member->is_wanted)
+			(void)attempt(member);
 		pthread_mutex_lock(&members->mutex);
 		reader = member->opened;
 		member->opened = NULL;
@@ -340,8 +355,13 @@ static int begin(struct reader_members *members, const struct farlog_reader_conf
 	}
 	for (unsigned i = 0; i < members->count; i++) {
 		struct reader_member *member = &members->member[i];
-		int failure = pthread_create(&member->opener, NULL, open_again_and_again, member);
+		int failure;
 
+		if (MEMBERS_ARE_TENDED) {
+			(void)attempt(member);
+			continue;
+		}
+		failure = pthread_create(&member->opener, NULL, open_again_and_again, member);
 		if (failure != 0)
 			return error_set(error, FARLOG_NO_MEMORY, failure, "start a thread that opens ring \"%s\"", member->uri);
 		member->has_opener = true;

@@ -73,7 +73,7 @@ static int is_same(struct reader_member *member, struct record_cursor at, const 
 	int result = FARLOG_OK;
 
 	at.epoch_max = reader->superblock.writer_epoch;
-	for (uint64_t used = 0; result == FARLOG_OK && used < batch->len;) {
+	for (uint64_t used = 0; result == FARLOG_OK && used < batch->len && !MUTANT(RELEASE_UNCOMPARED);) {
 		struct record_found found;
 		struct record_found wanted;
 		enum record_verdict verdict;

@@ -45,7 +45,10 @@ static struct region_fault *fault_of(struct region *region)
 
 static bool is_gone(const struct region_fault *fault)
 {
-	return fault->memory->is_dead || fault->memory->is_away || fault->generation != fault->memory->generation;
+	const struct fault_memory *memory = fault->memory;
+	bool is_ended = fault->is_drain ? fault->drain_generation != memory->drain_generation : fault->generation != memory->generation;
+
+	return memory->is_dead || memory->is_away || is_ended;
 }
 
 /* strike -- count down to the armed death. True: it happens in this operation. */
@@ -177,7 +180,9 @@ static int fault_poll(struct region *region)
 
 	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
-		if (!region_is_done(region, fault->tag_asked) && fault_draw(fault->memory) % 256 >= fault->memory->slowness) {
+		unsigned slowness = fault->is_drain && fault->memory->slowness > 255 ? 255 : fault->memory->slowness;
+
+		if (!region_is_done(region, fault->tag_asked) && fault_draw(fault->memory) % 256 >= slowness) {
 			if (fault->queue != NULL) {
 				fault_land(fault);
 				fault->order_asked = fault->memory->order;
@@ -213,10 +218,22 @@ static void fault_seal(struct region *region)
 	(void)region; /* sealed is not durable here: the leader's flush must do it */
 }
 
+static int fault_fetch(struct region *region, uint64_t off, uint64_t len)
+{
+	int result;
+
+	(void)off;
+	(void)len;
+	pthread_mutex_lock(&fault_mutex);
+	result = fault_of(region)->is_drain && is_gone(fault_of(region)) ? FARLOG_IO : FARLOG_OK; /* others read what is visible, as of memory of their own host */
+	pthread_mutex_unlock(&fault_mutex);
+	return result;
+}
+
 static int fault_read(struct region *region, uint64_t off, void *dst, size_t len)
 {
 	memcpy(dst, region->base + off, len);
-	return FARLOG_OK;
+	return fault_fetch(region, off, len);
 }
 
 static void fault_populate(struct region *region)
@@ -313,7 +330,7 @@ static void fault_close(struct region *region)
 
 static const struct region_ops fault_ops = {
 	.write = fault_write, .gather = fault_gather, .persist = fault_persist, .poll = fault_poll, .flush = fault_flush, .seal = fault_seal,
-	.read = fault_read, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .narrow = fault_narrow, .lock = fault_lock,
+	.read = fault_read, .fetch = fault_fetch, .store_word = fault_store_word, .populate = fault_populate, .forget = fault_forget, .narrow = fault_narrow, .lock = fault_lock,
 	.unlock = fault_unlock, .is_locked = fault_is_locked, .cut = fault_cut, .close = fault_close,
 };
 
@@ -357,9 +374,11 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 	}
 	fault->memory = memory;
 	fault->generation = memory->generation;
+	fault->drain_generation = memory->drain_generation;
+	fault->is_drain = ask->role == REGION_ROLE_DRAIN;
 	fault->region.ops = &fault_ops;
 	fault->region.base = (const uint8_t *)memory->visible;
-	fault->region.patience_ns = memory->is_remote ? REMOTE_PATIENCE_NS : 0;
+	fault->region.patience_ns = memory->is_remote && !fault->is_drain ? REMOTE_PATIENCE_NS : 0;
 	fault->region.contract = (struct farlog_contract){
 		.kind = FARLOG_REGION_FAULT, .flush_method = FARLOG_FLUSH_FAULT, .level = FARLOG_LEVEL_PERSISTENT, .granularity = 64,
 		.atomic_unit = 8, .size_bytes = memory->size_bytes, .deadline_default_ns = 1000000000u,
@@ -442,6 +461,7 @@ int farlog_fault_is_dead(const char *name)
 static void revive(struct fault_memory *memory)
 {
 	memory->generation++;
+	memory->drain_generation++;
 	memory->torn_generation = memory->generation;
 	memory->is_dead = false;
 	memory->armed = UINT64_MAX;
@@ -493,6 +513,36 @@ void farlog_fault_kill(const char *name)
 	memory = fault_find(name);
 	if (memory != NULL)
 		revive(memory);
+	pthread_mutex_unlock(&fault_mutex);
+}
+
+static void free_locks(struct fault_memory *memory, bool of_drain)
+{
+	for (unsigned i = 0; i < FAULT_LOCK_COUNT_MAX; i++)
+		if ((memory->locks[i].role == REGION_ROLE_DRAIN) == of_drain)
+			memory->locks[i].holder = NULL;
+}
+
+void farlog_fault_kill_writer(const char *name)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
+	memory->generation++;
+	memory->torn_generation = memory->generation;
+	free_locks(memory, false);
+	pthread_mutex_unlock(&fault_mutex);
+}
+
+void farlog_fault_kill_drain(const char *name)
+{
+	struct fault_memory *memory;
+
+	pthread_mutex_lock(&fault_mutex);
+	memory = fault_find(name);
+	memory->drain_generation++;
+	free_locks(memory, true);
 	pthread_mutex_unlock(&fault_mutex);
 }
 

@@ -32,6 +32,10 @@ FARLOG_API void farlog_fault_crash(const char *name);
 /* farlog_fault_kill -- the death of the processes alone: handles die and locks are freed, stores stay visible and pending. */
 FARLOG_API void farlog_fault_kill(const char *name);
 
+/* farlog_fault_kill_writer -- of a writer's process alone, or of its connection: a drain goes on. farlog_fault_kill_drain -- the other way round. */
+FARLOG_API void farlog_fault_kill_writer(const char *name);
+FARLOG_API void farlog_fault_kill_drain(const char *name);
+
 /* farlog_fault_expose -- bytes of this memory are stored by a device, past region_ops: what differs from the media is then pending, too. Each
  * flush and crash looks at all of it, so that it is for small memories. */
 FARLOG_API void farlog_fault_expose(const char *name);
@@ -44,7 +48,8 @@ FARLOG_API void farlog_fault_exorcise(const char *name);
 /* farlog_fault_set_away -- nobody reaches it, and all handles die; or it is back, as it was. */
 FARLOG_API void farlog_fault_set_away(const char *name, int is_away);
 
-/* farlog_fault_set_slowness -- of 256 polls so many find a persist not complete. 128 unless set, 256: it never is, which only who asks remote memory bears. */
+/* farlog_fault_set_slowness -- of 256 polls so many find a persist not complete. 128 unless set, 256: it never is, which only who asks remote memory bears; a drain, whose
+ * connection would break in place of that, does not come to know it. */
 FARLOG_API void farlog_fault_set_slowness(const char *name, unsigned of_256);
 
 /* farlog_fault_media -- what a power cut now could not take. */

@@ -47,6 +47,7 @@ struct fault_memory {
 	uint64_t pending_room;
 	uint64_t order;
 	uint64_t generation; /* handles of older ones are dead */
+	uint64_t drain_generation; /* and drains' handles of older ones of this */
 	uint64_t armed;
 	uint64_t call_in; /* operations until `call`; UINT64_MAX = none */
 	void (*call)(void *context);
@@ -67,6 +68,8 @@ struct region_fault {
 	struct fault_memory *memory;
 	uint64_t off; /* of what is shown of the memory */
 	uint64_t generation;
+	uint64_t drain_generation;
+	bool is_drain;
 	uint64_t tag_asked;
 	uint64_t order_asked;
 	unsigned span_count;

@@ -102,6 +102,7 @@ void farlog_fault_set_away(const char *name, int is_away)
 	memory = fault_find(name);
 	memory->is_away = is_away != 0;
 	memory->generation++;
+	memory->drain_generation++;
 	memset(memory->locks, 0, sizeof(memory->locks));
 	pthread_mutex_unlock(&fault_mutex);
 }

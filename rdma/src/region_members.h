@@ -278,7 +278,7 @@ void members_close(struct region *region);
 extern const struct region_ops members_ops;
 
 #ifdef FARLOG_FAULT
-/* With it no threads are started: members are opened where they are asked for, and members_tend takes one step of what threads would do. */
+/* With it no threads are started, a reader's neither: members are opened where they are asked for, and members_tend takes one step of what threads would do. */
 extern bool members_are_tended;
 void members_tend(struct region *region);
 #define MEMBERS_ARE_TENDED members_are_tended

@@ -317,6 +317,8 @@ int members_recover(struct region *region, struct farlog_error *error)
 
 	settle_all(whole);
 	find_start(whole);
+	if (MUTANT(OPENING_REFUSES) && whole->epoch_last != 0)
+		return error_set(error, FARLOG_IO, 0, "a mutant");
 	whole->capacity = whole->superblock.capacity;
 	best = find_best(whole, &last_far);
 	result = members_check_count(whole, error);

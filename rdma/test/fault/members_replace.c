@@ -24,7 +24,7 @@ static void put_ring(unsigned i)
 /* swap -- the former ring lives on, where nobody asks for it by a later grant; R4. */
 static void swap(unsigned i)
 {
-	if (world.is_replaced || world.epoch_count == 0 || (i != world.swapped && is_new(world.swapped)))
+	if (world.is_replaced || world.epoch_count == 0 || !do_others_know(i))
 		return;
 	if (below(4) == 0) {
 		world.late = (struct grant){.epoch = ++world.granted};
@@ -158,7 +158,7 @@ void play_replacement(void)
 	else if (below(2))
 		take_away(other);
 	go_on(below(32));
-	if (world.now.writer == NULL)
+	if (world.now.writer == NULL || !do_others_know(i))
 		return;
 	put_ring(i);
 	tell(i, world.uris[i]);

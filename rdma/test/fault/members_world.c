@@ -2,6 +2,7 @@
 #include "members_world.h"
 
 #include "clock.h"
+#include "crc32c.h"
 #include "region_fault.h"
 #include "superblock.h"
 #include "writer.h"
@@ -59,10 +60,11 @@ void cut_power(unsigned i)
 /* replace -- an empty ring, formatted alike, stands where a member was: once a run, since what two of them held may be gone. */
 static void replace(unsigned i)
 {
-	if (world.is_replaced || world.swap_count > 0)
+	if (world.is_replaced || world.swap_count > 0 || (world.epoch_count > 0 && !do_others_know(i)))
 		return;
 	TRACE("member %u replaced\n", i + 1);
 	world.is_replaced = true;
+	world.replaced = i;
 	farlog_fault_set_away(world.names[i], 1);
 	farlog_fault_set_away(world.names[i], 0);
 	farlog_fault_exorcise(world.names[i]);
@@ -123,33 +125,36 @@ const char *name_known(const struct farlog_writer *writer, unsigned i)
 	return strchr(member->is_replaced ? member->next.uri : member->ring.uri, ':') + 1;
 }
 
-/* check_copies -- what was just acknowledged is durable on as many members as was said. */
-static void check_copies(const struct farlog_writer *writer, const struct farlog_position *position)
+/* check_copies -- what was just acknowledged is durable on as many members as was said. Bits of those. */
+static unsigned check_copies(const struct farlog_writer *writer, const struct farlog_position *position)
 {
 	uint64_t off = LAYOUT_DATA_OFF + position->lsn % writer->identity.capacity;
 	uint64_t len = position->end_lsn - position->lsn;
 	uint8_t there[4096];
-	unsigned count = 0;
+	unsigned holders = 0;
+	unsigned count;
 
 	for (unsigned i = 0; i < world.count; i++) {
 		farlog_fault_media(name_known(writer, i), off, there, len);
-		count += memcmp(there, writer->region->base + off, len) == 0;
+		holders |= (unsigned)(memcmp(there, writer->region->base + off, len) == 0) << i;
 	}
+	count = (unsigned)__builtin_popcount(holders);
 	if (count < position->copies || position->copies < world.needed)
 		FAIL("COPIES: lsn %lu was acknowledged with %u copies of %u needed, and is durable on %u", position->lsn, position->copies, world.needed, count);
+	return holders;
 }
 
 static void note_ack(const struct side *side, uint64_t id, const struct farlog_position *position)
 {
+	unsigned holders = check_copies(side->writer, position);
 	const struct acked *last = world.acked_count > 0 ? &world.acked[world.acked_count - 1] : NULL;
 
 	if (side->is_fenced)
 		FAIL("FENCED: a fenced writer of epoch %u got an acknowledgement at lsn %lu", position->epoch, position->lsn);
 	if (last != NULL && position->lsn <= last->lsn)
 		FAIL("TWICE: lsn %lu of epoch %u is acknowledged behind lsn %lu of epoch %u", position->lsn, position->epoch, last->lsn, last->epoch);
-	check_copies(side->writer, position);
 	if (world.acked_count < ACKED_COUNT_MAX)
-		world.acked[world.acked_count++] = (struct acked){position->lsn, id, position->epoch};
+		world.acked[world.acked_count++] = (struct acked){position->lsn, id, position->epoch, holders};
 	world.acks++;
 }
 
@@ -204,7 +209,7 @@ void tend(struct side *side)
 
 /* ---------------------------------------------------------------- opening */
 
-/* check_log -- what opening found, against what was acknowledged and is not drained. */
+/* check_log -- what opening found, against what was acknowledged; below its head all is in the store. */
 static void check_log(const struct farlog_writer *writer)
 {
 	const struct region_members *whole = members_of(writer->region);
@@ -213,7 +218,10 @@ static void check_log(const struct farlog_writer *writer)
 	struct record_found found;
 	unsigned at = 0;
 
-	while (at < world.acked_count && world.acked[at].lsn < world.drained.lsn)
+	if (cursor.lsn > world.stored_lsn)
+		FAIL("RELEASED: the log begins at lsn %lu, and the store ends at lsn %lu", cursor.lsn, world.stored_lsn);
+	check_stored();
+	while (at < world.acked_count && world.acked[at].lsn < cursor.lsn)
 		at++;
 	for (;;) {
 		uint64_t off = cursor.lsn % writer->identity.capacity;
@@ -233,7 +241,7 @@ static void check_log(const struct farlog_writer *writer)
 	}
 	if (at < world.acked_count)
 		FAIL("LOST: lsn %lu of epoch %u was acknowledged; the log from lsn %lu ends at %lu, drained up to %lu", world.acked[at].lsn, world.acked[at].epoch,
-			whole->start.head_lsn, cursor.lsn, world.drained.lsn);
+			whole->start.head_lsn, cursor.lsn, world.stored_lsn);
 }
 
 static void note_epoch(uint32_t epoch)
@@ -247,27 +255,32 @@ static void note_epoch(uint32_t epoch)
 		world.granted = epoch;
 }
 
-bool open_side(struct side *side, const char *uri, uint32_t epoch)
+int open_calmly(struct side *side, const char *uri, uint32_t epoch, struct farlog_error *error)
 {
 	struct farlog_writer_config config = {.counters_dir = "", .policy = below(2) ? FARLOG_POLICY_REJECT : FARLOG_POLICY_BLOCK, .epoch = epoch,
 		.deadline_ns = DEADLINE_NS};
-	struct farlog_error error = {0};
-	int result;
+	int result = farlog_writer_open(uri, &config, &side->writer, error);
 
 	side->is_fenced = false;
-	if (below(3) == 0)
-		strike_later();
-	result = farlog_writer_open(uri, &config, &side->writer, &error);
-	TRACE("open epoch %u: %s %s\n", epoch, farlog_result_name(result), error.text);
+	TRACE("open epoch %u: %s %s\n", epoch, farlog_result_name(result), error->text);
 	if (result != FARLOG_OK) {
 		side->writer = NULL;
-		return false;
+		return result;
 	}
 	side->writer->hint_interval_ticks = below(2) ? 0 : UINT64_MAX; /* not by the time that really goes by: a seed plays the same again */
 	world.opens++;
 	note_epoch(side->writer->epoch);
 	check_log(side->writer);
-	return true;
+	return FARLOG_OK;
+}
+
+bool open_side(struct side *side, const char *uri, uint32_t epoch)
+{
+	struct farlog_error error = {0};
+
+	if (below(3) == 0)
+		strike_later();
+	return open_calmly(side, uri, epoch, &error) == FARLOG_OK;
 }
 
 /* bury -- a writer's process ends. What it had sent lands or not, and its connections are down before another one is let in. */
@@ -279,7 +292,7 @@ void bury(struct side *side)
 	if (below(2))
 		for (unsigned i = 0; i < world.count; i++)
 			if (!world.is_away[i] && side == &world.now && world.former.writer == NULL)
-				farlog_fault_kill(world.names[i]);
+				farlog_fault_kill_writer(world.names[i]);
 	farlog_writer_close(side->writer);
 	side->writer = NULL;
 	for (unsigned i = 0; i < world.count; i++)
@@ -287,15 +300,39 @@ void bury(struct side *side)
 }
 
 /* knows_epoch -- does a ring say so? It is asked however it is reached. */
-static bool knows_epoch(unsigned i)
+bool knows_epoch(unsigned i)
 {
 	struct farlog_ring_status status;
 	bool is_known;
 
-	farlog_fault_set_away(world.names[i], 0);
+	if (world.is_away[i])
+		farlog_fault_set_away(world.names[i], 0);
 	is_known = farlog_ring_inspect(world.uris[i], &status, NULL) == FARLOG_OK && status.writer_epoch != 0;
-	farlog_fault_set_away(world.names[i], world.is_away[i]);
+	if (world.is_away[i])
+		farlog_fault_set_away(world.names[i], 1);
 	return is_known;
+}
+
+/* knows_durably -- also behind a power cut. */
+static bool knows_durably(unsigned i)
+{
+	struct superblock slot;
+	bool is_known = false;
+
+	for (unsigned at = 0; at < 2; at++) {
+		farlog_fault_media(world.names[i], at == 0 ? LAYOUT_SUPERBLOCK_A_OFF : LAYOUT_SUPERBLOCK_B_OFF, &slot, sizeof(slot));
+		is_known |= slot.writer_epoch != 0 && slot.crc32c == crc32c_update(0, &slot, offsetof(struct superblock, crc32c));
+	}
+	return is_known;
+}
+
+/* do_others_know -- R4: too few would be left who know what was acknowledged, where another ring knows no epoch either: it is new itself, or missed all of them. */
+bool do_others_know(unsigned i)
+{
+	for (unsigned other = 0; other < world.count; other++)
+		if (other != i && !knows_durably(other))
+			return false;
+	return true;
 }
 
 /* is_new -- a ring that was put in the place of another, and counts in no quorum. */
@@ -318,7 +355,7 @@ bool fence(uint32_t epoch)
 
 		if (world.is_away[i] || farlog_ring_fence(world.uris[i], epoch, NULL) != FARLOG_OK)
 			continue;
-		farlog_fault_kill(world.names[i]);
+		farlog_fault_kill_writer(world.names[i]);
 		farlog_fault_exorcise(world.names[i]);
 		TRACE("member %u fenced for epoch %u\n", i + 1, epoch);
 		fenced += !is_new(i);

@@ -519,7 +519,7 @@ static void report(void)
 
 int main(int argc, char **argv)
 {
-	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0])};
+	struct runs runs = {"routes", RUNS_DEFAULT, RUNS_OF_A_MUTANT, play, world.failure, report, mutants, sizeof(mutants) / sizeof(mutants[0]), NULL};
 
 	world.is_traced = getenv("TRACE") != NULL;
 	return runs_main(&runs, argc, argv);

@@ -58,6 +58,7 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 {
 	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	uint64_t run = 0;
+	const char *too_little;
 	bool has_failed;
 
 	printf("%s: SEED=%lu\n", runs->name, seed);
@@ -67,6 +68,12 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 		return play_mutants(runs, seed);
 	has_failed = play(runs, seed, runs_number("RUNS", runs->run_count), (int)runs_number("MUTANT", 0), &run);
 	runs->report();
+	too_little = !has_failed && runs->too_little != NULL ? runs->too_little() : NULL;
+	if (too_little != NULL) {
+		printf("%s: FAILED: the runs prove nothing: too few %s\n", runs->name, too_little);
+		printf("%s: 0 passed, 1 failed\n", runs->name);
+		return 1;
+	}
 	if (has_failed)
 		printf("%s: FAILED: %s\n%s: reproduce: SEED=%lu RUN=%lu\n", runs->name, runs->failure, runs->name, seed, run);
 	printf("%s: %d passed, %d failed\n", runs->name, !has_failed, has_failed);

@@ -20,6 +20,7 @@ struct runs {
 	void (*report)(void);
 	const struct runs_mutant *mutants;
 	size_t mutant_count;
+	const char *(*too_little)(void); /* behind the last run, which of its figures shows that the runs have done too little to prove anything; NULL: none. NULL: nobody asks */
 };
 
 /* runs_number -- a setting of the environment. */
