@@ -106,7 +106,7 @@ static void begin_run(uint64_t seed)
 	world.next_id = 1;
 	world.now = world.former = (struct side){0};
 	world.random = seed;
-	world.is_replaced = false;
+	world.is_replaced = world.is_over = false;
 	world.swap_count = 0;
 	world.late.epoch = 0;
 	world.is_swapping = below(4) == 0;
@@ -232,6 +232,7 @@ static void open_last(void)
 /* end_run -- all come back, and what was acknowledged is there. */
 static void end_run(void)
 {
+	world.is_over = true;
 	if (world.failure[0] == '\0') {
 		mend_all();
 		bury(&world.former);

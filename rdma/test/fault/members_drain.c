@@ -116,6 +116,8 @@ void end_drain(void)
 static void die(void *context)
 {
 	(void)context;
+	if (world.is_over)
+		return;
 	TRACE("drain dies\n");
 	for (unsigned i = 0; i < world.count; i++)
 		farlog_fault_kill_drain(world.names[i]);

@@ -83,6 +83,8 @@ void strike(void *context)
 {
 	unsigned i = (unsigned)below(world.count);
 
+	if (world.is_over)
+		return;
 	switch (below(10)) {
 	case 9: context != NULL && below(8) == 0 ? replace(i) : cut_power(i); break;
 	case 0: take_away(i); break;

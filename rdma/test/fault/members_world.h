@@ -74,6 +74,7 @@ struct members_world {
 	char drain_uri[512];   /* what it was told */
 	uint64_t drain_ns;     /* the time of its host */
 	bool is_drain_dead;
+	bool is_over; /* nothing more happens to anybody: also not by what was to happen to a ring that has been replaced since */
 	uint64_t next_id;
 	uint64_t acks, opens, takeovers, unknowns, joins, swaps, taken, drain_opens, releases, stored_total, refusals, accepted, filled, runs;
 	bool is_traced;
