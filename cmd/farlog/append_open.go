@@ -35,7 +35,7 @@ func (p *writerPlace) countedBy() *[16]byte {
 // isFarURI tells a ring on another host, or several of which one is.
 func isFarURI(uri string) bool {
 	_, uris := farlog.MemberURIs(uri)
-	return slices.ContainsFunc(uris, func(uri string) bool { return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:") })
+	return slices.ContainsFunc(uris, isFarRing)
 }
 
 // hasMembers tells several rings.

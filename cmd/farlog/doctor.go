@@ -13,10 +13,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/farlog/farlog/pkg/doctor"
-	"github.com/farlog/farlog/pkg/farlog"
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/nvmehost"
-	"github.com/farlog/farlog/pkg/target"
 )
 
 // expirySoon is when a certificate's end is worth a warning.
@@ -56,18 +54,6 @@ Exit code 0: nothing fails, there may be warnings. 1: something fails.`,
 	cmd.Flags().StringVar(&etcd.Cert, "etcd-cert", "", "`file` with the certificate by which the etcd cluster knows who asks")
 	cmd.Flags().StringVar(&etcd.Key, "etcd-key", "", "`file` with its key")
 	return cmd
-}
-
-func deviceHealth(device string) (doctor.Health, error) {
-	page, err := farlog.DeviceHealth(device)
-	if err != nil {
-		return doctor.Health{}, err
-	}
-	said, err := target.ParseHealth(page)
-	if err != nil {
-		return doctor.Health{}, err
-	}
-	return doctor.Health{UsedRatio: said.UsedRatio, SpareRatio: said.SpareRatio, ThresholdRatio: said.SpareThresholdRatio, CriticalWarning: said.CriticalWarning}, nil
 }
 
 // connectionFindings tells what of connections to other hosts' namespaces does not suit a log. Each warning ends with its cure.

@@ -268,6 +268,11 @@ func newStreamShowCommand(env *environment) *cobra.Command {
 	}
 }
 
+// isFarRing tells the URI of one ring on another host.
+func isFarRing(uri string) bool {
+	return strings.HasPrefix(uri, "ofi:") || strings.HasPrefix(uri, "verbs:")
+}
+
 func showStream(env *environment, status *api.StreamStatus) error {
 	stream, table := status.Stream, tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
@@ -290,7 +295,7 @@ func showStream(env *environment, status *api.StreamStatus) error {
 		line("last grant", "host %s pid %d %s at %s", holder.Host, holder.Pid, holder.Name, status.LastGrant.Granted.AsTime().Format(time.RFC3339))
 		line("writer", "%s", writerTermsText(status.LastGrant))
 		for _, member := range status.LastGrant.Members {
-			if isFarURI(member.Uri) {
+			if isFarRing(member.Uri) {
 				line("writer goes to", "%s", member.Uri)
 			}
 		}
