@@ -85,7 +85,7 @@ func (k *Keeper) Check(state tls.ConnectionState) (ID, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := now.check(state.PeerCertificates, x509.ExtKeyUsageClientAuth, k.now()); err != nil {
+	if err := now.checkAgain(state.PeerCertificates, x509.ExtKeyUsageClientAuth, k.now()); err != nil {
 		return "", err
 	}
 	return IDOf(state.PeerCertificates[0])

@@ -47,6 +47,7 @@ type material struct {
 	roots       *x509.CertPool
 	revoked     map[string]bool // by issuer and serial number
 	list        *x509.RevocationList
+	good        goodChains
 }
 
 // NewKeeper reads the files. logger hears of later changes and of what is wrong with them.
@@ -206,29 +207,6 @@ func (f Files) read(needsRevoked bool) (*material, error) {
 		m.revoked[string(list.RawIssuer)+entry.SerialNumber.String()] = true
 	}
 	return m, nil
-}
-
-// check finds out whether a peer's certificates are good now: of our authority, in their time, for this use, not revoked.
-func (m *material) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) error {
-	if len(chain) == 0 {
-		return errors.New("no certificate was given")
-	}
-	intermediates := x509.NewCertPool()
-	for _, one := range chain[1:] {
-		intermediates.AddCert(one)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: m.roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
-	})
-	if err != nil {
-		return fmt.Errorf("certificate of %s: %w", nameOf(chain[0]), err)
-	}
-	for _, one := range chain {
-		if m.revoked[string(one.RawIssuer)+one.SerialNumber.String()] {
-			return fmt.Errorf("certificate of %s is revoked", nameOf(one))
-		}
-	}
-	return nil
 }
 
 func nameOf(cert *x509.Certificate) string {
