@@ -39,6 +39,7 @@ const (
 	actWriteMax   = 5 * time.Second  // to write an outcome
 	actsSinkMax   = 20 * time.Second // to record a batch
 	actTextMax    = 4096
+	actChangesMax = 24 << 10 // bytes of changes in one record: with all else far below what a record of the audit stream may have
 )
 
 // Act is one record of the audit stream.
@@ -55,7 +56,9 @@ type Act struct {
 	Revision int64           `json:"revision,omitempty"`
 	Outcome  string          `json:"outcome"` // OK or a code of gRPC; UNRECORDED: its control plane died before it could say
 	Error    string          `json:"error,omitempty"`
-	Instance string          `json:"instance"` // which control plane
+	Instance string          `json:"instance"`       // which control plane
+	Part     int             `json:"part,omitempty"` // of an act with more changes than a record holds: 1, 2, ... of one id, each with some of them
+	Parts    int             `json:"parts,omitempty"`
 }
 
 const (
@@ -213,13 +216,46 @@ func fieldTexts(kind, name string, fields []*api.FieldChange) (texts []string) {
 	return texts
 }
 
+// put writes an act's parts, the first last: it takes the place of the act without an outcome.
 func (r *recorder) put(ctx context.Context, act *Act) error {
-	raw, err := json.Marshal(act)
-	if err != nil {
-		return err
+	parts := act.split()
+	for _, part := range append(parts[1:], parts[0]) {
+		raw, err := json.Marshal(part)
+		if err != nil {
+			return err
+		}
+		key := keyActs + part.ID
+		if part.Part > 1 {
+			key += fmt.Sprintf("-%d", part.Part)
+		}
+		if _, err := r.client.Put(ctx, key, string(raw)); err != nil {
+			return err
+		}
 	}
-	_, err = r.client.Put(ctx, keyActs+act.ID, string(raw))
-	return err
+	return nil
+}
+
+// split makes records of an act that the audit stream and etcd take: most acts are one.
+func (a *Act) split() []*Act {
+	parts, size := []*Act{new(*a)}, 0
+	parts[0].Changes = nil
+	for _, change := range a.Changes {
+		change = change[:min(len(change), actTextMax)]
+		last := parts[len(parts)-1]
+		quoted, _ := json.Marshal(change) // of a string it does not fail
+		if size += len(quoted) + 1; size > actChangesMax {
+			part := *last
+			part.Changes, part.Request = nil, nil
+			last, parts, size = &part, append(parts, &part), len(quoted)+1
+		}
+		last.Changes = append(last.Changes, change)
+	}
+	if len(parts) > 1 {
+		for i, part := range parts {
+			part.Part, part.Parts = i+1, len(parts)
+		}
+	}
+	return parts
 }
 
 // isFull tells whether so many acts wait; they are counted now and then.
@@ -267,7 +303,7 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	for _, kv := range got.Kvs {
 		record, isReady := finished(kv.Value, time.Now())
 		if isReady {
-			records, done = append(records, record), append(done, clientv3.OpDelete(string(kv.Key)))
+			records, done = append(records, record...), append(done, clientv3.OpDelete(string(kv.Key)))
 		}
 	}
 	if len(records) == 0 {
@@ -283,17 +319,29 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 }
 
 // finished is an act as it is recorded; false while its outcome may still come.
-func finished(raw []byte, now time.Time) ([]byte, bool) {
+func finished(raw []byte, now time.Time) (records [][]byte, isReady bool) {
 	var act Act
-	if err := json.Unmarshal(raw, &act); err != nil || act.Outcome != outcomePending {
-		return raw, true
+	if err := json.Unmarshal(raw, &act); err != nil {
+		return [][]byte{raw}, true
 	}
-	if now.Sub(act.Time) < actPendingMax {
-		return nil, false
+	if act.Outcome == outcomePending {
+		if now.Sub(act.Time) < actPendingMax {
+			return nil, false
+		}
+		act.Outcome = outcomeLost
 	}
-	act.Outcome = outcomeLost
-	raw, err := json.Marshal(act)
-	return raw, err == nil
+	parts := []*Act{&act}
+	if len(raw) > actChangesMax { // by an earlier control plane, which wrote it whole
+		parts = act.split()
+	}
+	for _, part := range parts {
+		record, err := json.Marshal(part)
+		if err != nil {
+			return nil, false
+		}
+		records = append(records, record)
+	}
+	return records, true
 }
 
 // GrantSystem makes a stream of the control plane's own when it is not there, and grants it to this process.

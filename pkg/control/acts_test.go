@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +56,75 @@ func (s *sink) count() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return len(s.acts)
+}
+
+// An act with more changes than a record of the audit stream holds comes in parts, and what was done before and behind it with it.
+func TestActs_MoreChangesThanARecordHolds(t *testing.T) {
+	t.Parallel()
+	const count = 2000
+	fabric := &api.Fabric{}
+	for i := range count {
+		fabric.Streams = append(fabric.Streams, &api.StreamSpec{Name: fmt.Sprintf("desk%d/%s", i, strings.Repeat("x", 40))})
+	}
+	etcd, recorded := openEtcd(t, t.TempDir()), &sink{}
+	one := startInstanceWith(t, etcd, Config{IsSole: true, Audit: func(ctx context.Context, records [][]byte) error {
+		for _, record := range records {
+			if len(record) > actChangesMax*4/3 {
+				return fmt.Errorf("a record of %d bytes", len(record))
+			}
+		}
+		return recorded.take(ctx, records)
+	}})
+	if _, err := one.control.ApplyFabric(t.Context(), &api.ApplyFabricRequest{Fabric: fabric}); err != nil {
+		t.Fatal(err)
+	}
+	one.create("behind")
+	one.until("the act behind it is recorded", func() bool {
+		recorded.mutex.Lock()
+		defer recorded.mutex.Unlock()
+		return slices.ContainsFunc(recorded.acts, func(act Act) bool { return act.Stream == "behind" })
+	})
+	var parts []int
+	told, id := map[string]bool{}, ""
+	for _, act := range recorded.acts {
+		if act.What != "ApplyFabric" {
+			continue
+		}
+		if id = cmp.Or(id, act.ID); act.ID != id || act.Outcome != "OK" || act.Revision == 0 || act.Parts < 2 || act.Who != "insecure" {
+			t.Errorf("part %d of %d, id %s, %s by %s", act.Part, act.Parts, act.ID, act.Outcome, act.Who)
+		}
+		parts = append(parts, act.Part)
+		for _, change := range act.Changes {
+			told[change] = true
+		}
+	}
+	if slices.Sort(parts); len(parts) < 2 || parts[0] != 1 || parts[len(parts)-1] != len(parts) || len(told) != count {
+		t.Errorf("parts %v tell of %d changes, expected %d", parts, len(told), count)
+	}
+}
+
+// One that an earlier control plane left whole in etcd does not stand in the way of those behind it.
+func TestActs_LargeOneOfBefore(t *testing.T) {
+	act := Act{ID: "1", Outcome: "OK"}
+	for i := range 3000 {
+		act.Changes = append(act.Changes, fmt.Sprintf("new stream desk%d", i))
+	}
+	raw, err := json.Marshal(act)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, isReady := finished(raw, time.Now())
+	var changes []string
+	for _, record := range records {
+		var part Act
+		if err := json.Unmarshal(record, &part); err != nil || len(record) > actChangesMax*4/3 || part.ID != act.ID {
+			t.Errorf("%d bytes: %v", len(record), err)
+		}
+		changes = append(changes, part.Changes...)
+	}
+	if !isReady || !slices.Equal(changes, act.Changes) {
+		t.Errorf("%d records tell of %d changes, expected %d", len(records), len(changes), len(act.Changes))
+	}
 }
 
 // What the sink did not take waits, in order, and is given to it when it takes again; nothing stays behind then.
