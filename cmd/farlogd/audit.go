@@ -48,10 +48,12 @@ func (a *auditWriter) append(ctx context.Context, records [][]byte) (err error) 
 			err = errors.Join(err, a.close())
 		}
 	}()
-	for _, record := range records {
-		if _, err := a.writer.Append(farlog.Entry{Data: record}, 0); err != nil {
-			return fmt.Errorf("append to audit stream %s: %w", a.spec.Name, err)
-		}
+	entries := make([]farlog.Entry, len(records))
+	for i, record := range records {
+		entries[i].Data = record
+	}
+	if _, _, err := a.writer.AppendBatch(entries, 0, make([]farlog.Position, len(entries))); err != nil {
+		return fmt.Errorf("append to audit stream %s: %w", a.spec.Name, err)
 	}
 	return nil
 }
