@@ -201,7 +201,10 @@ final class FarlogManager extends AbstractManager {
             stats.unknown.increment();
             result = resolve(writer, position);
         }
-        return result;
+        if (result == Result.FENCED) {
+            look(); // a writer whose file has gone is fenced, mostly before the watch sees it
+        }
+        return result == Result.FENCED && isGone ? Result.NOT_FOUND : result;
     }
 
     /** The writer once no reopening is under way. CLOSED means that nothing was written, so that the same record may be given to it. */

@@ -283,6 +283,10 @@ final class Target implements TargetMXBean {
                 unknown.increment();
                 return resolve(current, scratch.position, deadlineNanos);
             }
+            if (result == Result.FENCED) {
+                look(); // a writer whose file has gone is fenced, mostly before the watch sees it
+                return isGone ? Result.NOT_FOUND : result;
+            }
             if (result != Result.CLOSED || isClosed || current == writer) {
                 return result;
             }
