@@ -30,7 +30,7 @@ stage_go() {
 stage_race() { go_tests -race -short "${race_packages[@]}"; }
 stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
 stage_e2e() { go_tests -count=1 ./pkg/internal/e2e; }
-stage_fuzz() { scripts/fuzz.sh 6s; }
+stage_fuzz() { scripts/fuzz.sh 4s; }
 stage_examples() { scripts/examples.sh; }
 stage_core() { rdma/test/run.sh; }
 stage_java() { scripts/java.sh; } # 77: no JDK here; skipped, and said so
