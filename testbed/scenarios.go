@@ -11,7 +11,6 @@ var scenarios = []scenario{
 	{"trading", "the daemons: trading host to target by native FLUSH, 100,000 real records drained by RDMA READ from a central host, then 50,000 locally", 3, trading},
 	{"daemons-killed", "target, drain and writer, the real ones on three machines with SoftRoCE, killed 21 times at random and started again; the control plane too; clocks jump by an hour and back", 3, daemonsKilled},
 	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then dark, its machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
-	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
 	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
@@ -22,6 +21,7 @@ var scenarios = []scenario{
 
 // namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others prove in another place.
 var namedScenarios = []scenario{
+	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
 	{"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 3, wireSmoke},
 	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 1, countingClock},
 	{"verbs-tmpfs", "verbs: on rings in /dev/shm, its own test and the suite on a ring alone in its region; the other verbs scenarios have them on devdax and packed", 1, verbsTmpfs},
