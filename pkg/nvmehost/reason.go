@@ -115,9 +115,7 @@ func (s Spec) explain(err error, said string) *Error {
 		return explained(ErrNoSubsystem, "%s has no subsystem of this name, or does not offer it on this port", at)
 	case has("authentication required", "qid 0: no key"):
 		return explained(ErrKey, "%s wants a key (DH-HMAC-CHAP), and none was given", at)
-	case hasAuth && isLate && s.Transport != "rdma":
-		return explained(ErrUnreachable, "%s took the connection and did not answer while keys were compared (DH-HMAC-CHAP): look whether the target and the way to it still live; nothing is known of the key", at)
-	case hasAuth && isLate: // over rdma a refusal is told by nothing else
+	case hasAuth && isLate: // a refusal may be told by nothing else
 		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or did not answer while keys were compared: look whether the target lives, then compare the keys of both ends", at, s.HostNQN)
 	case hasAuth || errors.Is(err, syscall.EKEYREJECTED):
 		return explained(ErrKey, "%s does not accept the key of host NQN %s (DH-HMAC-CHAP), or is not the one that it should be: compare the keys of both ends", at, s.HostNQN)
