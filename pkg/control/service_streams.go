@@ -29,7 +29,12 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 		return s.wouldCreate(spec)
 	}
 	if now, _ := s.mirror.load(); now.fits(spec) != nil {
-		return nil, now.fits(spec)
+		if now, err = s.fresh(); err != nil { // one that another control plane has just created may not be seen here yet
+			return nil, err
+		}
+		if err := now.fits(spec); err != nil {
+			return nil, err
+		}
 	}
 	stream, isNew, revision, err := s.createWithin(ctx, spec)
 	if err != nil {
