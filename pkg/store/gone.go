@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"path"
 )
 
@@ -17,7 +18,7 @@ func (a *Appender) checkPlace() error {
 	return err
 }
 
-func (a *Appender) isAt(name string, file interface{ Close() error }) error {
+func (a *Appender) isAt(name string, file io.Closer) error {
 	isThere, err := a.dir.fsys.IsAt(name, file)
 	if err != nil {
 		return wrap("look for", name, err)
