@@ -33,7 +33,6 @@ static struct {
 	struct sampler_run *run;
 	unsigned user_count;
 	struct phc_set phcs;
-	struct clock_chore *chores;
 } sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t timespec_ns(const struct timespec *time)
@@ -165,8 +164,6 @@ static void *sample_loop(void *context)
 		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) != ETIMEDOUT)
 			continue;
 		sample(rate_since(run), false);
-		for (struct clock_chore *chore = sampler.chores; chore != NULL; chore = chore->next)
-			chore->run(chore);
 	}
 	pthread_mutex_unlock(&sampler.mutex);
 	return NULL;
@@ -200,7 +197,6 @@ static void begin_child(void)
 	phc_close(&sampler.phcs);
 	sampler.run = NULL;
 	sampler.user_count = 0;
-	sampler.chores = NULL;
 }
 
 static void make_once(void)
@@ -275,23 +271,4 @@ void clock_stop(void)
 		return;
 	pthread_join(run->thread, NULL);
 	free(run);
-}
-
-void clock_add_chore(struct clock_chore *chore)
-{
-	pthread_mutex_lock(&sampler.mutex);
-	chore->next = sampler.chores;
-	sampler.chores = chore;
-	pthread_mutex_unlock(&sampler.mutex);
-}
-
-void clock_remove_chore(struct clock_chore *chore)
-{
-	pthread_mutex_lock(&sampler.mutex);
-	for (struct clock_chore **at = &sampler.chores; *at != NULL; at = &(*at)->next)
-		if (*at == chore) {
-			*at = chore->next;
-			break;
-		}
-	pthread_mutex_unlock(&sampler.mutex);
 }

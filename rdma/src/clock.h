@@ -40,16 +40,6 @@ static inline uint64_t clock_ticks(void)
 int clock_start(void);
 void clock_stop(void);
 
-/* Something that is done beside each sample, by the sampler's thread, while anybody has the clock started. */
-struct clock_chore {
-	void (*run)(struct clock_chore *chore); /* blocks no longer than a system call; starts and stops no clock, adds and removes no chore */
-	struct clock_chore *next;
-};
-
-/* clock_add_chore, clock_remove_chore -- any thread. Removing waits for one that is under way; one that is not there is none. A child has none of its parent's. */
-void clock_add_chore(struct clock_chore *chore);
-void clock_remove_chore(struct clock_chore *chore);
-
 struct clock_reading {
 	uint64_t utc_ns;
 	uint32_t error_ns; /* bound on |utc_ns - UTC|; UINT32_MAX = unknown */

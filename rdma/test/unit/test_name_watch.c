@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "farlog/replace.h"
 #include "layout.h"
+#include "region_mem_watch.h"
 #include "unit.h"
 
 #define RING_SIZE (LAYOUT_DATA_OFF + (4u << 20))
@@ -29,13 +30,13 @@ static void append_until(farlog_writer *writer, int wanted, struct farlog_positi
 	}
 }
 
-/* await_looks -- until the thread that looks has come by so often. Its version goes up by two each time, before it looks. */
+/* await_looks -- until names have been looked at so often. */
 static void await_looks(unsigned count)
 {
-	uint64_t from = __atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE);
+	uint64_t from = __atomic_load_n(&name_watch_look_count, __ATOMIC_ACQUIRE);
 	uint64_t until_ns = clock_after_ns(WAIT_NS);
 
-	while (__atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE) < from + 2u * (count + 1u)) {
+	while (__atomic_load_n(&name_watch_look_count, __ATOMIC_ACQUIRE) < from + count) {
 		assert_true(clock_monotonic_ns() < until_ns);
 		usleep(1000);
 	}
@@ -159,11 +160,53 @@ static void name_watch__members(void **state)
 	farlog_writer_close(writer);
 }
 
+/* await_clock -- until the thread that keeps time has come by so often: its version goes up by two each time. */
+static void await_clock(unsigned count)
+{
+	uint64_t from = __atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE);
+	uint64_t until_ns = clock_after_ns(WAIT_NS);
+
+	while (__atomic_load_n(&clock_anchor.version, __ATOMIC_ACQUIRE) < from + 2u * count) {
+		assert_true(clock_monotonic_ns() < until_ns);
+		usleep(1000);
+	}
+}
+
+/* A file system that does not answer holds up neither the clock nor who opens, closes, or is looked after on another one; when it answers, what happened on it meanwhile is seen. */
+static void name_watch__hangs(void **state)
+{
+	struct farlog_position position;
+	char hung[512];
+	char other[512];
+	farlog_writer *writers[2];
+
+	(void)state;
+	snprintf(hung, sizeof(hung), "%s", unit_tmpfs_uri("hung"));
+	snprintf(other, sizeof(other), "%s", unit_file_uri("other"));
+	unit_format(hung, RING_SIZE, RECORD_MAX);
+	unit_format(other, RING_SIZE, RECORD_MAX);
+	writers[0] = unit_open(hung);
+	__atomic_store_n(&name_watch_hung_path, unit_path(hung), __ATOMIC_RELEASE);
+	writers[1] = unit_open(other);
+	await_clock(3);
+	await_looks(3);
+	assert_int_equal(farlog_append(writers[0], &entry, WAIT_NS, &position), FARLOG_OK);
+	assert_int_equal(unlink(unit_path(hung)), 0);
+	assert_int_equal(unlink(unit_path(other)), 0);
+	append_until(writers[1], FARLOG_FENCED, &position);
+	farlog_writer_close(writers[1]);
+	assert_int_equal(farlog_append(writers[0], &entry, WAIT_NS, &position), FARLOG_OK); /* nobody knows yet */
+	__atomic_store_n(&name_watch_hung_path, NULL, __ATOMIC_RELEASE);
+	append_until(writers[0], FARLOG_FENCED, &position);
+	farlog_writer_close(writers[0]);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(name_watch__removed),
 	cmocka_unit_test(name_watch__removed_under_a_shared_writer),
 	cmocka_unit_test(name_watch__replaced),
 	cmocka_unit_test(name_watch__members),
+	cmocka_unit_test(name_watch__hangs),
 };
 
 RUN_GROUP(name_watch, tests)
