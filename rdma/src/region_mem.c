@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -329,21 +328,6 @@ static const struct region_ops mem_ops = MEM_OPS(mem_persist, mem_poll, NULL, me
 static const struct region_ops bar_ops = MEM_OPS(bar_persist, mem_poll, NULL, mem_flush);
 static const struct region_ops msync_ops = MEM_OPS(msync_persist, msync_poll, msync_wait, msync_flush);
 
-static int sync_directory(const char *path)
-{
-	char directory[URI_PATH_LEN_MAX];
-	int fd;
-	int result;
-
-	strcpy(directory, path);
-	fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	result = fsync(fd);
-	close(fd);
-	return result;
-}
-
 /* refuse_missing -- the errno is told to programs alone: the text says it already. */
 static int refuse_missing(const char *text, const struct uri *uri, struct farlog_error *error)
 {
@@ -366,7 +350,7 @@ int region_mem_unlink(const struct region *region, const char *path)
 		errno = ESTALE; /* another file has its name by now: that one nobody has looked at */
 		return FARLOG_IO;
 	}
-	return unlink(path) == 0 && sync_directory(path) == 0 ? FARLOG_OK : FARLOG_IO;
+	return unlink(path) == 0 && disk_sync_directory(path) == 0 ? FARLOG_OK : FARLOG_IO;
 }
 
 /* open_file -- open, and for CREATE give the file its size: allocated, so that a full disk shows now and not as a
@@ -374,30 +358,15 @@ int region_mem_unlink(const struct region *region, const char *path)
 static int open_file(const char *text, const struct uri *uri, enum region_access access, uint64_t size_bytes, int *fd,
 	struct farlog_error *error)
 {
-	int flags = access == REGION_READ ? O_RDONLY : O_RDWR;
-	struct stat info;
-	bool is_made = false;
-	int result;
+	if (access == REGION_CREATE) {
+		int result = disk_make(text, uri->path, size_bytes, fd, error);
 
-	*fd = open(uri->path, flags | O_CLOEXEC);
-	if (*fd < 0 && errno == ENOENT && access == REGION_CREATE) {
-		is_made = true;
-		*fd = open(uri->path, flags | O_CLOEXEC | O_CREAT | O_EXCL, 0640);
+		return result == FARLOG_NOT_FOUND ? refuse_missing(text, uri, error) : result;
 	}
+	*fd = open(uri->path, (access == REGION_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (*fd < 0)
 		return errno == ENOENT ? refuse_missing(text, uri, error) : error_set(error, FARLOG_IO, errno, "open region \"%s\"", text);
-	if (access != REGION_CREATE || fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
-		return FARLOG_OK;
-	result = disk_allocate(text, uri->path, *fd, size_bytes, error);
-	if (result == FARLOG_OK && (fsync(*fd) != 0 || sync_directory(uri->path) != 0))
-		result = error_set(error, FARLOG_IO, errno, "make %lu bytes of region \"%s\" durable", size_bytes, text);
-	if (result == FARLOG_OK)
-		return FARLOG_OK;
-	close(*fd);
-	*fd = -1;
-	if (is_made)
-		unlink(uri->path);
-	return result;
+	return FARLOG_OK;
 }
 
 static int map_region(const char *text, struct region_mem *mem, enum region_access access, struct farlog_error *error)
