@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ struct counter_file {
 	uint64_t magic;
 	uint64_t counters_len;
 	uint64_t member_count; /* 0: a ring alone */
-	uint64_t reserved[5];
+	uint64_t owner_fd;     /* the writer's own, and 1; it holds a lock of the file as long as the writer lives. 0: none */
+	uint64_t reserved[4];
 	struct farlog_counters counters;
 	struct farlog_member_counters members[FARLOG_MEMBER_COUNT_MAX];
 };
@@ -65,16 +67,19 @@ static int make_file(const char *path, struct counter_file **file)
 		return errno;
 	if (posix_fallocate(fd, 0, sizeof(**file)) == 0)
 		map = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-	close(fd);
+	if (map != MAP_FAILED)
+		(void)flock(fd, LOCK_SH | LOCK_NB); /* who cleans up tells by it that the writer lives, in whichever container */
 	if (map == MAP_FAILED || rename(fresh, path) != 0) {
 		int failure = errno ? errno : ENOSPC;
 
+		close(fd);
 		if (map != MAP_FAILED)
 			munmap(map, sizeof(**file));
 		unlink(fresh);
 		return failure;
 	}
 	*file = map;
+	(*file)->owner_fd = (uint64_t)fd + 1;
 	(*file)->counters_len = sizeof((*file)->counters);
 	atomic_store_release(&(*file)->magic, FILE_MAGIC);
 	return 0;
@@ -130,8 +135,14 @@ struct farlog_member_counters *stats_members(struct farlog_counters *counters, u
 
 void stats_close(struct farlog_counters *counters)
 {
-	if (counters != NULL)
-		munmap(file_of(counters), sizeof(struct counter_file));
+	uint64_t owner_fd;
+
+	if (counters == NULL)
+		return;
+	owner_fd = file_of(counters)->owner_fd;
+	munmap(file_of(counters), sizeof(struct counter_file));
+	if (owner_fd != 0)
+		close((int)(owner_fd - 1));
 }
 
 /* map_file -- for reading; *has_members: it is long enough for them. */

@@ -1,6 +1,7 @@
 /* stats.h -- a writer's counters in shared memory, and its latency histogram.
  *
- * One writer stores, anybody maps the file and loads; each word is whole. The file outlives the writer. */
+ * One writer stores, anybody maps the file and loads; each word is whole. The file outlives the writer, who holds a shared lock (flock) of it
+ * for life: the daemons of the host remove it when nobody has held one for a day. */
 #ifndef FARLOG_STATS_H
 #define FARLOG_STATS_H
 
