@@ -285,6 +285,31 @@ int shared_settle(struct farlog_shared *shared, uint64_t end_lsn, uint64_t until
 	return FARLOG_OK;
 }
 
+/* tell_when_full -- no append may follow that would tell readers of the last records, and a drain releases what it was told of. */
+static void tell_when_full(struct farlog_shared *shared)
+{
+	struct farlog_writer *writer = shared->writer;
+	uint64_t *lock = writer->region->is_seal_durable ? &shared->reserve : &shared->flush;
+	uint64_t end_lsn;
+	bool is_mine = true;
+
+	if (!atomic_swap_if(lock, 0, 1))
+		return; /* its holder does, or the next look */
+	if (!writer->region->is_seal_durable) {
+		lead(shared);
+		end_lsn = writer->durable_lsn;
+	} else {
+		end_lsn = writer->ring.appended_lsn;
+		is_mine = atomic_load_acquire(&shared->published_lsn) == end_lsn; /* it is nobody's turn, and nobody takes a place */
+	}
+	if (is_mine && clock_ticks() - writer->hint_ticks > writer->hint_interval_ticks)
+		writer_hint(writer, clock_ticks(), end_lsn, end_lsn);
+	region_push(writer->region);
+	unlock_word(lock);
+	if (!writer->region->is_seal_durable)
+		ring_bell(shared); /* who wanted to lead may be asleep */
+}
+
 static int append(struct farlog_shared *shared, const struct farlog_entry *entry, uint64_t flags, uint64_t deadline_ns, struct farlog_position *position)
 {
 	struct farlog_writer *writer = shared->writer;
@@ -294,8 +319,12 @@ static int append(struct farlog_shared *shared, const struct farlog_entry *entry
 	struct reservation reservation;
 	int result = reserve(shared, entry, flags, &reservation);
 
-	while (result == FARLOG_FULL && is_waiting && deadline_pause(&deadline, writer, false))
+	while (result == FARLOG_FULL) {
+		tell_when_full(shared);
+		if (!is_waiting || !deadline_pause(&deadline, writer, false))
+			break;
 		result = reserve(shared, entry, flags, &reservation);
+	}
 	if (result != FARLOG_OK)
 		return refuse(writer, result, position);
 	*position = reservation.position;

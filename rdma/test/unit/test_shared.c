@@ -5,12 +5,14 @@
 #include "layout.h"
 #include "persist.h"
 #include "record.h"
+#include "region.h"
 #include "unit.h"
 
 #define CAPACITY (256u << 10)
 #define SIZE (LAYOUT_DATA_OFF + CAPACITY)
 #define THREAD_COUNT 4u
 #define APPENDS_PER_THREAD 1500u
+#define TELL_TRIES 10000u
 
 struct worker {
 	pthread_t thread;
@@ -234,7 +236,75 @@ static void shared__outcomes_of_one_thread(void **state)
 	assert_int_equal(farlog_shared_close(NULL), FARLOG_OK);
 }
 
+static uint64_t tail_hint_of(const char *uri)
+{
+	struct region_ask ask = {.access = REGION_READ, .role = REGION_ROLE_READER};
+	struct region *region;
+	uint64_t tail_lsn;
+
+	assert_int_equal(region_open(uri, &ask, &region, NULL), FARLOG_OK);
+	tail_lsn = region_load_word(region, LAYOUT_TAIL_HINT_OFF);
+	region->ops->close(region);
+	return tail_lsn;
+}
+
+/* fill_and_tell -- the writer fills the ring within the time between two hints, and goes on trying. */
+static void fill_and_tell(const char *uri, uint32_t level)
+{
+	struct farlog_writer_config config = {.level = level, .policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_entry entry = {.data = uri, .len = 8};
+	struct farlog_position position = {0};
+	struct farlog_position last = {0};
+	farlog_shared *shared;
+	unsigned tries = 0;
+
+	assert_int_equal(farlog_shared_open(uri, &config, &shared, NULL), FARLOG_OK);
+	while (farlog_shared_append(shared, &entry, 0, &position) == FARLOG_OK)
+		last = position;
+	while (tail_hint_of(uri) != last.end_lsn && tries++ < TELL_TRIES)
+		assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_FULL);
+	assert_int_equal(tail_hint_of(uri), last.end_lsn);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+}
+
+/* shared__full_ring_is_told -- no append comes any more that would tell readers of the last records, by which a drain makes room. */
+static void shared__full_ring_is_told(void **state)
+{
+	const char *uri = unit_tmpfs_uri("full");
+
+	(void)state;
+	unit_format(uri, LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, 1024);
+	fill_and_tell(uri, FARLOG_LEVEL_VISIBLE);
+	unit_fault(LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, 1024);
+	fill_and_tell(FAULT_URI, 0);
+}
+
+/* shared__full_ring_is_told_as_far_as_durable -- no flush comes back: what nobody was told is durable is not told to a drain either, full as the ring is. */
+static void shared__full_ring_is_told_as_far_as_durable(void **state)
+{
+	struct farlog_writer_config config = {.policy = FARLOG_POLICY_REJECT, .counters_dir = ""};
+	struct farlog_entry entry = {.data = FAULT_URI, .len = 8};
+	struct farlog_position position = {0};
+	struct farlog_position last = {0};
+	farlog_shared *shared;
+
+	(void)state;
+	unit_fault(LAYOUT_DATA_OFF + LAYOUT_BLOCK_LEN, 1024);
+	assert_int_equal(farlog_shared_open(FAULT_URI, &config, &shared, NULL), FARLOG_OK);
+	assert_int_equal(farlog_shared_append(shared, &entry, 1000000000, &last), FARLOG_OK);
+	farlog_fault_set_slowness(FAULT_NAME, 256);
+	while (farlog_shared_append(shared, &entry, 1000000, &position) == FARLOG_UNKNOWN)
+		;
+	for (unsigned tries = 0; tries < TELL_TRIES; tries++)
+		assert_int_equal(farlog_shared_append(shared, &entry, 0, &position), FARLOG_FULL);
+	assert_true(tail_hint_of(FAULT_URI) <= last.end_lsn);
+	farlog_fault_set_slowness(FAULT_NAME, 128);
+	assert_int_equal(farlog_shared_close(shared), FARLOG_OK);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(shared__full_ring_is_told),
+	cmocka_unit_test(shared__full_ring_is_told_as_far_as_durable),
 	cmocka_unit_test(shared__threads_on_memory),
 	cmocka_unit_test(shared__threads_with_group_commit),
 	cmocka_unit_test(shared__region_fails_under_threads),
