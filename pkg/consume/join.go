@@ -192,18 +192,24 @@ func (c *Consumer) readRing() error {
 	case errors.Is(err, farlog.ErrOverrun):
 		return c.overrun()
 	case errors.Is(err, farlog.ErrNotYet):
+		c.tellLost(batch.FirstLSN) // also when nothing follows: it may be the day's last burst
 		return err
 	case err != nil:
 		return fmt.Errorf("read ring %q at lsn %d: %w", c.config.RingURI, batch.FirstLSN, err)
 	}
-	if c.isNext && batch.FirstLSN > c.nextLSN {
-		// Only at the head of a ring that was opened again without a store.
-		c.stats.Lost += batch.FirstLSN - c.nextLSN
-		c.config.OnNotice(Notice{Kind: NoticeLost, FromLSN: c.nextLSN, ToLSN: batch.FirstLSN})
-		c.nextLSN = batch.FirstLSN
-	}
+	c.tellLost(batch.FirstLSN)
 	c.batch = batch.Bytes
 	return nil
+}
+
+// tellLost says what is missing below the place where the ring is read: only at the head of one that was opened again without a store.
+func (c *Consumer) tellLost(firstLSN uint64) {
+	if !c.isNext || firstLSN <= c.nextLSN {
+		return
+	}
+	c.stats.Lost += firstLSN - c.nextLSN
+	c.config.OnNotice(Notice{Kind: NoticeLost, FromLSN: c.nextLSN, ToLSN: firstLSN})
+	c.nextLSN = firstLSN
 }
 
 // overrun goes to the store for what was drained before it was read.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/farlog/farlog/pkg/consume"
 	"github.com/farlog/farlog/pkg/farlog"
@@ -91,4 +92,39 @@ func TestConsumer_FirstMemberWasReplaced(t *testing.T) {
 		s.isOfTheFirstGeneration(c)
 		s.must(c.Close())
 	}
+}
+
+// readUntil reads on until so many records have come: of members the last ones are given once the writer has said that enough have them.
+func (s *site) readUntil(c *consume.Consumer, count int) (payloads []string) {
+	s.Helper()
+	for deadline := time.Now().Add(waitMax); len(payloads) < count; time.Sleep(time.Millisecond) {
+		payloads = append(payloads, s.read(c, all)...)
+		if time.Now().After(deadline) {
+			s.Fatalf("%d records have come, expected %d", len(payloads), count)
+		}
+	}
+	return payloads
+}
+
+// Of several members, too, what was drained before it was read and is in no store that was given is told when nothing follows.
+func TestConsumer_OfMembersWithoutAStore(t *testing.T) {
+	s := newSite(t)
+	s.ring, _ = ringsOf(s)
+	s.openWriter()
+	var notices []consume.Notice
+	c := s.open(consume.Config{BufferBytes: 4096, OnNotice: func(n consume.Notice) { notices = append(notices, n) }})
+	s.append(10)
+	s.expect(s.readUntil(c, 10), 0, 10)
+	missedFrom := s.writer.Cursors().AppendedLSN
+	for range 5 {
+		s.append(200)
+		s.drained()
+	}
+	head := s.writer.Cursors().AppendedLSN
+	s.expect(s.read(c, all), 0, 0)
+	if len(notices) != 1 || notices[0].Kind != consume.NoticeLost || notices[0].FromLSN != missedFrom || notices[0].ToLSN != head {
+		t.Fatalf("%+v, expected lsn %d to %d", notices, missedFrom, head)
+	}
+	s.append(7)
+	s.expect(s.readUntil(c, 7), 1010, 1017)
 }

@@ -92,6 +92,7 @@ type MemberStatus struct {
 	WriterEpoch uint32 // 0: it was never seen
 	HeadLSN     uint64
 	TailLSN     uint64 // the writer's last word there
+	HeldLSN     uint64 // end of records that it has and that are not given out, as too few members have them; 0: none
 	Text        string // what is wrong with it
 }
 
@@ -109,7 +110,7 @@ func (r *Reader) Members() []MemberStatus {
 		c := &seen[i]
 		members = append(members, MemberStatus{
 			State: MemberState(c.state), IsRead: c.is_read != 0, WriterEpoch: uint32(c.writer_epoch), HeadLSN: uint64(c.head_lsn), TailLSN: uint64(c.tail_lsn),
-			Text: cArray(c.text[:]),
+			HeldLSN: uint64(c.held_lsn), Text: cArray(c.text[:]),
 		})
 	}
 	return members

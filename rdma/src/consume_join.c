@@ -192,7 +192,7 @@ static int give_notice(struct farlog_consumer *consumer, uint32_t kind, uint64_t
 	return FARLOG_OVERRUN;
 }
 
-/* overrun -- what was drained before it was read comes from the store; without one the ring's head is next, and read_ring says what is missing. */
+/* overrun -- what was drained before it was read comes from the store; without one the ring's head is next, and tell_lost says what is missing. */
 static int overrun(struct farlog_consumer *consumer, struct farlog_consumed *item)
 {
 	struct farlog_ring_status status;
@@ -218,6 +218,18 @@ static int grow(struct farlog_consumer *consumer, size_t need)
 	return FARLOG_OK;
 }
 
+/* tell_lost -- OVERRUN: records are missing below the place where the ring is read, only at the head of one that was opened again without a store. Otherwise OK. */
+static int tell_lost(struct farlog_consumer *consumer, uint64_t first_lsn, uint64_t first_seq, struct farlog_consumed *item)
+{
+	if (!consumer->is_next || first_lsn <= consumer->next_lsn)
+		return FARLOG_OK;
+	consumer->stats.lost_bytes += first_lsn - consumer->next_lsn;
+	give_notice(consumer, FARLOG_NOTICE_LOST, first_lsn, first_seq, item);
+	consumer->next_lsn = first_lsn;
+	consumer->is_seq = false;
+	return FARLOG_OVERRUN;
+}
+
 /* read_ring -- a batch. OK: there is one, or it is to be asked for again. */
 static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *item)
 {
@@ -232,21 +244,14 @@ static int read_ring(struct farlog_consumer *consumer, struct farlog_consumed *i
 		return grow(consumer, batch.len);
 	if (result == FARLOG_OVERRUN)
 		return overrun(consumer, item);
-	if (result == FARLOG_NOT_YET)
-		return result;
+	if (result == FARLOG_NOT_YET) /* what is missing is told also when nothing follows */
+		return tell_lost(consumer, batch.first_lsn, batch.next_seq, item) == FARLOG_OK ? result : FARLOG_OVERRUN;
 	if (result != FARLOG_OK)
 		return error_set(&consumer->trouble, result, 0, "read ring \"%s\" at lsn %lu: %s", consumer->ring_uri, batch.first_lsn, farlog_result_text(result));
 	consumer->at = 0;
 	consumer->len = batch.len;
-	if (!consumer->is_next || batch.first_lsn <= consumer->next_lsn)
-		return FARLOG_OK;
-	/* Only at the head of a ring that was opened again without a store. */
 	memcpy(&first, consumer->buf, sizeof(first));
-	consumer->stats.lost_bytes += batch.first_lsn - consumer->next_lsn;
-	give_notice(consumer, FARLOG_NOTICE_LOST, batch.first_lsn, first.seq, item);
-	consumer->next_lsn = batch.first_lsn;
-	consumer->is_seq = false;
-	return FARLOG_OVERRUN;
+	return tell_lost(consumer, batch.first_lsn, first.seq, item);
 }
 
 bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation, struct farlog_consumed *item)

@@ -382,6 +382,8 @@ static int nothing_read(struct farlog_reader *reader, const struct pass *pass, u
 	}
 	if (!reader->is_drain && is_overtaken(reader, lsn))
 		return FARLOG_OVERRUN;
+	batch->next_lsn = lsn;
+	batch->next_seq = reader->cursor.seq;
 	return durable_lsn > lsn ? accuse(reader) : FARLOG_NOT_YET;
 }
 

@@ -105,6 +105,7 @@ static int read_from(struct reader_members *members, struct reader_member *membe
 	int result;
 
 	reader_members_place(members, member);
+	member->held_lsn = 0;
 	result = reader_read_ring(member->reader, buf, buf_len, batch);
 	if (result == FARLOG_OK)
 		result = reader_members_hold_back(members, member, buf, batch);
@@ -124,6 +125,13 @@ struct verdict {
 	bool is_overrun;
 };
 
+/* nothing_new -- and where it would be. */
+static int nothing_new(const struct reader_members *members, struct farlog_batch *batch)
+{
+	*batch = (struct farlog_batch){.first_lsn = members->cursor.lsn, .next_lsn = members->cursor.lsn, .next_seq = members->cursor.seq};
+	return FARLOG_NOT_YET;
+}
+
 /* decide -- nobody has a batch. A record that one member cannot show although it was acknowledged is lost only when all have been asked; a reader that was overtaken
  * is late, whatever a member says that was not there. */
 static int decide(const struct reader_members *members, const struct verdict *verdict, struct farlog_batch *batch)
@@ -134,7 +142,7 @@ static int decide(const struct reader_members *members, const struct verdict *ve
 		batch->first_lsn = members->cursor.lsn;
 		return verdict->answer_count == members->count ? FARLOG_CORRUPT : FARLOG_IO;
 	}
-	return verdict->is_not_yet ? FARLOG_NOT_YET : FARLOG_IO;
+	return verdict->is_not_yet ? nothing_new(members, batch) : FARLOG_IO;
 }
 
 /* count_in -- what one has said. True: it is the caller's to know, and no other member need be asked. */
@@ -186,7 +194,7 @@ int reader_members_read(struct reader_members *members, void *buf, size_t buf_le
 			return result;
 		/* Nothing new is the usual answer: only now and then, whether another one has something. */
 		if (result == FARLOG_NOT_YET && i == first && !is_time && has_epoch(members, &members->member[i]))
-			return result;
+			return nothing_new(members, batch);
 	}
 	return decide(members, &verdict, batch);
 }
@@ -275,6 +283,7 @@ unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member
 		statuses[i].writer_epoch = one->superblock.writer_epoch;
 		statuses[i].head_lsn = one->released.head_lsn;
 		statuses[i].tail_lsn = region_load_word(one->region, LAYOUT_TAIL_HINT_OFF);
+		statuses[i].held_lsn = member->held_lsn;
 		if (!member->is_away)
 			statuses[i].state = has_epoch(members, member) ? FARLOG_MEMBER_UP : FARLOG_MEMBER_STALE;
 	}

@@ -430,8 +430,8 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
 
 /* farlog_reader_read -- copy whole, checked records, verbatim and back to back, into buf; a PAD as its 64 bytes. Every record is checked on the copy
  * (magic, LSN, epoch order, trailer, salted CRC, seq). Never blocks longer than the 10 us of the tip rule: the newest record beyond the tail hint is
- * copied twice and must be the same. OK: batch->len > 0. NOT_YET: nothing new. TOO_LARGE: the next record does not fit into buf (batch->len is what it
- * needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring
+ * copied twice and must be the same. OK: batch->len > 0. NOT_YET: nothing new behind batch->first_lsn. TOO_LARGE: the next record does not fit into buf (batch->len is
+ * what it needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring
  * on another host, where the call blocks for the network, also IO: what did not come, try again; HELD, for good: another drain has taken the place of
  * this one, or another client has come with the token of its grant. */
 FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);

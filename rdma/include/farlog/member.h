@@ -28,6 +28,7 @@ struct farlog_member_status {
 	uint32_t reserved;
 	uint64_t head_lsn;     /* first LSN not yet stored, as it keeps it */
 	uint64_t tail_lsn;     /* the writer's last word there */
+	uint64_t held_lsn;     /* end of records that it has and that are not given out, as too few members have them: seen at its last look; 0 = none */
 	char text[200];        /* "" = nothing is wrong with it */
 };
 

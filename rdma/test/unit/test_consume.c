@@ -114,6 +114,8 @@ static void consume__without_a_store_the_gap_is_told_exactly(void **state)
 		segments_drain(&site.segments);
 	}
 	head_lsn = site.end_lsn;
+	assert_int_equal(site_read(consumer, ALL, &next, &told), 0); /* nothing follows, and it is told all the same */
+	assert_int_equal(told.count, 1);
 	site_append(&site, 7);
 	next = 510;
 	assert_int_equal(site_read(consumer, ALL, &next, &told), 7);
