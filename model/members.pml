@@ -166,10 +166,12 @@ inline flush(m)
 	for (i : 0 .. CAPACITY - 1) { kept[(m) * CAPACITY + i] = seen[(m) * CAPACITY + i] }
 }
 
-/* tell -- the record of that epoch at that lsn has been acknowledged: no two at one lsn. */
+/* tell -- the record of that epoch at that lsn has been acknowledged: no two at one lsn, and what lies below a head is in the store as that. */
+#define TOP_HEAD MAX(MAX(head[0], head[1]), head[2])
 inline tell(lsn, its_epoch)
 {
 	assert(told[lsn] == 0 || told[lsn] == its_epoch);
+	assert(lsn >= TOP_HEAD || stored[lsn] == its_epoch);
 	told[lsn] = its_epoch
 }
 
@@ -451,13 +453,22 @@ inline acknowledge(w)
 	:: else -> break \
 	od; CANON }
 
-/* release -- on member t, what the log of member m and the store have in common, as far as the writer of that log knew it to lie on K members. */
+/* release -- on member t, what the log of member m and the store have in common, as far as the writer of that log knew it to lie on K members; or as far as an epoch begins that K
+ * members have been told: a member is told when it has, durably, all that lies below. So a ring is drained whose last opening found no room for its EPOCH record. */
+#ifdef MUTANT_RELEASE_FEW_TOLD
+#define TOLD_MIN (K - 1)
+#else
+#define TOLD_MIN K
+#endif
+#define IS_TOLD_ALIKE(m, x) ONE_IF(sealed[x] == sealed[m] && IS_READ(x))
+#define TOLD_COUNT(m) (IS_TOLD_ALIKE(m, 0) + IS_TOLD_ALIKE(m, 1) + IS_TOLD_ALIKE(m, 2) OF_NEW(+ IS_TOLD_ALIKE(m, NEW)))
+#define SURE(m) MAX(hint[m], (sealed[m] > 0 && TOLD_COUNT(m) >= TOLD_MIN -> begun[m] : 0))
 #ifdef MUTANT_RELEASE_SEEN
 #define MAY_RELEASE(m) j
 #define HAS_HINT(m, t) (sealed[m] > 0)
 #else
-#define MAY_RELEASE(m) MIN(j, hint[m])
-#define HAS_HINT(m, t) (hint[m] > head[t])
+#define MAY_RELEASE(m) MIN(j, SURE(m))
+#define HAS_HINT(m, t) (SURE(m) > head[t])
 #endif
 #ifdef MUTANT_RELEASE_UNCOMPARED
 #define IS_SAME(m) (stored[j] != 0)

@@ -63,6 +63,8 @@ enum farlog_mutant {
 	MUTANT_NO_ROOM_FOR_EPOCH = 71,  /* members: appends fill the ring, and leave nothing for the next writer's epoch */
 	MUTANT_READ_UNLOOKED = 72,      /* members: a drain never looks again at the one that it read last, when another one has a newer epoch */
 	MUTANT_HEAD_OF_LATE_UNSEEN = 73, /* members: a drain goes on below a head that a member has which was away when it began */
+	MUTANT_FULL_UNTOLD = 74,        /* members: an opening that finds no room for its epoch leaves too few that know the newest one */
+	MUTANT_BEGINNING_UNSEEN = 75,   /* members: a drain takes nothing for sure that has no record of the newest epoch behind it */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */

@@ -1,7 +1,7 @@
 /* reader_members_release.c -- what every later writer finds, and moving the heads over it.
  *
  * A record that K members have is not yet such: a writer in between may have put another one there on a member that was away, with a newer epoch, which goes before
- * a longer log. It is when K members have it and behind it a record of the newest epoch, or when the writer's last word on that very member covers it, which is told only of what was acknowledged, and
+ * a longer log. It is when K members have it and behind it a record of the newest epoch, or of that the beginning, or when the writer's last word on that very member covers it, which is told only of what was acknowledged, and
  * only to a member that has it. A head may lie nowhere else, since a later drain begins behind it. */
 #include "reader_members.h"
 
@@ -93,18 +93,20 @@ static int is_same(struct reader_member *member, struct record_cursor at, const 
 	return result == FARLOG_OK && reader->region->comeback_count != comeback_count ? FARLOG_IO : result;
 }
 
-/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, durably. That is so until there is a newer one. */
+/* reaches_epoch -- the member's log goes on, without a gap, as far as a record of the newest epoch, or as far as that begins, durably: the member was told of it when it had all that
+ * lies below, and there is no EPOCH record where the ring was full. That is so until there is a newer one. */
 static bool reaches_epoch(const struct reader_members *members, struct reader_member *member, struct record_cursor at)
 {
 	struct farlog_reader *reader = member->reader;
 	struct walk walk = {.region = reader->region, .identity = &reader->identity};
 	uint64_t comeback_count = reader->region->comeback_count;
+	uint64_t begun_lsn = MUTANT(BEGINNING_UNSEEN) ? UINT64_MAX : reader->superblock.epoch_start_lsn;
 	uint64_t from_lsn = at.lsn;
 
 	if (member->reached_epoch == members->epoch || MUTANT(OLD_EPOCH_ENOUGH))
 		return true;
 	at.epoch_max = reader->superblock.writer_epoch;
-	while (at.epoch < members->epoch) {
+	while (at.epoch < members->epoch && at.lsn < begun_lsn) {
 		struct record_found found;
 		enum record_verdict verdict;
 
@@ -113,7 +115,7 @@ static bool reaches_epoch(const struct reader_members *members, struct reader_me
 		record_advance(&at, &found);
 	}
 	walk_end(&walk);
-	if (at.epoch == members->epoch && make_durable(member, from_lsn, at.lsn) == FARLOG_OK && reader->region->comeback_count == comeback_count)
+	if ((at.epoch == members->epoch || at.lsn >= begun_lsn) && make_durable(member, from_lsn, at.lsn) == FARLOG_OK && reader->region->comeback_count == comeback_count)
 		member->reached_epoch = members->epoch;
 	return member->reached_epoch == members->epoch;
 }
@@ -159,6 +161,7 @@ int reader_members_hold_back(struct reader_members *members, struct reader_membe
 		reader->cursor = end;
 		return FARLOG_OK;
 	}
+	member->held_lsn = batch->next_lsn;
 	memset(batch, 0, sizeof(*batch));
 	return FARLOG_NOT_YET;
 }

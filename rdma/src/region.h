@@ -150,6 +150,7 @@ struct region {
 	uint64_t comeback_count; /* with is_far: connections after the first one */
 	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
 	bool are_members;     /* several rings that hold the same */
+	bool are_few_told;    /* with are_members, recovered: fewer know the newest epoch than an acknowledgement needs, so that no drain goes on by them */
 	bool is_member;       /* of several, which are all to be sent to before any answer is looked for: persist leaves the first look to poll */
 	unsigned member_count;
 	struct farlog_member_counters *member_counters; /* one for each: where to tell how they are. NULL: nobody asks */

@@ -299,10 +299,21 @@ static void mend_all(struct region_members *whole, const struct member *best)
 	}
 }
 
+/* are_few_told -- that is: of those that have the best log now. */
+static bool are_few_told(const struct region_members *whole)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < whole->count; i++)
+		count += member_state(&whole->members[i]) == MEMBER_READY && epoch_of(&whole->members[i]) == whole->epoch_last;
+	return count < whole->needed && !MUTANT(FULL_UNTOLD);
+}
+
 /* show_log -- the writer finds in the copy a ring at rest. */
 static void show_log(struct region_members *whole, const struct member *best)
 {
 	whole->asked_lsn = best->scan.tail.lsn;
+	whole->region.are_few_told = are_few_told(whole);
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_CREDIT_OFF), whole->start.head_lsn);
 	atomic_store_release((uint64_t *)(whole->copy + LAYOUT_DURABLE_HINT_OFF), 0); /* they have been judged, each by its own */
 	put_header(whole, &whole->start);

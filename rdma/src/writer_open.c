@@ -228,8 +228,14 @@ static void write_identity(const struct farlog_writer_config *config, char id[FA
 			*c = '?'; /* it is shown to people, and a target takes no other */
 }
 
-/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could
- * make forget. */
+static int refuse_full(const struct farlog_writer *writer, const char *uri, struct farlog_error *error)
+{
+	return error_set(error, FARLOG_FULL, 0, "ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri, ring_used(&writer->ring),
+		writer->identity.capacity);
+}
+
+/* open_epoch -- the superblock first, persisted, then the EPOCH record: an epoch number is never used that a crash could make forget. Where too few members for
+ * their drain know the newest epoch, and the ring has no room, they are told this one all the same: then it can be drained, and the next opening finds room. */
 static int open_epoch(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
 	struct farlog_error *error)
 {
@@ -240,12 +246,12 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	struct farlog_position position;
 	struct ring_place place;
 	uint64_t extent = record_extent(writer->identity.align, 0, sizeof(payload));
+	bool is_full;
 	int result;
 
-	if (writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK)
-		return error_set(error, FARLOG_FULL, 0,
-			"ring \"%s\" is full (%lu of %lu bytes undrained): no room for a new epoch; start its drain and try again", uri,
-			ring_used(&writer->ring), writer->identity.capacity);
+	is_full = writer_find_room(writer, record_pad_len(&writer->identity, writer->ring.appended_lsn) + extent, &place) != FARLOG_OK;
+	if (is_full && !writer->region->are_few_told)
+		return refuse_full(writer, uri, error);
 	clock_read(clock_ticks(), &now);
 	writer->superblock.writer_epoch = writer->epoch;
 	writer->superblock.epoch_start_lsn = writer->ring.appended_lsn;
@@ -259,6 +265,8 @@ static int open_epoch(struct farlog_writer *writer, const char *uri, const struc
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "persist superblock", uri, error);
 	(void)region_claim(writer->region, &(struct region_claim){.kind = REGION_CLAIM_DONE, .uri = uri}, NULL);
+	if (is_full)
+		return refuse_full(writer, uri, error);
 	payload.start_lsn = writer->ring.appended_lsn;
 	memcpy(payload.ring_uuid, writer->superblock.ring_uuid, sizeof(payload.ring_uuid));
 	if (writer->is_packed)

@@ -206,8 +206,8 @@ bool drain_all(uint64_t to_lsn)
 	struct farlog_batch batch;
 	unsigned idle = 0;
 
-	if (strcmp(world.drain_uri, world.uri) != 0 || below(2))
-		end_drain();
+	if (strcmp(world.drain_uri, world.uri) != 0 || to_lsn == UINT64_MAX || below(2))
+		end_drain(); /* it may have stored all, and died before it released that */
 	for (unsigned left = TURNS_OF_ALL; left > 0 && idle < 8 && world.stored_lsn < to_lsn && world.failure[0] == '\0'; left--) {
 		int result = world.reader != NULL || begin_drain(&error) ? read_some(LAYOUT_BLOCK_LEN, &batch) : FARLOG_IO;
 
@@ -219,8 +219,6 @@ bool drain_all(uint64_t to_lsn)
 			wait_ns(REOPEN_NS);
 		idle = result == FARLOG_OK ? 0 : idle + 1;
 	}
-	if (world.reader != NULL && to_lsn == UINT64_MAX)
-		end_drain();
 	give_back_time(elsewhere_ns);
 	if (world.stored_lsn < to_lsn && to_lsn != UINT64_MAX)
 		FAIL("STUCK: all members are there, and the drain stops at lsn %lu of %lu: %.200s", world.stored_lsn, to_lsn, error.text);

@@ -184,7 +184,85 @@ static void read__waits_for_one_that_knows_the_log(void **state)
 	farlog_block_drop(NAME);
 }
 
+/* What a member was handed, by who stands between the writer and its region. */
+struct handed {
+	struct region_ops ops;
+	const struct region_ops *own;
+	const uint8_t *first; /* of the copy that all are sent from */
+	uint64_t len;
+	bool is_copied;
+};
+
+static struct handed handed[NEAR_COUNT];
+
+static void take_handed(unsigned i, struct region *region, uint64_t off, const void *src, size_t len)
+{
+	handed[i].is_copied |= src != handed[i].first + off;
+	handed[i].len += len;
+	handed[i].own->write(region, off, src, len);
+}
+
+static void write_first(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	take_handed(0, region, off, src, len);
+}
+
+static void write_second(struct region *region, uint64_t off, const void *src, size_t len)
+{
+	take_handed(1, region, off, src, len);
+}
+
+static void stand_between(struct region_members *whole)
+{
+	static void (*const writes[NEAR_COUNT])(struct region *, uint64_t, const void *, size_t) = {write_first, write_second};
+
+	members_take(whole);
+	for (unsigned i = 0; i < NEAR_COUNT; i++) {
+		struct region *region = whole->members[i].region;
+
+		handed[i] = (struct handed){.ops = *region->ops, .own = region->ops, .first = whole->copy};
+		handed[i].ops.write = writes[i];
+		region->ops = &handed[i].ops;
+	}
+	members_give(whole);
+}
+
+/* append__one_copy_for_all -- near members are handed the very bytes that the record was built in, each once; a far one sends from the same memory, which it has mapped. Nobody has a copy of
+ * his own made. */
+static void append__one_copy_for_all(void **state)
+{
+	struct farlog_position position;
+	struct region_members *whole;
+	struct region *far;
+	farlog_writer *writer;
+	uint64_t begun_lsn;
+	uint64_t off;
+
+	(void)state;
+	make_members();
+	writer = open_members(NEAR_COUNT + 1);
+	whole = members_of(writer->region);
+	far = whole->members[NEAR_COUNT].region;
+	stand_between(whole);
+	begun_lsn = writer->ring.appended_lsn;
+	for (uint8_t i = 0; i < SHARED_COUNT; i++)
+		assert_int_equal(unit_append(writer, RECORD_LEN, i, &position), FARLOG_OK);
+	for (unsigned i = 0; i < NEAR_COUNT; i++) {
+		assert_false(handed[i].is_copied);
+		assert_int_equal(handed[i].len, position.end_lsn - begun_lsn);
+		whole->members[i].region->ops = handed[i].own;
+	}
+	off = LAYOUT_DATA_OFF + position.end_lsn + LAYOUT_BLOCK_LEN; /* where nothing is yet */
+	assert_ptr_not_equal(far->base, whole->copy);
+	assert_int_equal(far->base[off], 0);
+	whole->copy[off] = 1;
+	assert_int_equal(far->base[off], 1);
+	whole->copy[off] = 0;
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(append__one_copy_for_all),
 	cmocka_unit_test(read__waits_for_one_that_knows_the_log),
 	cmocka_unit_test(open__first_waits_for_the_slowest),
 	cmocka_unit_test(open__far_member_fails_midway),

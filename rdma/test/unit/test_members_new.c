@@ -200,7 +200,113 @@ static void open__new_rings_are_no_stream(void **state)
 	end();
 }
 
+/* count_blank -- by an operator's word: those that know no epoch count as they are. How many did not. */
+static unsigned count_blank(bool is_first_left)
+{
+	struct farlog_error error = {0};
+	unsigned count = 0;
+
+	for (unsigned i = is_first_left; i < COUNT; i++)
+		if (epoch_of(i) == 0) {
+			count++;
+			if (farlog_ring_accept_loss(uris[i], &error) != FARLOG_OK)
+				fail_msg("%s", error.text);
+		}
+	return count;
+}
+
+static void vanish_last(void *context)
+{
+	(void)context;
+	farlog_fault_set_away(names[COUNT - 1], 1);
+}
+
+/* leave_last_untold -- the first opening loses the last member after so many of its operations, and goes on with two; a record is acknowledged. Then the first member is lost, and
+ * a new ring stands in its place. True: the last one knows no epoch. */
+static bool leave_last_untold(unsigned step, struct farlog_position *position)
+{
+	farlog_writer *writer = NULL;
+	bool is_open;
+
+	make_new();
+	farlog_fault_call(names[COUNT - 1], step, vanish_last, NULL);
+	is_open = open_whole(&writer) == FARLOG_OK;
+	if (is_open) {
+		assert_int_equal(unit_append(writer, 100, 1, position), FARLOG_OK);
+		farlog_writer_close(writer);
+	}
+	farlog_fault_call(names[COUNT - 1], UINT64_MAX, NULL, NULL);
+	farlog_fault_set_away(names[COUNT - 1], 0);
+	if (!is_open || epoch_of(COUNT - 1) != 0)
+		return false;
+	farlog_fault_drop(names[0]);
+	format_one(0);
+	return true;
+}
+
+/* open__member_never_told -- one ring alone knows what was acknowledged, beside a new one, and one that was never told an epoch. That last one had no part in anything: when it counts as it
+ * is, which the control plane has its target do, the stream opens by the log of the one that knows, and nothing is lost. */
+static void open__member_never_told(void **state)
+{
+	unsigned played_count = 0;
+
+	(void)state;
+	begin();
+	for (unsigned step = 0; step < STEPS_MAX; step++) {
+		struct farlog_position position;
+		struct farlog_position found;
+		farlog_writer *writer = NULL;
+
+		if (!leave_last_untold(step, &position))
+			continue;
+		played_count++;
+		assert_int_equal(open_whole(&writer), FARLOG_IO);
+		assert_int_equal(count_blank(true), 1);
+		assert_int_equal(open_whole(&writer), FARLOG_OK);
+		assert_int_equal(farlog_resolve(writer, position.lsn, 50000000, &found), FARLOG_OK);
+		assert_int_equal(found.epoch, position.epoch);
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	}
+	assert_true(played_count > 0);
+	end();
+}
+
+/* open__first_one_cut_short -- wherever the stream's very first opening ends, there is a way to open it. */
+static void open__first_one_cut_short(void **state)
+{
+	unsigned refused_count = 0;
+
+	(void)state;
+	begin();
+	for (unsigned member = 0; member < COUNT; member++)
+		for (unsigned step = 0; step < STEPS_MAX; step++) {
+			farlog_writer *writer = NULL;
+			bool is_open;
+
+			make_new();
+			farlog_fault_call(names[member], step, vanish, NULL);
+			is_open = open_whole(&writer) == FARLOG_OK;
+			farlog_fault_call(names[member], UINT64_MAX, NULL, NULL);
+			if (is_open)
+				farlog_writer_close(writer);
+			for (unsigned i = 0; i < COUNT; i++)
+				farlog_fault_set_away(names[i], 0);
+			if (is_open)
+				break;
+			if (open_whole(&writer) != FARLOG_OK) {
+				refused_count++;
+				assert_int_equal(count_blank(false), COUNT - 1);
+				assert_int_equal(open_whole(&writer), FARLOG_OK);
+			}
+			assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		}
+	assert_true(refused_count > 0);
+	end();
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(open__member_never_told),
+	cmocka_unit_test(open__first_one_cut_short),
 	cmocka_unit_test(open__new_rings_are_no_stream),
 	cmocka_unit_test(drain__new_ring_is_no_witness),
 	cmocka_unit_test(epoch__new_ring_is_last),

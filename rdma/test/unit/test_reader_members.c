@@ -385,8 +385,8 @@ static void erase(unsigned i, uint64_t from_lsn)
 	region->ops->close(region);
 }
 
-/* read_of_old_epoch -- the third writer got as far as its superblocks, on the first member and the last, which have what the first writer left on them; what the second one began in
- * the same place lies on the one that is away, and goes before it. How many records are given out. */
+/* read_of_old_epoch -- the third writer got as far as its superblocks, on the first member and the last, which had what the first writer left; the last one has lost all but the first
+ * record of that. How many are given out. */
 static uint64_t read_of_old_epoch(void)
 {
 	struct farlog_batch batch;
@@ -398,13 +398,13 @@ static uint64_t read_of_old_epoch(void)
 	end_lsn = write_to(0, 1, 2);
 	write_to(0, 3, 1);
 	erase(0, end_lsn);
-	copy(0, 2, 0, end_lsn);
+	copy(0, 2, 0, 128);
 	forget_hints(0);
 	forget_hints(2);
 	unlink(unit_path(uris[1]));
 	drain = open_members(true);
 	for (unsigned n = 0; n < 100; n++) {
-		if (farlog_reader_read(drain, buffer, sizeof(buffer), &batch) == FARLOG_OK)
+		if (farlog_reader_read(drain, buffer, 192, &batch) == FARLOG_OK)
 			count += batch.record_count;
 		usleep(1000);
 	}
@@ -417,7 +417,7 @@ static void members__epoch_without_a_record(void **state)
 	(void)state;
 	assert_int_equal(read_of_old_epoch(), 0);
 	farlog_fault_set_mutant(MUTANT_OLD_EPOCH_ENOUGH);
-	assert_int_equal(read_of_old_epoch(), 3);
+	assert_int_equal(read_of_old_epoch(), 1);
 	farlog_fault_set_mutant(0);
 }
 

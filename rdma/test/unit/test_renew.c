@@ -10,6 +10,8 @@
 
 #include "agent_renew.h"
 #include "clock.h"
+#include "reader.h"
+#include "reader_grant.h"
 #include "unit.h"
 
 #define PATIENCE_NS 30000000000u
@@ -145,9 +147,42 @@ static void renew__waits_for_nobody(void **state)
 	end_agent(&agent);
 }
 
+/* A reader that was opened by a token takes another one from its owner, for the ring that it is said for; where nothing was said, or nothing new, a refusal stays one. One that was opened without has
+ * no use for any. */
+static void renew__by_the_owner(void **state)
+{
+	struct reader_grants *grants = reader_grants_new();
+	struct farlog_reader reader = {.grants = grants};
+	uint8_t uuid[16] = {[15] = 2};
+	uint8_t token[FARLOG_TOKEN_LEN] = {[15] = 99};
+	uint8_t other[FARLOG_TOKEN_LEN] = {[15] = 100};
+	struct region_renewal *renewal;
+
+	(void)state;
+	assert_non_null(grants);
+	renewal = reader_grants_renewal(grants);
+	assert_false(renewal->renew(renewal, uuid, token));
+	assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_OK);
+	assert_true(renewal->renew(renewal, uuid, token));
+	assert_int_equal(token[15], 100);
+	assert_false(renewal->renew(renewal, uuid, token));
+	other[15] = 101;
+	assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_OK);
+	uuid[15] = 3;
+	assert_false(renewal->renew(renewal, uuid, token));
+	for (unsigned i = 1; i < FARLOG_MEMBER_COUNT_MAX; i++, uuid[15]++)
+		assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_OK);
+	assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_INVALID);
+	assert_int_equal(farlog_reader_renew(&reader, NULL, other), FARLOG_INVALID);
+	reader.grants = NULL;
+	assert_int_equal(farlog_reader_renew(&reader, uuid, other), FARLOG_UNSUPPORTED);
+	reader_grants_free(grants);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(renew__gives_another_token),
 	cmocka_unit_test(renew__waits_for_nobody),
+	cmocka_unit_test(renew__by_the_owner),
 };
 
 RUN_GROUP(renew, tests)
