@@ -212,6 +212,33 @@ func (c *Consumer) Close() error {
 	return errors.Join(errs...)
 }
 
+// Grant is what the control plane has granted anew to a reader: as in Config. One ring's token is in Members as well.
+type Grant struct {
+	RingURI string
+	Token   *[farlog.TokenLen]byte
+	Members []farlog.Member
+}
+
+// Renew takes another grant of the same stream, before or after the one before has ended: with it the ring is opened again when it was left, and a target that was started anew is come to. As Next, not beside it.
+func (c *Consumer) Renew(grant Grant) error {
+	c.config.RingURI, c.config.Token, c.config.Members = grant.RingURI, grant.Token, nil
+	if grant.Token == nil {
+		c.config.Members = grant.Members
+	}
+	if c.reader == nil {
+		return nil // it is opened with that
+	}
+	for _, member := range grant.Members {
+		if member.Token == [farlog.TokenLen]byte{} {
+			continue // on this host
+		}
+		if err := c.reader.Renew(member.RingUUID, member.Token); err != nil {
+			return fmt.Errorf("renew the grant for ring %x: %w", member.RingUUID, err)
+		}
+	}
+	return nil
+}
+
 // Stats gives the counts.
 func (c *Consumer) Stats() Stats {
 	stats := c.stats

@@ -3,6 +3,7 @@ package farlog
 /*
 #include <stdlib.h>
 #include "farlog/farlog.h"
+#include "farlog/reader_grant.h"
 */
 import "C"
 
@@ -38,7 +39,7 @@ func OpenReader(uri string, options ReaderOptions) (*Reader, error) {
 	return r, nil
 }
 
-// Read copies whole, checked records into buf. ErrNotYet: nothing new. *TooLargeError: buf is smaller than the next
+// Read copies whole, checked records into buf. ErrNotYet: nothing new behind Batch.FirstLSN. *TooLargeError: buf is smaller than the next
 // record. ErrOverrun: the writer has reused the bytes; open again at the head. ErrCorrupt: the record at Batch.FirstLSN is
 // unreadable although it was acknowledged.
 //
@@ -110,6 +111,17 @@ func (r *Reader) Status() (Status, error) {
 		return Status{}, err
 	}
 	return statusOf(&status), nil
+}
+
+// Renew tells the token with which the reader is to come to this ring when its target, started anew, does not take the one before any more. Of a reader of several rings once for each. ErrUnsupported: it
+// was opened without a token. Not while another goroutine closes the reader.
+//
+// Implements: int farlog_reader_renew(farlog_reader *, const uint8_t *, const uint8_t *)
+func (r *Reader) Renew(ringUUID [uuidLen]byte, token [TokenLen]byte) error {
+	if r.handle == nil {
+		return ErrClosed
+	}
+	return hotError(C.farlog_reader_renew(r.handle, (*C.uint8_t)(unsafe.Pointer(&ringUUID)), (*C.uint8_t)(unsafe.Pointer(&token))))
 }
 
 // Reads counts the READs that were posted to the ring's target; 0 of a ring on this host.

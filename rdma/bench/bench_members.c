@@ -2,7 +2,8 @@
  *
  * Its floor is one such ring, in turns with it. All rings are of one target, whose thread spins on the core that is not the writer's: three targets that spin need
  * three more cores, and three that sleep measure the scheduler. So the members answer one behind the other, as they do not on three hosts. Then three members, one of which
- * is slow, against three that are not: its target's worker sleeps before each flush (test-flush-delay). */
+ * is slow, against three that are not: its target's worker sleeps before each flush (test-flush-delay). Then all of them sleep, side by side, as media take
+ * their time: what an acknowledgement waits for is not the processor of this host then. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "bench_members.h"
 #include "clock.h"
 
+#define STREAM_COUNT 3u
 #define RING_COUNT 7u /* one alone, three, and three of which the last is slow */
 #define BLOCK_COUNT 1000u
 #define SAMPLE_COUNT_MAX (4u << 20)
@@ -174,34 +176,51 @@ static void report(const char *name, struct stream *ours, struct stream *floor, 
 		.unit = "ns", .flush = "target-cpu", .level = "visible", .note = note});
 }
 
-static void acknowledgements(void)
+/* tell_of_memory -- of rings whose flush takes no time, the last of which is slow; tell_of_medium -- of rings whose flush does. */
+static void tell_of_memory(struct stream *streams)
 {
-	struct stream streams[3] = {{.first = 0, .count = 1}, {.first = 1, .count = MEMBER_COUNT}, {.first = 4, .count = MEMBER_COUNT}};
+	report("members.append.256", &streams[1], &streams[0], 0.5, "p50, 2 of 3; floor: one ring there");
+	report("members.append.256.p99", &streams[1], &streams[0], 0.99, "2 of 3; floor: one ring there");
+	report("members.slow.256", &streams[2], &streams[1], 0.5, "p50, one of 3 slower by 10 ms; floor: none slower");
+	report("members.slow.256.p99", &streams[2], &streams[1], 0.99, "one of 3 slower by 10 ms; floor: none slower");
+}
+
+static void tell_of_medium(struct stream *streams)
+{
+	report("members.medium.256", &streams[1], &streams[0], 0.5, "p50, 2 of 3, each flush after a sleep of 20 us; floor: one ring there");
+	report("members.medium.256.p99", &streams[1], &streams[0], 0.99, "2 of 3, each flush after a sleep of 20 us; floor: one ring there");
+}
+
+static void append_in_turns(struct stream streams[STREAM_COUNT])
+{
+	uint64_t start_ns = clock_monotonic_ns();
+
+	for (unsigned block = 1; (double)(clock_monotonic_ns() - start_ns) < STREAM_COUNT * bench_seconds * 1e9; block++) {
+		for (unsigned i = 0; i < STREAM_COUNT; i++)
+			append_block(&streams[i]);
+		for (unsigned i = 0; i < RING_COUNT && block % DRAIN_EVERY == 0; i++)
+			bench_ring_drain(&rings[i]);
+	}
+}
+
+static void acknowledgements(const char *address, void (*tell)(struct stream *streams))
+{
+	struct stream streams[STREAM_COUNT] = {{.first = 0, .count = 1}, {.first = 1, .count = MEMBER_COUNT}, {.first = 4, .count = MEMBER_COUNT}};
 	const char *ring_names[RING_COUNT];
 	const char *ring_uris[RING_COUNT];
 	struct members_target target;
-	uint64_t start_ns;
 
 	make_rings();
 	for (unsigned i = 0; i < RING_COUNT; i++) {
 		ring_names[i] = names[i];
 		ring_uris[i] = rings[i].uri;
 	}
-	if (members_target_start(&target, "ofi:tcp://127.0.0.1:0?wait=spin&test-flush-delay=10ms:ring6", ring_names, ring_uris, RING_COUNT)) {
-		for (unsigned i = 0; i < 3; i++)
+	if (members_target_start(&target, address, ring_names, ring_uris, RING_COUNT)) {
+		for (unsigned i = 0; i < STREAM_COUNT; i++)
 			open_stream(&streams[i], &target);
-		start_ns = clock_monotonic_ns();
-		for (unsigned block = 1; (double)(clock_monotonic_ns() - start_ns) < 3 * bench_seconds * 1e9; block++) {
-			for (unsigned i = 0; i < 3; i++)
-				append_block(&streams[i]);
-			for (unsigned i = 0; i < RING_COUNT && block % DRAIN_EVERY == 0; i++)
-				bench_ring_drain(&rings[i]);
-		}
-		report("members.append.256", &streams[1], &streams[0], 0.5, "p50, 2 of 3; floor: one ring there");
-		report("members.append.256.p99", &streams[1], &streams[0], 0.99, "2 of 3; floor: one ring there");
-		report("members.slow.256", &streams[2], &streams[1], 0.5, "p50, one of 3 slower by 10 ms; floor: none slower");
-		report("members.slow.256.p99", &streams[2], &streams[1], 0.99, "one of 3 slower by 10 ms; floor: none slower");
-		for (unsigned i = 0; i < 3; i++) {
+		append_in_turns(streams);
+		tell(streams);
+		for (unsigned i = 0; i < STREAM_COUNT; i++) {
 			farlog_writer_close(streams[i].writer);
 			bench_samples_free(&streams[i].samples);
 		}
@@ -217,7 +236,8 @@ static void acknowledgements(void)
 void bench_members(void)
 {
 	bench_pin(0);
-	acknowledgements();
+	acknowledgements("ofi:tcp://127.0.0.1:0?wait=spin&test-flush-delay=10ms:ring6", tell_of_memory);
+	acknowledgements("ofi:tcp://127.0.0.1:0?wait=spin&test-flush-delay=20us", tell_of_medium);
 	bench_members_sockets();
 	bench_members_loss();
 	bench_members_takeover();

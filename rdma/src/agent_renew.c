@@ -12,7 +12,7 @@
 #include "clock.h"
 
 #define PAUSE_FIRST_NS 1000000000u /* from the first refusal on: a target that was just started hears of grants within that */
-#define PAUSE_LAST_NS 30000000000u /* a ring's target is told of 64 readers' grants within ten minutes, and of no more */
+#define PAUSE_LAST_NS 30000000000u /* a ring's target is told of 256 readers' grants within ten minutes, and of no more */
 #define CALM_NS 300000000000u      /* without a refusal: the next one is a first one */
 
 struct agent_renewer {

@@ -14,6 +14,7 @@ struct reader_members;
 struct farlog_reader {
 	struct region *region;
 	struct agent_renewer *renewer;  /* of a reader that was opened by its stream's name; NULL: none */
+	struct reader_grants *grants;   /* of a reader that was opened by a token: those that it was given since. NULL: none */
 	struct reader_members *members; /* of a stream with several: all else is theirs, one of these each. NULL: a ring */
 	struct superblock superblock;
 	struct record_identity identity;

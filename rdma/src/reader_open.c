@@ -8,6 +8,7 @@
 #include "member_uri.h"
 #include "mutant.h"
 #include "reader.h"
+#include "reader_grant.h"
 #include "reader_members.h"
 #include "walk.h"
 
@@ -126,6 +127,23 @@ int reader_open(const char *uri, const struct farlog_reader_config *config, stru
 	return member_uri_is(uri) ? reader_members_open(uri, config, renewal, opened, error) : reader_open_ring(uri, config, renewal, opened, error);
 }
 
+/* open_granted -- by a token of the caller's own, in whose place he may give another one later. */
+static int open_granted(const char *uri, const struct farlog_reader_config *config, farlog_reader **opened, struct farlog_error *error)
+{
+	struct reader_grants *grants = reader_grants_new();
+	int result;
+
+	*opened = NULL;
+	if (grants == NULL)
+		return error_set(error, FARLOG_NO_MEMORY, 0, "read ring \"%s\": out of memory", uri);
+	result = reader_open(uri, config, reader_grants_renewal(grants), opened, error);
+	if (result == FARLOG_OK)
+		(*opened)->grants = grants;
+	else
+		reader_grants_free(grants);
+	return result;
+}
+
 int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked, farlog_reader **opened,
 	struct farlog_error *error)
 {
@@ -134,6 +152,8 @@ int farlog_reader_open(const char *uri, const struct farlog_reader_config *asked
 
 	if (agent_is_stream(uri))
 		return agent_reader_open(uri, config, opened, error);
+	if (config->grant_token != NULL && !config->is_drain)
+		return open_granted(uri, config, opened, error);
 	return reader_open(uri, config, NULL, opened, error);
 }
 
@@ -167,10 +187,12 @@ uint64_t farlog_reader_reads(const farlog_reader *reader)
 void farlog_reader_close(farlog_reader *reader)
 {
 	struct agent_renewer *renewer = reader != NULL ? reader->renewer : NULL;
+	struct reader_grants *grants = reader != NULL ? reader->grants : NULL;
 
 	if (reader != NULL && reader->members != NULL)
 		reader_members_close(reader->members);
 	else
 		reader_close_ring(reader);
 	agent_renewer_free(renewer);
+	reader_grants_free(grants);
 }
