@@ -78,6 +78,62 @@ func (Presence) EnumDescriptor() ([]byte, []int) {
 	return file_fabric_proto_rawDescGZIP(), []int{0}
 }
 
+// Why an epoch was the last no more.
+type EpochEnd int32
+
+const (
+	EpochEnd_EPOCH_END_UNSPECIFIED EpochEnd = 0
+	EpochEnd_EPOCH_END_TAKEN_OVER  EpochEnd = 1 // TakeOverStream: by says whose, reason why
+	EpochEnd_EPOCH_END_RESTARTED   EpochEnd = 2 // the same program, by its host and name, was granted the stream anew: it was started again, or has opened the stream again
+	EpochEnd_EPOCH_END_REPLACED    EpochEnd = 3 // another one was, such as a standby: by says whose
+	EpochEnd_EPOCH_END_UNUSED      EpochEnd = 4 // no ring had been opened with it, as far as targets have reported, when somebody was granted the next: it expired, or its holder never came
+)
+
+// Enum value maps for EpochEnd.
+var (
+	EpochEnd_name = map[int32]string{
+		0: "EPOCH_END_UNSPECIFIED",
+		1: "EPOCH_END_TAKEN_OVER",
+		2: "EPOCH_END_RESTARTED",
+		3: "EPOCH_END_REPLACED",
+		4: "EPOCH_END_UNUSED",
+	}
+	EpochEnd_value = map[string]int32{
+		"EPOCH_END_UNSPECIFIED": 0,
+		"EPOCH_END_TAKEN_OVER":  1,
+		"EPOCH_END_RESTARTED":   2,
+		"EPOCH_END_REPLACED":    3,
+		"EPOCH_END_UNUSED":      4,
+	}
+)
+
+func (x EpochEnd) Enum() *EpochEnd {
+	p := new(EpochEnd)
+	*p = x
+	return p
+}
+
+func (x EpochEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EpochEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_fabric_proto_enumTypes[1].Descriptor()
+}
+
+func (EpochEnd) Type() protoreflect.EnumType {
+	return &file_fabric_proto_enumTypes[1]
+}
+
+func (x EpochEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EpochEnd.Descriptor instead.
+func (EpochEnd) EnumDescriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{1}
+}
+
 // Target is a host with regions: what is declared of it, and its daemons.
 type Target struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1949,7 +2005,7 @@ type ListRegionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Regions       []*RegionInfo          `protobuf:"bytes,1,rep,name=regions,proto3" json:"regions,omitempty"`                                    // by stream and member
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so; WatchRegions goes on from there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2005,6 +2061,158 @@ func (x *ListRegionsResponse) GetRevision() int64 {
 	return 0
 }
 
+type WatchRegionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // changes after that one; 0: first all that there are
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`      // as in ListRegionsRequest, and so are the next
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	IsInError     bool                   `protobuf:"varint,6,opt,name=is_in_error,json=isInError,proto3" json:"is_in_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRegionsRequest) Reset() {
+	*x = WatchRegionsRequest{}
+	mi := &file_fabric_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRegionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRegionsRequest) ProtoMessage() {}
+
+func (x *WatchRegionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRegionsRequest.ProtoReflect.Descriptor instead.
+func (*WatchRegionsRequest) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *WatchRegionsRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchRegionsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *WatchRegionsRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *WatchRegionsRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *WatchRegionsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *WatchRegionsRequest) GetIsInError() bool {
+	if x != nil {
+		return x.IsInError
+	}
+	return false
+}
+
+type WatchRegionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`        // to go on from after a break; 0: more of the same follows
+	Regions       []*RegionInfo          `protobuf:"bytes,2,rep,name=regions,proto3" json:"regions,omitempty"`           // by stream and member: all that there are of the streams in streams
+	Streams       []string               `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`           // of which something has changed; one without regions has none any more
+	IsAll         bool                   `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"` // what was told before counts no more: the first of all that there are. Also where changes since a revision are no longer known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRegionsResponse) Reset() {
+	*x = WatchRegionsResponse{}
+	mi := &file_fabric_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRegionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRegionsResponse) ProtoMessage() {}
+
+func (x *WatchRegionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRegionsResponse.ProtoReflect.Descriptor instead.
+func (*WatchRegionsResponse) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WatchRegionsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchRegionsResponse) GetRegions() []*RegionInfo {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *WatchRegionsResponse) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+func (x *WatchRegionsResponse) GetIsAll() bool {
+	if x != nil {
+		return x.IsAll
+	}
+	return false
+}
+
 // GrantInfo is who may do what with a stream. It holds no secret.
 type GrantInfo struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -2029,7 +2237,7 @@ type GrantInfo struct {
 
 func (x *GrantInfo) Reset() {
 	*x = GrantInfo{}
-	mi := &file_fabric_proto_msgTypes[31]
+	mi := &file_fabric_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2249,7 @@ func (x *GrantInfo) String() string {
 func (*GrantInfo) ProtoMessage() {}
 
 func (x *GrantInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[31]
+	mi := &file_fabric_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2262,7 @@ func (x *GrantInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantInfo.ProtoReflect.Descriptor instead.
 func (*GrantInfo) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{31}
+	return file_fabric_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GrantInfo) GetStream() string {
@@ -2161,7 +2369,7 @@ type ListGrantsRequest struct {
 
 func (x *ListGrantsRequest) Reset() {
 	*x = ListGrantsRequest{}
-	mi := &file_fabric_proto_msgTypes[32]
+	mi := &file_fabric_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2381,7 @@ func (x *ListGrantsRequest) String() string {
 func (*ListGrantsRequest) ProtoMessage() {}
 
 func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[32]
+	mi := &file_fabric_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2394,7 @@ func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsRequest.ProtoReflect.Descriptor instead.
 func (*ListGrantsRequest) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{32}
+	return file_fabric_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListGrantsRequest) GetPageSize() uint32 {
@@ -2228,14 +2436,14 @@ type ListGrantsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grants        []*GrantInfo           `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`                                      // by stream, role, and epoch or generation
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so; WatchGrants goes on from there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListGrantsResponse) Reset() {
 	*x = ListGrantsResponse{}
-	mi := &file_fabric_proto_msgTypes[33]
+	mi := &file_fabric_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2455,7 @@ func (x *ListGrantsResponse) String() string {
 func (*ListGrantsResponse) ProtoMessage() {}
 
 func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[33]
+	mi := &file_fabric_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2468,7 @@ func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsResponse.ProtoReflect.Descriptor instead.
 func (*ListGrantsResponse) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{33}
+	return file_fabric_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListGrantsResponse) GetGrants() []*GrantInfo {
@@ -2284,6 +2492,142 @@ func (x *ListGrantsResponse) GetRevision() int64 {
 	return 0
 }
 
+type WatchGrantsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // changes after that one; 0: first all that there are
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`      // as in ListGrantsRequest, and so are the next
+	Role          GrantRole              `protobuf:"varint,3,opt,name=role,proto3,enum=farlog.v1.GrantRole" json:"role,omitempty"`
+	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchGrantsRequest) Reset() {
+	*x = WatchGrantsRequest{}
+	mi := &file_fabric_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchGrantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchGrantsRequest) ProtoMessage() {}
+
+func (x *WatchGrantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchGrantsRequest.ProtoReflect.Descriptor instead.
+func (*WatchGrantsRequest) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *WatchGrantsRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchGrantsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *WatchGrantsRequest) GetRole() GrantRole {
+	if x != nil {
+		return x.Role
+	}
+	return GrantRole_GRANT_ROLE_UNSPECIFIED
+}
+
+func (x *WatchGrantsRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+type WatchGrantsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`        // to go on from after a break; 0: more of the same follows
+	Grants        []*GrantInfo           `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`             // by stream, role, and epoch or generation: all that there are of the streams in streams
+	Streams       []string               `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`           // of which something has changed; one without grants has none any more
+	IsAll         bool                   `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"` // what was told before counts no more: the first of all that there are. Also where changes since a revision are no longer known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchGrantsResponse) Reset() {
+	*x = WatchGrantsResponse{}
+	mi := &file_fabric_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchGrantsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchGrantsResponse) ProtoMessage() {}
+
+func (x *WatchGrantsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchGrantsResponse.ProtoReflect.Descriptor instead.
+func (*WatchGrantsResponse) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WatchGrantsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchGrantsResponse) GetGrants() []*GrantInfo {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *WatchGrantsResponse) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+func (x *WatchGrantsResponse) GetIsAll() bool {
+	if x != nil {
+		return x.IsAll
+	}
+	return false
+}
+
 // EpochInfo is what is known of a stream's epochs: by the control plane, and by each of its rings.
 type EpochInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2294,13 +2638,14 @@ type EpochInfo struct {
 	HolderEpoch   uint32                 `protobuf:"varint,5,opt,name=holder_epoch,json=holderEpoch,proto3" json:"holder_epoch,omitempty"`
 	HolderGranted *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=holder_granted,json=holderGranted,proto3" json:"holder_granted,omitempty"`
 	Members       []*MemberEpoch         `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	Past          []*PastEpoch           `protobuf:"bytes,8,rep,name=past,proto3" json:"past,omitempty"` // those before it, the last first, at most 16, when they were asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EpochInfo) Reset() {
 	*x = EpochInfo{}
-	mi := &file_fabric_proto_msgTypes[34]
+	mi := &file_fabric_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2657,7 @@ func (x *EpochInfo) String() string {
 func (*EpochInfo) ProtoMessage() {}
 
 func (x *EpochInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[34]
+	mi := &file_fabric_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2670,7 @@ func (x *EpochInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochInfo.ProtoReflect.Descriptor instead.
 func (*EpochInfo) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{34}
+	return file_fabric_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EpochInfo) GetStream() string {
@@ -2377,6 +2722,151 @@ func (x *EpochInfo) GetMembers() []*MemberEpoch {
 	return nil
 }
 
+func (x *EpochInfo) GetPast() []*PastEpoch {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+// PastEpoch is one that was the last once.
+type PastEpoch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`   // without addresses; absent: it was for nobody, as that of a takeover is
+	Granted       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=granted,proto3" json:"granted,omitempty"` // absent: not known
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended,proto3" json:"ended,omitempty"`     // when the next one was handed out
+	End           EpochEnd               `protobuf:"varint,5,opt,name=end,proto3,enum=farlog.v1.EpochEnd" json:"end,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // identity of who caused that
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // that was given; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastEpoch) Reset() {
+	*x = PastEpoch{}
+	mi := &file_fabric_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastEpoch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastEpoch) ProtoMessage() {}
+
+func (x *PastEpoch) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastEpoch.ProtoReflect.Descriptor instead.
+func (*PastEpoch) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PastEpoch) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PastEpoch) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *PastEpoch) GetGranted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+func (x *PastEpoch) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *PastEpoch) GetEnd() EpochEnd {
+	if x != nil {
+		return x.End
+	}
+	return EpochEnd_EPOCH_END_UNSPECIFIED
+}
+
+func (x *PastEpoch) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PastEpoch) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PastEpochs are those of a stream, the first first, as they are kept.
+type PastEpochs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epochs        []*PastEpoch           `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastEpochs) Reset() {
+	*x = PastEpochs{}
+	mi := &file_fabric_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastEpochs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastEpochs) ProtoMessage() {}
+
+func (x *PastEpochs) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastEpochs.ProtoReflect.Descriptor instead.
+func (*PastEpochs) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PastEpochs) GetEpochs() []*PastEpoch {
+	if x != nil {
+		return x.Epochs
+	}
+	return nil
+}
+
 type MemberEpoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -2393,7 +2883,7 @@ type MemberEpoch struct {
 
 func (x *MemberEpoch) Reset() {
 	*x = MemberEpoch{}
-	mi := &file_fabric_proto_msgTypes[35]
+	mi := &file_fabric_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2895,7 @@ func (x *MemberEpoch) String() string {
 func (*MemberEpoch) ProtoMessage() {}
 
 func (x *MemberEpoch) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[35]
+	mi := &file_fabric_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2908,7 @@ func (x *MemberEpoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberEpoch.ProtoReflect.Descriptor instead.
 func (*MemberEpoch) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{35}
+	return file_fabric_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MemberEpoch) GetMember() uint32 {
@@ -2478,17 +2968,19 @@ func (x *MemberEpoch) GetEpochAdmitted() uint32 {
 }
 
 type ListEpochsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 1000
-	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before; empty: the first page
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                        // a name or a pattern: * within a part, ** at the end for all below; empty: all
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PageSize  uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 1000
+	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before; empty: the first page
+	Stream    string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                        // a name or a pattern: * within a part, ** at the end for all below; empty: all
+	// With those before the last, who held them and why they ended: not in watches. A page then has at most 1000 streams.
+	IsPast        bool `protobuf:"varint,4,opt,name=is_past,json=isPast,proto3" json:"is_past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEpochsRequest) Reset() {
 	*x = ListEpochsRequest{}
-	mi := &file_fabric_proto_msgTypes[36]
+	mi := &file_fabric_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2992,7 @@ func (x *ListEpochsRequest) String() string {
 func (*ListEpochsRequest) ProtoMessage() {}
 
 func (x *ListEpochsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[36]
+	mi := &file_fabric_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +3005,7 @@ func (x *ListEpochsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpochsRequest.ProtoReflect.Descriptor instead.
 func (*ListEpochsRequest) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{36}
+	return file_fabric_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListEpochsRequest) GetPageSize() uint32 {
@@ -2537,18 +3029,25 @@ func (x *ListEpochsRequest) GetStream() string {
 	return ""
 }
 
+func (x *ListEpochsRequest) GetIsPast() bool {
+	if x != nil {
+		return x.IsPast
+	}
+	return false
+}
+
 type ListEpochsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epochs        []*EpochInfo           `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`                                      // by stream
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: that was the last page
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`                                 // at which they were so; WatchEpochs goes on from there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEpochsResponse) Reset() {
 	*x = ListEpochsResponse{}
-	mi := &file_fabric_proto_msgTypes[37]
+	mi := &file_fabric_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +3059,7 @@ func (x *ListEpochsResponse) String() string {
 func (*ListEpochsResponse) ProtoMessage() {}
 
 func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[37]
+	mi := &file_fabric_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +3072,7 @@ func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpochsResponse.ProtoReflect.Descriptor instead.
 func (*ListEpochsResponse) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{37}
+	return file_fabric_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListEpochsResponse) GetEpochs() []*EpochInfo {
@@ -2597,6 +3096,126 @@ func (x *ListEpochsResponse) GetRevision() int64 {
 	return 0
 }
 
+type WatchEpochsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // changes after that one; 0: first all that there are
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`      // as in ListEpochsRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEpochsRequest) Reset() {
+	*x = WatchEpochsRequest{}
+	mi := &file_fabric_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEpochsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEpochsRequest) ProtoMessage() {}
+
+func (x *WatchEpochsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEpochsRequest.ProtoReflect.Descriptor instead.
+func (*WatchEpochsRequest) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *WatchEpochsRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchEpochsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+type WatchEpochsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`        // to go on from after a break; 0: more of the same follows
+	Epochs        []*EpochInfo           `protobuf:"bytes,2,rep,name=epochs,proto3" json:"epochs,omitempty"`             // by stream: all that there are of the streams in streams
+	Streams       []string               `protobuf:"bytes,3,rep,name=streams,proto3" json:"streams,omitempty"`           // of which something has changed; one without epochs has none any more
+	IsAll         bool                   `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"` // what was told before counts no more: the first of all that there are. Also where changes since a revision are no longer known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEpochsResponse) Reset() {
+	*x = WatchEpochsResponse{}
+	mi := &file_fabric_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEpochsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEpochsResponse) ProtoMessage() {}
+
+func (x *WatchEpochsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fabric_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEpochsResponse.ProtoReflect.Descriptor instead.
+func (*WatchEpochsResponse) Descriptor() ([]byte, []int) {
+	return file_fabric_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *WatchEpochsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WatchEpochsResponse) GetEpochs() []*EpochInfo {
+	if x != nil {
+		return x.Epochs
+	}
+	return nil
+}
+
+func (x *WatchEpochsResponse) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+func (x *WatchEpochsResponse) GetIsAll() bool {
+	if x != nil {
+		return x.IsAll
+	}
+	return false
+}
+
 type ListHostsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      uint32                 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 1000
@@ -2608,7 +3227,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fabric_proto_msgTypes[38]
+	mi := &file_fabric_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +3239,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[38]
+	mi := &file_fabric_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +3252,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{38}
+	return file_fabric_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListHostsRequest) GetPageSize() uint32 {
@@ -2668,7 +3287,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fabric_proto_msgTypes[39]
+	mi := &file_fabric_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +3299,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[39]
+	mi := &file_fabric_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +3312,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{39}
+	return file_fabric_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostState {
@@ -2726,7 +3345,7 @@ type ReportHostRequest struct {
 
 func (x *ReportHostRequest) Reset() {
 	*x = ReportHostRequest{}
-	mi := &file_fabric_proto_msgTypes[40]
+	mi := &file_fabric_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +3357,7 @@ func (x *ReportHostRequest) String() string {
 func (*ReportHostRequest) ProtoMessage() {}
 
 func (x *ReportHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[40]
+	mi := &file_fabric_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +3370,7 @@ func (x *ReportHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHostRequest.ProtoReflect.Descriptor instead.
 func (*ReportHostRequest) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{40}
+	return file_fabric_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportHostRequest) GetState() *HostState {
@@ -2771,7 +3390,7 @@ type ReportHostResponse struct {
 
 func (x *ReportHostResponse) Reset() {
 	*x = ReportHostResponse{}
-	mi := &file_fabric_proto_msgTypes[41]
+	mi := &file_fabric_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +3402,7 @@ func (x *ReportHostResponse) String() string {
 func (*ReportHostResponse) ProtoMessage() {}
 
 func (x *ReportHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[41]
+	mi := &file_fabric_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +3415,7 @@ func (x *ReportHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHostResponse.ProtoReflect.Descriptor instead.
 func (*ReportHostResponse) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{41}
+	return file_fabric_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReportHostResponse) GetInterval() *durationpb.Duration {
@@ -2824,7 +3443,7 @@ type Door struct {
 
 func (x *Door) Reset() {
 	*x = Door{}
-	mi := &file_fabric_proto_msgTypes[42]
+	mi := &file_fabric_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3455,7 @@ func (x *Door) String() string {
 func (*Door) ProtoMessage() {}
 
 func (x *Door) ProtoReflect() protoreflect.Message {
-	mi := &file_fabric_proto_msgTypes[42]
+	mi := &file_fabric_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3468,7 @@ func (x *Door) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Door.ProtoReflect.Descriptor instead.
 func (*Door) Descriptor() ([]byte, []int) {
-	return file_fabric_proto_rawDescGZIP(), []int{42}
+	return file_fabric_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Door) GetTarget() string {
@@ -3015,7 +3634,19 @@ const file_fabric_proto_rawDesc = "" +
 	"\x13ListRegionsResponse\x12/\n" +
 	"\aregions\x18\x01 \x03(\v2\x15.farlog.v1.RegionInfoR\aregions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xb1\x03\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xda\x01\n" +
+	"\x13WatchRegionsRequest\x12#\n" +
+	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12 \n" +
+	"\x06target\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06target\x12\x1c\n" +
+	"\x04host\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\x12\x1c\n" +
+	"\x04kind\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04kind\x12\x1e\n" +
+	"\vis_in_error\x18\x06 \x01(\bR\tisInError\"\x94\x01\n" +
+	"\x14WatchRegionsResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12/\n" +
+	"\aregions\x18\x02 \x03(\v2\x15.farlog.v1.RegionInfoR\aregions\x12\x18\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
+	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xb1\x03\n" +
 	"\tGrantInfo\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12(\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x14.farlog.v1.GrantRoleR\x04role\x12\x14\n" +
@@ -3043,7 +3674,17 @@ const file_fabric_proto_rawDesc = "" +
 	"\x12ListGrantsResponse\x12,\n" +
 	"\x06grants\x18\x01 \x03(\v2\x14.farlog.v1.GrantInfoR\x06grants\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x98\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xad\x01\n" +
+	"\x12WatchGrantsRequest\x12#\n" +
+	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x122\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x14.farlog.v1.GrantRoleB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04role\x12\x1c\n" +
+	"\x04host\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04host\"\x90\x01\n" +
+	"\x13WatchGrantsResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12,\n" +
+	"\x06grants\x18\x02 \x03(\v2\x14.farlog.v1.GrantInfoR\x06grants\x12\x18\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
+	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"\xc2\x02\n" +
 	"\tEpochInfo\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\rR\agranted\x12\x16\n" +
@@ -3051,7 +3692,19 @@ const file_fabric_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12!\n" +
 	"\fholder_epoch\x18\x05 \x01(\rR\vholderEpoch\x12A\n" +
 	"\x0eholder_granted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rholderGranted\x120\n" +
-	"\amembers\x18\a \x03(\v2\x16.farlog.v1.MemberEpochR\amembers\"\xa3\x02\n" +
+	"\amembers\x18\a \x03(\v2\x16.farlog.v1.MemberEpochR\amembers\x12(\n" +
+	"\x04past\x18\b \x03(\v2\x14.farlog.v1.PastEpochR\x04past\"\x83\x02\n" +
+	"\tPastEpoch\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\rR\x05epoch\x12)\n" +
+	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
+	"\agranted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
+	"\x05ended\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12%\n" +
+	"\x03end\x18\x05 \x01(\x0e2\x13.farlog.v1.EpochEndR\x03end\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\":\n" +
+	"\n" +
+	"PastEpochs\x12,\n" +
+	"\x06epochs\x18\x01 \x03(\v2\x14.farlog.v1.PastEpochR\x06epochs\"\xa3\x02\n" +
 	"\vMemberEpoch\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12!\n" +
@@ -3061,16 +3714,25 @@ const file_fabric_proto_rawDesc = "" +
 	"\x06opened\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x12$\n" +
 	"\x0eis_writer_held\x18\x06 \x01(\bR\fisWriterHeld\x12!\n" +
 	"\fepoch_fenced\x18\a \x01(\rR\vepochFenced\x12%\n" +
-	"\x0eepoch_admitted\x18\b \x01(\rR\repochAdmitted\"{\n" +
+	"\x0eepoch_admitted\x18\b \x01(\rR\repochAdmitted\"\x94\x01\n" +
 	"\x11ListEpochsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12 \n" +
-	"\x06stream\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\x86\x01\n" +
+	"\x06stream\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\x12\x17\n" +
+	"\ais_past\x18\x04 \x01(\bR\x06isPast\"\x86\x01\n" +
 	"\x12ListEpochsResponse\x12,\n" +
 	"\x06epochs\x18\x01 \x03(\v2\x14.farlog.v1.EpochInfoR\x06epochs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"l\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"[\n" +
+	"\x12WatchEpochsRequest\x12#\n" +
+	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12 \n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\x90\x01\n" +
+	"\x13WatchEpochsResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12,\n" +
+	"\x06epochs\x18\x02 \x03(\v2\x14.farlog.v1.EpochInfoR\x06epochs\x12\x18\n" +
+	"\astreams\x18\x03 \x03(\tR\astreams\x12\x15\n" +
+	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"l\n" +
 	"\x10ListHostsRequest\x12%\n" +
 	"\tpage_size\x18\x01 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -3091,7 +3753,13 @@ const file_fabric_proto_rawDesc = "" +
 	"\bPresence\x12\x18\n" +
 	"\x14PRESENCE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePRESENCE_ALIVE\x10\x01\x12\x11\n" +
-	"\rPRESENCE_GONE\x10\x022\xdb\f\n" +
+	"\rPRESENCE_GONE\x10\x02*\x86\x01\n" +
+	"\bEpochEnd\x12\x19\n" +
+	"\x15EPOCH_END_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14EPOCH_END_TAKEN_OVER\x10\x01\x12\x17\n" +
+	"\x13EPOCH_END_RESTARTED\x10\x02\x12\x16\n" +
+	"\x12EPOCH_END_REPLACED\x10\x03\x12\x14\n" +
+	"\x10EPOCH_END_UNUSED\x10\x042\x9d\x0f\n" +
 	"\rFabricService\x12a\n" +
 	"\vListTargets\x12\x1d.farlog.v1.ListTargetsRequest\x1a\x1e.farlog.v1.ListTargetsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/targets\x12b\n" +
 	"\tGetTarget\x12\x1b.farlog.v1.GetTargetRequest\x1a\x1c.farlog.v1.GetTargetResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/targets/{host}\x12g\n" +
@@ -3109,13 +3777,16 @@ const file_fabric_proto_rawDesc = "" +
 	"/v1/drains\x12g\n" +
 	"\vDeleteDrain\x12\x1d.farlog.v1.DeleteDrainRequest\x1a\x1e.farlog.v1.DeleteDrainResponse\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/drains/{host}\x12h\n" +
 	"\vWatchDrains\x12\x1d.farlog.v1.WatchDrainsRequest\x1a\x1e.farlog.v1.WatchDrainsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/watch/drains0\x01\x12a\n" +
-	"\vListRegions\x12\x1d.farlog.v1.ListRegionsRequest\x1a\x1e.farlog.v1.ListRegionsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/regions\x12]\n" +
+	"\vListRegions\x12\x1d.farlog.v1.ListRegionsRequest\x1a\x1e.farlog.v1.ListRegionsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/regions\x12l\n" +
+	"\fWatchRegions\x12\x1e.farlog.v1.WatchRegionsRequest\x1a\x1f.farlog.v1.WatchRegionsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/regions0\x01\x12]\n" +
 	"\n" +
 	"ListGrants\x12\x1c.farlog.v1.ListGrantsRequest\x1a\x1d.farlog.v1.ListGrantsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/grants\x12]\n" +
+	"/v1/grants\x12h\n" +
+	"\vWatchGrants\x12\x1d.farlog.v1.WatchGrantsRequest\x1a\x1e.farlog.v1.WatchGrantsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/watch/grants0\x01\x12]\n" +
 	"\n" +
 	"ListEpochs\x12\x1c.farlog.v1.ListEpochsRequest\x1a\x1d.farlog.v1.ListEpochsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/epochs\x12Y\n" +
+	"/v1/epochs\x12h\n" +
+	"\vWatchEpochs\x12\x1d.farlog.v1.WatchEpochsRequest\x1a\x1e.farlog.v1.WatchEpochsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/watch/epochs0\x01\x12Y\n" +
 	"\tListHosts\x12\x1b.farlog.v1.ListHostsRequest\x1a\x1c.farlog.v1.ListHostsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/hosts2v\n" +
 	"\vHostService\x12g\n" +
 	"\n" +
@@ -3133,155 +3804,180 @@ func file_fabric_proto_rawDescGZIP() []byte {
 	return file_fabric_proto_rawDescData
 }
 
-var file_fabric_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fabric_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_fabric_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_fabric_proto_goTypes = []any{
 	(Presence)(0),                 // 0: farlog.v1.Presence
-	(*Target)(nil),                // 1: farlog.v1.Target
-	(*TargetAgent)(nil),           // 2: farlog.v1.TargetAgent
-	(*Drain)(nil),                 // 3: farlog.v1.Drain
-	(*DrainAgent)(nil),            // 4: farlog.v1.DrainAgent
-	(*ListTargetsRequest)(nil),    // 5: farlog.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 6: farlog.v1.ListTargetsResponse
-	(*GetTargetRequest)(nil),      // 7: farlog.v1.GetTargetRequest
-	(*GetTargetResponse)(nil),     // 8: farlog.v1.GetTargetResponse
-	(*CreateTargetRequest)(nil),   // 9: farlog.v1.CreateTargetRequest
-	(*CreateTargetResponse)(nil),  // 10: farlog.v1.CreateTargetResponse
-	(*UpdateTargetRequest)(nil),   // 11: farlog.v1.UpdateTargetRequest
-	(*UpdateTargetResponse)(nil),  // 12: farlog.v1.UpdateTargetResponse
-	(*DeleteTargetRequest)(nil),   // 13: farlog.v1.DeleteTargetRequest
-	(*DeleteTargetResponse)(nil),  // 14: farlog.v1.DeleteTargetResponse
-	(*WatchTargetsRequest)(nil),   // 15: farlog.v1.WatchTargetsRequest
-	(*WatchTargetsResponse)(nil),  // 16: farlog.v1.WatchTargetsResponse
-	(*ListDrainsRequest)(nil),     // 17: farlog.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),    // 18: farlog.v1.ListDrainsResponse
-	(*GetDrainRequest)(nil),       // 19: farlog.v1.GetDrainRequest
-	(*GetDrainResponse)(nil),      // 20: farlog.v1.GetDrainResponse
-	(*CreateDrainRequest)(nil),    // 21: farlog.v1.CreateDrainRequest
-	(*CreateDrainResponse)(nil),   // 22: farlog.v1.CreateDrainResponse
-	(*UpdateDrainRequest)(nil),    // 23: farlog.v1.UpdateDrainRequest
-	(*UpdateDrainResponse)(nil),   // 24: farlog.v1.UpdateDrainResponse
-	(*DeleteDrainRequest)(nil),    // 25: farlog.v1.DeleteDrainRequest
-	(*DeleteDrainResponse)(nil),   // 26: farlog.v1.DeleteDrainResponse
-	(*WatchDrainsRequest)(nil),    // 27: farlog.v1.WatchDrainsRequest
-	(*WatchDrainsResponse)(nil),   // 28: farlog.v1.WatchDrainsResponse
-	(*RegionInfo)(nil),            // 29: farlog.v1.RegionInfo
-	(*ListRegionsRequest)(nil),    // 30: farlog.v1.ListRegionsRequest
-	(*ListRegionsResponse)(nil),   // 31: farlog.v1.ListRegionsResponse
-	(*GrantInfo)(nil),             // 32: farlog.v1.GrantInfo
-	(*ListGrantsRequest)(nil),     // 33: farlog.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),    // 34: farlog.v1.ListGrantsResponse
-	(*EpochInfo)(nil),             // 35: farlog.v1.EpochInfo
-	(*MemberEpoch)(nil),           // 36: farlog.v1.MemberEpoch
-	(*ListEpochsRequest)(nil),     // 37: farlog.v1.ListEpochsRequest
-	(*ListEpochsResponse)(nil),    // 38: farlog.v1.ListEpochsResponse
-	(*ListHostsRequest)(nil),      // 39: farlog.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),     // 40: farlog.v1.ListHostsResponse
-	(*ReportHostRequest)(nil),     // 41: farlog.v1.ReportHostRequest
-	(*ReportHostResponse)(nil),    // 42: farlog.v1.ReportHostResponse
-	(*Door)(nil),                  // 43: farlog.v1.Door
-	(*TargetSpec)(nil),            // 44: farlog.v1.TargetSpec
-	(*Agent)(nil),                 // 45: farlog.v1.Agent
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
-	(*MediaHealth)(nil),           // 47: farlog.v1.MediaHealth
-	(*DrainSpec)(nil),             // 48: farlog.v1.DrainSpec
-	(*DrainProgress)(nil),         // 49: farlog.v1.DrainProgress
-	(*FieldChange)(nil),           // 50: farlog.v1.FieldChange
-	(*RingState)(nil),             // 51: farlog.v1.RingState
-	(GrantRole)(0),                // 52: farlog.v1.GrantRole
-	(*Holder)(nil),                // 53: farlog.v1.Holder
-	(*HostState)(nil),             // 54: farlog.v1.HostState
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(EpochEnd)(0),                 // 1: farlog.v1.EpochEnd
+	(*Target)(nil),                // 2: farlog.v1.Target
+	(*TargetAgent)(nil),           // 3: farlog.v1.TargetAgent
+	(*Drain)(nil),                 // 4: farlog.v1.Drain
+	(*DrainAgent)(nil),            // 5: farlog.v1.DrainAgent
+	(*ListTargetsRequest)(nil),    // 6: farlog.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 7: farlog.v1.ListTargetsResponse
+	(*GetTargetRequest)(nil),      // 8: farlog.v1.GetTargetRequest
+	(*GetTargetResponse)(nil),     // 9: farlog.v1.GetTargetResponse
+	(*CreateTargetRequest)(nil),   // 10: farlog.v1.CreateTargetRequest
+	(*CreateTargetResponse)(nil),  // 11: farlog.v1.CreateTargetResponse
+	(*UpdateTargetRequest)(nil),   // 12: farlog.v1.UpdateTargetRequest
+	(*UpdateTargetResponse)(nil),  // 13: farlog.v1.UpdateTargetResponse
+	(*DeleteTargetRequest)(nil),   // 14: farlog.v1.DeleteTargetRequest
+	(*DeleteTargetResponse)(nil),  // 15: farlog.v1.DeleteTargetResponse
+	(*WatchTargetsRequest)(nil),   // 16: farlog.v1.WatchTargetsRequest
+	(*WatchTargetsResponse)(nil),  // 17: farlog.v1.WatchTargetsResponse
+	(*ListDrainsRequest)(nil),     // 18: farlog.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),    // 19: farlog.v1.ListDrainsResponse
+	(*GetDrainRequest)(nil),       // 20: farlog.v1.GetDrainRequest
+	(*GetDrainResponse)(nil),      // 21: farlog.v1.GetDrainResponse
+	(*CreateDrainRequest)(nil),    // 22: farlog.v1.CreateDrainRequest
+	(*CreateDrainResponse)(nil),   // 23: farlog.v1.CreateDrainResponse
+	(*UpdateDrainRequest)(nil),    // 24: farlog.v1.UpdateDrainRequest
+	(*UpdateDrainResponse)(nil),   // 25: farlog.v1.UpdateDrainResponse
+	(*DeleteDrainRequest)(nil),    // 26: farlog.v1.DeleteDrainRequest
+	(*DeleteDrainResponse)(nil),   // 27: farlog.v1.DeleteDrainResponse
+	(*WatchDrainsRequest)(nil),    // 28: farlog.v1.WatchDrainsRequest
+	(*WatchDrainsResponse)(nil),   // 29: farlog.v1.WatchDrainsResponse
+	(*RegionInfo)(nil),            // 30: farlog.v1.RegionInfo
+	(*ListRegionsRequest)(nil),    // 31: farlog.v1.ListRegionsRequest
+	(*ListRegionsResponse)(nil),   // 32: farlog.v1.ListRegionsResponse
+	(*WatchRegionsRequest)(nil),   // 33: farlog.v1.WatchRegionsRequest
+	(*WatchRegionsResponse)(nil),  // 34: farlog.v1.WatchRegionsResponse
+	(*GrantInfo)(nil),             // 35: farlog.v1.GrantInfo
+	(*ListGrantsRequest)(nil),     // 36: farlog.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),    // 37: farlog.v1.ListGrantsResponse
+	(*WatchGrantsRequest)(nil),    // 38: farlog.v1.WatchGrantsRequest
+	(*WatchGrantsResponse)(nil),   // 39: farlog.v1.WatchGrantsResponse
+	(*EpochInfo)(nil),             // 40: farlog.v1.EpochInfo
+	(*PastEpoch)(nil),             // 41: farlog.v1.PastEpoch
+	(*PastEpochs)(nil),            // 42: farlog.v1.PastEpochs
+	(*MemberEpoch)(nil),           // 43: farlog.v1.MemberEpoch
+	(*ListEpochsRequest)(nil),     // 44: farlog.v1.ListEpochsRequest
+	(*ListEpochsResponse)(nil),    // 45: farlog.v1.ListEpochsResponse
+	(*WatchEpochsRequest)(nil),    // 46: farlog.v1.WatchEpochsRequest
+	(*WatchEpochsResponse)(nil),   // 47: farlog.v1.WatchEpochsResponse
+	(*ListHostsRequest)(nil),      // 48: farlog.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),     // 49: farlog.v1.ListHostsResponse
+	(*ReportHostRequest)(nil),     // 50: farlog.v1.ReportHostRequest
+	(*ReportHostResponse)(nil),    // 51: farlog.v1.ReportHostResponse
+	(*Door)(nil),                  // 52: farlog.v1.Door
+	(*TargetSpec)(nil),            // 53: farlog.v1.TargetSpec
+	(*Agent)(nil),                 // 54: farlog.v1.Agent
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*MediaHealth)(nil),           // 56: farlog.v1.MediaHealth
+	(*DrainSpec)(nil),             // 57: farlog.v1.DrainSpec
+	(*DrainProgress)(nil),         // 58: farlog.v1.DrainProgress
+	(*FieldChange)(nil),           // 59: farlog.v1.FieldChange
+	(*RingState)(nil),             // 60: farlog.v1.RingState
+	(GrantRole)(0),                // 61: farlog.v1.GrantRole
+	(*Holder)(nil),                // 62: farlog.v1.Holder
+	(*HostState)(nil),             // 63: farlog.v1.HostState
+	(*durationpb.Duration)(nil),   // 64: google.protobuf.Duration
 }
 var file_fabric_proto_depIdxs = []int32{
-	44, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
-	2,  // 1: farlog.v1.Target.agents:type_name -> farlog.v1.TargetAgent
+	53, // 0: farlog.v1.Target.spec:type_name -> farlog.v1.TargetSpec
+	3,  // 1: farlog.v1.Target.agents:type_name -> farlog.v1.TargetAgent
 	0,  // 2: farlog.v1.Target.presence:type_name -> farlog.v1.Presence
-	45, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
-	46, // 4: farlog.v1.TargetAgent.reported:type_name -> google.protobuf.Timestamp
-	47, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
-	48, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
-	4,  // 7: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
+	54, // 3: farlog.v1.TargetAgent.agent:type_name -> farlog.v1.Agent
+	55, // 4: farlog.v1.TargetAgent.reported:type_name -> google.protobuf.Timestamp
+	56, // 5: farlog.v1.TargetAgent.media:type_name -> farlog.v1.MediaHealth
+	57, // 6: farlog.v1.Drain.spec:type_name -> farlog.v1.DrainSpec
+	5,  // 7: farlog.v1.Drain.agents:type_name -> farlog.v1.DrainAgent
 	0,  // 8: farlog.v1.Drain.presence:type_name -> farlog.v1.Presence
-	45, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
-	46, // 10: farlog.v1.DrainAgent.reported:type_name -> google.protobuf.Timestamp
-	49, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
+	54, // 9: farlog.v1.DrainAgent.agent:type_name -> farlog.v1.Agent
+	55, // 10: farlog.v1.DrainAgent.reported:type_name -> google.protobuf.Timestamp
+	58, // 11: farlog.v1.DrainAgent.progress:type_name -> farlog.v1.DrainProgress
 	0,  // 12: farlog.v1.ListTargetsRequest.presence:type_name -> farlog.v1.Presence
-	1,  // 13: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
-	1,  // 14: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
-	44, // 15: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
-	1,  // 16: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
-	44, // 17: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
-	1,  // 18: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
-	50, // 19: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
-	1,  // 20: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
-	1,  // 21: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
+	2,  // 13: farlog.v1.ListTargetsResponse.targets:type_name -> farlog.v1.Target
+	2,  // 14: farlog.v1.GetTargetResponse.target:type_name -> farlog.v1.Target
+	53, // 15: farlog.v1.CreateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	2,  // 16: farlog.v1.CreateTargetResponse.target:type_name -> farlog.v1.Target
+	53, // 17: farlog.v1.UpdateTargetRequest.spec:type_name -> farlog.v1.TargetSpec
+	2,  // 18: farlog.v1.UpdateTargetResponse.target:type_name -> farlog.v1.Target
+	59, // 19: farlog.v1.UpdateTargetResponse.fields:type_name -> farlog.v1.FieldChange
+	2,  // 20: farlog.v1.DeleteTargetResponse.target:type_name -> farlog.v1.Target
+	2,  // 21: farlog.v1.WatchTargetsResponse.targets:type_name -> farlog.v1.Target
 	0,  // 22: farlog.v1.ListDrainsRequest.presence:type_name -> farlog.v1.Presence
-	3,  // 23: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
-	3,  // 24: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
-	48, // 25: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
-	3,  // 26: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
-	48, // 27: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
-	3,  // 28: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
-	50, // 29: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
-	3,  // 30: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
-	3,  // 31: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
-	51, // 32: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
-	29, // 33: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
-	52, // 34: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
-	53, // 35: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
-	46, // 36: farlog.v1.GrantInfo.granted:type_name -> google.protobuf.Timestamp
-	46, // 37: farlog.v1.GrantInfo.expires:type_name -> google.protobuf.Timestamp
-	52, // 38: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
-	32, // 39: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
-	53, // 40: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
-	46, // 41: farlog.v1.EpochInfo.holder_granted:type_name -> google.protobuf.Timestamp
-	36, // 42: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
-	46, // 43: farlog.v1.MemberEpoch.opened:type_name -> google.protobuf.Timestamp
-	35, // 44: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
-	54, // 45: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
-	54, // 46: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
-	55, // 47: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
-	43, // 48: farlog.v1.ReportHostResponse.doors:type_name -> farlog.v1.Door
-	5,  // 49: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
-	7,  // 50: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
-	9,  // 51: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
-	11, // 52: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
-	13, // 53: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
-	15, // 54: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
-	17, // 55: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
-	19, // 56: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
-	21, // 57: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
-	23, // 58: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
-	25, // 59: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
-	27, // 60: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
-	30, // 61: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
-	33, // 62: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
-	37, // 63: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
-	39, // 64: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
-	41, // 65: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
-	6,  // 66: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
-	8,  // 67: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
-	10, // 68: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
-	12, // 69: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
-	14, // 70: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
-	16, // 71: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
-	18, // 72: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
-	20, // 73: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
-	22, // 74: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
-	24, // 75: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
-	26, // 76: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
-	28, // 77: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
-	31, // 78: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
-	34, // 79: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
-	38, // 80: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
-	40, // 81: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
-	42, // 82: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
-	66, // [66:83] is the sub-list for method output_type
-	49, // [49:66] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	4,  // 23: farlog.v1.ListDrainsResponse.drains:type_name -> farlog.v1.Drain
+	4,  // 24: farlog.v1.GetDrainResponse.drain:type_name -> farlog.v1.Drain
+	57, // 25: farlog.v1.CreateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	4,  // 26: farlog.v1.CreateDrainResponse.drain:type_name -> farlog.v1.Drain
+	57, // 27: farlog.v1.UpdateDrainRequest.spec:type_name -> farlog.v1.DrainSpec
+	4,  // 28: farlog.v1.UpdateDrainResponse.drain:type_name -> farlog.v1.Drain
+	59, // 29: farlog.v1.UpdateDrainResponse.fields:type_name -> farlog.v1.FieldChange
+	4,  // 30: farlog.v1.DeleteDrainResponse.drain:type_name -> farlog.v1.Drain
+	4,  // 31: farlog.v1.WatchDrainsResponse.drains:type_name -> farlog.v1.Drain
+	60, // 32: farlog.v1.RegionInfo.state:type_name -> farlog.v1.RingState
+	30, // 33: farlog.v1.ListRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
+	30, // 34: farlog.v1.WatchRegionsResponse.regions:type_name -> farlog.v1.RegionInfo
+	61, // 35: farlog.v1.GrantInfo.role:type_name -> farlog.v1.GrantRole
+	62, // 36: farlog.v1.GrantInfo.holder:type_name -> farlog.v1.Holder
+	55, // 37: farlog.v1.GrantInfo.granted:type_name -> google.protobuf.Timestamp
+	55, // 38: farlog.v1.GrantInfo.expires:type_name -> google.protobuf.Timestamp
+	61, // 39: farlog.v1.ListGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	35, // 40: farlog.v1.ListGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
+	61, // 41: farlog.v1.WatchGrantsRequest.role:type_name -> farlog.v1.GrantRole
+	35, // 42: farlog.v1.WatchGrantsResponse.grants:type_name -> farlog.v1.GrantInfo
+	62, // 43: farlog.v1.EpochInfo.holder:type_name -> farlog.v1.Holder
+	55, // 44: farlog.v1.EpochInfo.holder_granted:type_name -> google.protobuf.Timestamp
+	43, // 45: farlog.v1.EpochInfo.members:type_name -> farlog.v1.MemberEpoch
+	41, // 46: farlog.v1.EpochInfo.past:type_name -> farlog.v1.PastEpoch
+	62, // 47: farlog.v1.PastEpoch.holder:type_name -> farlog.v1.Holder
+	55, // 48: farlog.v1.PastEpoch.granted:type_name -> google.protobuf.Timestamp
+	55, // 49: farlog.v1.PastEpoch.ended:type_name -> google.protobuf.Timestamp
+	1,  // 50: farlog.v1.PastEpoch.end:type_name -> farlog.v1.EpochEnd
+	41, // 51: farlog.v1.PastEpochs.epochs:type_name -> farlog.v1.PastEpoch
+	55, // 52: farlog.v1.MemberEpoch.opened:type_name -> google.protobuf.Timestamp
+	40, // 53: farlog.v1.ListEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
+	40, // 54: farlog.v1.WatchEpochsResponse.epochs:type_name -> farlog.v1.EpochInfo
+	63, // 55: farlog.v1.ListHostsResponse.hosts:type_name -> farlog.v1.HostState
+	63, // 56: farlog.v1.ReportHostRequest.state:type_name -> farlog.v1.HostState
+	64, // 57: farlog.v1.ReportHostResponse.interval:type_name -> google.protobuf.Duration
+	52, // 58: farlog.v1.ReportHostResponse.doors:type_name -> farlog.v1.Door
+	6,  // 59: farlog.v1.FabricService.ListTargets:input_type -> farlog.v1.ListTargetsRequest
+	8,  // 60: farlog.v1.FabricService.GetTarget:input_type -> farlog.v1.GetTargetRequest
+	10, // 61: farlog.v1.FabricService.CreateTarget:input_type -> farlog.v1.CreateTargetRequest
+	12, // 62: farlog.v1.FabricService.UpdateTarget:input_type -> farlog.v1.UpdateTargetRequest
+	14, // 63: farlog.v1.FabricService.DeleteTarget:input_type -> farlog.v1.DeleteTargetRequest
+	16, // 64: farlog.v1.FabricService.WatchTargets:input_type -> farlog.v1.WatchTargetsRequest
+	18, // 65: farlog.v1.FabricService.ListDrains:input_type -> farlog.v1.ListDrainsRequest
+	20, // 66: farlog.v1.FabricService.GetDrain:input_type -> farlog.v1.GetDrainRequest
+	22, // 67: farlog.v1.FabricService.CreateDrain:input_type -> farlog.v1.CreateDrainRequest
+	24, // 68: farlog.v1.FabricService.UpdateDrain:input_type -> farlog.v1.UpdateDrainRequest
+	26, // 69: farlog.v1.FabricService.DeleteDrain:input_type -> farlog.v1.DeleteDrainRequest
+	28, // 70: farlog.v1.FabricService.WatchDrains:input_type -> farlog.v1.WatchDrainsRequest
+	31, // 71: farlog.v1.FabricService.ListRegions:input_type -> farlog.v1.ListRegionsRequest
+	33, // 72: farlog.v1.FabricService.WatchRegions:input_type -> farlog.v1.WatchRegionsRequest
+	36, // 73: farlog.v1.FabricService.ListGrants:input_type -> farlog.v1.ListGrantsRequest
+	38, // 74: farlog.v1.FabricService.WatchGrants:input_type -> farlog.v1.WatchGrantsRequest
+	44, // 75: farlog.v1.FabricService.ListEpochs:input_type -> farlog.v1.ListEpochsRequest
+	46, // 76: farlog.v1.FabricService.WatchEpochs:input_type -> farlog.v1.WatchEpochsRequest
+	48, // 77: farlog.v1.FabricService.ListHosts:input_type -> farlog.v1.ListHostsRequest
+	50, // 78: farlog.v1.HostService.ReportHost:input_type -> farlog.v1.ReportHostRequest
+	7,  // 79: farlog.v1.FabricService.ListTargets:output_type -> farlog.v1.ListTargetsResponse
+	9,  // 80: farlog.v1.FabricService.GetTarget:output_type -> farlog.v1.GetTargetResponse
+	11, // 81: farlog.v1.FabricService.CreateTarget:output_type -> farlog.v1.CreateTargetResponse
+	13, // 82: farlog.v1.FabricService.UpdateTarget:output_type -> farlog.v1.UpdateTargetResponse
+	15, // 83: farlog.v1.FabricService.DeleteTarget:output_type -> farlog.v1.DeleteTargetResponse
+	17, // 84: farlog.v1.FabricService.WatchTargets:output_type -> farlog.v1.WatchTargetsResponse
+	19, // 85: farlog.v1.FabricService.ListDrains:output_type -> farlog.v1.ListDrainsResponse
+	21, // 86: farlog.v1.FabricService.GetDrain:output_type -> farlog.v1.GetDrainResponse
+	23, // 87: farlog.v1.FabricService.CreateDrain:output_type -> farlog.v1.CreateDrainResponse
+	25, // 88: farlog.v1.FabricService.UpdateDrain:output_type -> farlog.v1.UpdateDrainResponse
+	27, // 89: farlog.v1.FabricService.DeleteDrain:output_type -> farlog.v1.DeleteDrainResponse
+	29, // 90: farlog.v1.FabricService.WatchDrains:output_type -> farlog.v1.WatchDrainsResponse
+	32, // 91: farlog.v1.FabricService.ListRegions:output_type -> farlog.v1.ListRegionsResponse
+	34, // 92: farlog.v1.FabricService.WatchRegions:output_type -> farlog.v1.WatchRegionsResponse
+	37, // 93: farlog.v1.FabricService.ListGrants:output_type -> farlog.v1.ListGrantsResponse
+	39, // 94: farlog.v1.FabricService.WatchGrants:output_type -> farlog.v1.WatchGrantsResponse
+	45, // 95: farlog.v1.FabricService.ListEpochs:output_type -> farlog.v1.ListEpochsResponse
+	47, // 96: farlog.v1.FabricService.WatchEpochs:output_type -> farlog.v1.WatchEpochsResponse
+	49, // 97: farlog.v1.FabricService.ListHosts:output_type -> farlog.v1.ListHostsResponse
+	51, // 98: farlog.v1.HostService.ReportHost:output_type -> farlog.v1.ReportHostResponse
+	79, // [79:99] is the sub-list for method output_type
+	59, // [59:79] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_fabric_proto_init() }
@@ -3295,8 +3991,8 @@ func file_fabric_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fabric_proto_rawDesc), len(file_fabric_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   43,
+			NumEnums:      2,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

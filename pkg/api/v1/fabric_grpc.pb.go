@@ -35,8 +35,11 @@ const (
 	FabricService_DeleteDrain_FullMethodName  = "/farlog.v1.FabricService/DeleteDrain"
 	FabricService_WatchDrains_FullMethodName  = "/farlog.v1.FabricService/WatchDrains"
 	FabricService_ListRegions_FullMethodName  = "/farlog.v1.FabricService/ListRegions"
+	FabricService_WatchRegions_FullMethodName = "/farlog.v1.FabricService/WatchRegions"
 	FabricService_ListGrants_FullMethodName   = "/farlog.v1.FabricService/ListGrants"
+	FabricService_WatchGrants_FullMethodName  = "/farlog.v1.FabricService/WatchGrants"
 	FabricService_ListEpochs_FullMethodName   = "/farlog.v1.FabricService/ListEpochs"
+	FabricService_WatchEpochs_FullMethodName  = "/farlog.v1.FabricService/WatchEpochs"
 	FabricService_ListHosts_FullMethodName    = "/farlog.v1.FabricService/ListHosts"
 )
 
@@ -72,10 +75,17 @@ type FabricServiceClient interface {
 	WatchDrains(ctx context.Context, in *WatchDrainsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDrainsResponse], error)
 	// ListRegions gives the rings of the streams on which the caller has a role, page by page.
 	ListRegions(ctx context.Context, in *ListRegionsRequest, opts ...grpc.CallOption) (*ListRegionsResponse, error)
+	// WatchRegions tells of rings that are wanted, made, bound, replaced or taken away, and of those whose target, writer, epoch or error is another one, until the caller ends it; not of each
+	// report: cursors and rates are as they were at that moment. What has changed is told stream by stream.
+	WatchRegions(ctx context.Context, in *WatchRegionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRegionsResponse], error)
 	// ListGrants tells who may write, drain or read which streams, page by page. No answer holds a token.
 	ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error)
+	// WatchGrants tells of grants that are given, used, fenced or taken back, until the caller ends it, stream by stream. One that only expires is not told of again. No answer holds a token.
+	WatchGrants(ctx context.Context, in *WatchGrantsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchGrantsResponse], error)
 	// ListEpochs tells how far the epochs of the streams on which the caller has a role have come, page by page.
 	ListEpochs(ctx context.Context, in *ListEpochsRequest, opts ...grpc.CallOption) (*ListEpochsResponse, error)
+	// WatchEpochs tells of epochs that are handed out, opened, fenced and admitted, until the caller ends it, stream by stream.
+	WatchEpochs(ctx context.Context, in *WatchEpochsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEpochsResponse], error)
 	// ListHosts gives the trading hosts whose agents report, and how long their ways to the targets are.
 	ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error)
 }
@@ -236,6 +246,25 @@ func (c *fabricServiceClient) ListRegions(ctx context.Context, in *ListRegionsRe
 	return out, nil
 }
 
+func (c *fabricServiceClient) WatchRegions(ctx context.Context, in *WatchRegionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRegionsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FabricService_ServiceDesc.Streams[2], FabricService_WatchRegions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRegionsRequest, WatchRegionsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchRegionsClient = grpc.ServerStreamingClient[WatchRegionsResponse]
+
 func (c *fabricServiceClient) ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListGrantsResponse)
@@ -246,6 +275,25 @@ func (c *fabricServiceClient) ListGrants(ctx context.Context, in *ListGrantsRequ
 	return out, nil
 }
 
+func (c *fabricServiceClient) WatchGrants(ctx context.Context, in *WatchGrantsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchGrantsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FabricService_ServiceDesc.Streams[3], FabricService_WatchGrants_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchGrantsRequest, WatchGrantsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchGrantsClient = grpc.ServerStreamingClient[WatchGrantsResponse]
+
 func (c *fabricServiceClient) ListEpochs(ctx context.Context, in *ListEpochsRequest, opts ...grpc.CallOption) (*ListEpochsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEpochsResponse)
@@ -255,6 +303,25 @@ func (c *fabricServiceClient) ListEpochs(ctx context.Context, in *ListEpochsRequ
 	}
 	return out, nil
 }
+
+func (c *fabricServiceClient) WatchEpochs(ctx context.Context, in *WatchEpochsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEpochsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FabricService_ServiceDesc.Streams[4], FabricService_WatchEpochs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEpochsRequest, WatchEpochsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchEpochsClient = grpc.ServerStreamingClient[WatchEpochsResponse]
 
 func (c *fabricServiceClient) ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -298,10 +365,17 @@ type FabricServiceServer interface {
 	WatchDrains(*WatchDrainsRequest, grpc.ServerStreamingServer[WatchDrainsResponse]) error
 	// ListRegions gives the rings of the streams on which the caller has a role, page by page.
 	ListRegions(context.Context, *ListRegionsRequest) (*ListRegionsResponse, error)
+	// WatchRegions tells of rings that are wanted, made, bound, replaced or taken away, and of those whose target, writer, epoch or error is another one, until the caller ends it; not of each
+	// report: cursors and rates are as they were at that moment. What has changed is told stream by stream.
+	WatchRegions(*WatchRegionsRequest, grpc.ServerStreamingServer[WatchRegionsResponse]) error
 	// ListGrants tells who may write, drain or read which streams, page by page. No answer holds a token.
 	ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error)
+	// WatchGrants tells of grants that are given, used, fenced or taken back, until the caller ends it, stream by stream. One that only expires is not told of again. No answer holds a token.
+	WatchGrants(*WatchGrantsRequest, grpc.ServerStreamingServer[WatchGrantsResponse]) error
 	// ListEpochs tells how far the epochs of the streams on which the caller has a role have come, page by page.
 	ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error)
+	// WatchEpochs tells of epochs that are handed out, opened, fenced and admitted, until the caller ends it, stream by stream.
+	WatchEpochs(*WatchEpochsRequest, grpc.ServerStreamingServer[WatchEpochsResponse]) error
 	// ListHosts gives the trading hosts whose agents report, and how long their ways to the targets are.
 	ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error)
 	mustEmbedUnimplementedFabricServiceServer()
@@ -353,11 +427,20 @@ func (UnimplementedFabricServiceServer) WatchDrains(*WatchDrainsRequest, grpc.Se
 func (UnimplementedFabricServiceServer) ListRegions(context.Context, *ListRegionsRequest) (*ListRegionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRegions not implemented")
 }
+func (UnimplementedFabricServiceServer) WatchRegions(*WatchRegionsRequest, grpc.ServerStreamingServer[WatchRegionsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchRegions not implemented")
+}
 func (UnimplementedFabricServiceServer) ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListGrants not implemented")
 }
+func (UnimplementedFabricServiceServer) WatchGrants(*WatchGrantsRequest, grpc.ServerStreamingServer[WatchGrantsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchGrants not implemented")
+}
 func (UnimplementedFabricServiceServer) ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEpochs not implemented")
+}
+func (UnimplementedFabricServiceServer) WatchEpochs(*WatchEpochsRequest, grpc.ServerStreamingServer[WatchEpochsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchEpochs not implemented")
 }
 func (UnimplementedFabricServiceServer) ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHosts not implemented")
@@ -603,6 +686,17 @@ func _FabricService_ListRegions_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FabricService_WatchRegions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRegionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FabricServiceServer).WatchRegions(m, &grpc.GenericServerStream[WatchRegionsRequest, WatchRegionsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchRegionsServer = grpc.ServerStreamingServer[WatchRegionsResponse]
+
 func _FabricService_ListGrants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListGrantsRequest)
 	if err := dec(in); err != nil {
@@ -621,6 +715,17 @@ func _FabricService_ListGrants_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FabricService_WatchGrants_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchGrantsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FabricServiceServer).WatchGrants(m, &grpc.GenericServerStream[WatchGrantsRequest, WatchGrantsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchGrantsServer = grpc.ServerStreamingServer[WatchGrantsResponse]
+
 func _FabricService_ListEpochs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEpochsRequest)
 	if err := dec(in); err != nil {
@@ -638,6 +743,17 @@ func _FabricService_ListEpochs_Handler(srv interface{}, ctx context.Context, dec
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _FabricService_WatchEpochs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEpochsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FabricServiceServer).WatchEpochs(m, &grpc.GenericServerStream[WatchEpochsRequest, WatchEpochsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FabricService_WatchEpochsServer = grpc.ServerStreamingServer[WatchEpochsResponse]
 
 func _FabricService_ListHosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListHostsRequest)
@@ -730,6 +846,21 @@ var FabricService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchDrains",
 			Handler:       _FabricService_WatchDrains_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchRegions",
+			Handler:       _FabricService_WatchRegions_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchGrants",
+			Handler:       _FabricService_WatchGrants_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchEpochs",
+			Handler:       _FabricService_WatchEpochs_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -403,9 +403,12 @@ type StreamSpec struct {
 	// The host that writes: of the targets that fit otherwise, those that its host agent measured to be nearest are taken. Empty: any. It gives nobody the right to write.
 	WriterHost string `protobuf:"bytes,13,opt,name=writer_host,json=writerHost,proto3" json:"writer_host,omitempty"`
 	// The longest way, as measured from writer_host, to a target that a ring is placed on. With it a stream waits until its ways are measured. Absent: any.
-	LatencyLimit  *durationpb.Duration `protobuf:"bytes,14,opt,name=latency_limit,json=latencyLimit,proto3" json:"latency_limit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LatencyLimit *durationpb.Duration `protobuf:"bytes,14,opt,name=latency_limit,json=latencyLimit,proto3" json:"latency_limit,omitempty"`
+	// What is appended to it in the long run, as declared: farlog plan works with it, and quotas of tenants count it. It limits no append. 0: nothing is said of it.
+	RecordsPerSecond uint64 `protobuf:"varint,15,opt,name=records_per_second,json=recordsPerSecond,proto3" json:"records_per_second,omitempty"`
+	BytesPerSecond   uint64 `protobuf:"varint,16,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"` // of payloads and keys
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StreamSpec) Reset() {
@@ -534,6 +537,20 @@ func (x *StreamSpec) GetLatencyLimit() *durationpb.Duration {
 		return x.LatencyLimit
 	}
 	return nil
+}
+
+func (x *StreamSpec) GetRecordsPerSecond() uint64 {
+	if x != nil {
+		return x.RecordsPerSecond
+	}
+	return 0
+}
+
+func (x *StreamSpec) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
 }
 
 // TargetSpec is what the operator says of a host's targets. One of which nothing is said takes any ring.
@@ -1017,12 +1034,15 @@ func (x *Route) GetRevision() int64 {
 // TenantSpec is what a tenant may have. A tenant is the part of a stream's name before the first slash, or the whole name where there is none. One of which nothing is said may have
 // anything.
 type TenantSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	StreamsMax    uint64                 `protobuf:"varint,2,opt,name=streams_max,json=streamsMax,proto3" json:"streams_max,omitempty"`         // 0: any
-	RingBytesMax  uint64                 `protobuf:"varint,3,opt,name=ring_bytes_max,json=ringBytesMax,proto3" json:"ring_bytes_max,omitempty"` // of the rings of all members of its streams; 0: any
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	StreamsMax   uint64                 `protobuf:"varint,2,opt,name=streams_max,json=streamsMax,proto3" json:"streams_max,omitempty"`         // 0: any
+	RingBytesMax uint64                 `protobuf:"varint,3,opt,name=ring_bytes_max,json=ringBytesMax,proto3" json:"ring_bytes_max,omitempty"` // of the rings of all members of its streams; 0: any
+	// Of what its streams declare together; 0: any. With one of these each further stream has to declare its rates.
+	RecordsPerSecondMax uint64 `protobuf:"varint,4,opt,name=records_per_second_max,json=recordsPerSecondMax,proto3" json:"records_per_second_max,omitempty"`
+	BytesPerSecondMax   uint64 `protobuf:"varint,5,opt,name=bytes_per_second_max,json=bytesPerSecondMax,proto3" json:"bytes_per_second_max,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *TenantSpec) Reset() {
@@ -1076,15 +1096,31 @@ func (x *TenantSpec) GetRingBytesMax() uint64 {
 	return 0
 }
 
+func (x *TenantSpec) GetRecordsPerSecondMax() uint64 {
+	if x != nil {
+		return x.RecordsPerSecondMax
+	}
+	return 0
+}
+
+func (x *TenantSpec) GetBytesPerSecondMax() uint64 {
+	if x != nil {
+		return x.BytesPerSecondMax
+	}
+	return 0
+}
+
 // TenantUse is what a tenant has.
 type TenantUse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Streams       uint64                 `protobuf:"varint,2,opt,name=streams,proto3" json:"streams,omitempty"` // those that are being deleted among them
-	RingBytes     uint64                 `protobuf:"varint,3,opt,name=ring_bytes,json=ringBytes,proto3" json:"ring_bytes,omitempty"`
-	Quota         *TenantSpec            `protobuf:"bytes,4,opt,name=quota,proto3" json:"quota,omitempty"` // absent: none is declared
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Streams          uint64                 `protobuf:"varint,2,opt,name=streams,proto3" json:"streams,omitempty"` // those that are being deleted among them
+	RingBytes        uint64                 `protobuf:"varint,3,opt,name=ring_bytes,json=ringBytes,proto3" json:"ring_bytes,omitempty"`
+	Quota            *TenantSpec            `protobuf:"bytes,4,opt,name=quota,proto3" json:"quota,omitempty"`                                                  // absent: none is declared
+	RecordsPerSecond uint64                 `protobuf:"varint,5,opt,name=records_per_second,json=recordsPerSecond,proto3" json:"records_per_second,omitempty"` // as its streams declare
+	BytesPerSecond   uint64                 `protobuf:"varint,6,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TenantUse) Reset() {
@@ -1143,6 +1179,20 @@ func (x *TenantUse) GetQuota() *TenantSpec {
 		return x.Quota
 	}
 	return nil
+}
+
+func (x *TenantUse) GetRecordsPerSecond() uint64 {
+	if x != nil {
+		return x.RecordsPerSecond
+	}
+	return 0
+}
+
+func (x *TenantUse) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
 }
 
 // Fabric is all that an operator declares.
@@ -3423,7 +3473,8 @@ type Grant struct {
 	Deadline      *durationpb.Duration   `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Holder        *Holder                `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
 	Granted       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=granted,proto3" json:"granted,omitempty"`
-	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"` // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
+	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`                // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
+	GoodFor       *durationpb.Duration   `protobuf:"bytes,13,opt,name=good_for,json=goodFor,proto3" json:"good_for,omitempty"` // of a reader's with tokens: how long from now it may come with them, also once more to a target that was started anew; absent: that does not end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3542,6 +3593,13 @@ func (x *Grant) GetRunning() *WriterTerms {
 	return nil
 }
 
+func (x *Grant) GetGoodFor() *durationpb.Duration {
+	if x != nil {
+		return x.GoodFor
+	}
+	return nil
+}
+
 // StreamStatus is one stream, wanted and seen.
 type StreamStatus struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -3559,6 +3617,8 @@ type StreamStatus struct {
 	IsDrainRefused bool                   `protobuf:"varint,12,opt,name=is_drain_refused,json=isDrainRefused,proto3" json:"is_drain_refused,omitempty"` // the drain lives, but has not the role drain on this stream
 	TargetsAlive   []string               `protobuf:"bytes,13,rep,name=targets_alive,json=targetsAlive,proto3" json:"targets_alive,omitempty"`          // those of its targets that report
 	Ways           []*Way                 `protobuf:"bytes,14,rep,name=ways,proto3" json:"ways,omitempty"`                                              // from its writer_host to its targets, one each, as far as they are measured
+	Worn           *MediaHealth           `protobuf:"bytes,18,opt,name=worn,proto3" json:"worn,omitempty"`                                              // the most worn device below its rings, as far as their targets tell; absent: none does
+	WornTarget     string                 `protobuf:"bytes,19,opt,name=worn_target,json=wornTarget,proto3" json:"worn_target,omitempty"`                // whose that is
 	Deletion       *Deletion              `protobuf:"bytes,20,opt,name=deletion,proto3" json:"deletion,omitempty"`                                      // absent: it is to stay
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3690,6 +3750,20 @@ func (x *StreamStatus) GetWays() []*Way {
 		return x.Ways
 	}
 	return nil
+}
+
+func (x *StreamStatus) GetWorn() *MediaHealth {
+	if x != nil {
+		return x.Worn
+	}
+	return nil
+}
+
+func (x *StreamStatus) GetWornTarget() string {
+	if x != nil {
+		return x.WornTarget
+	}
+	return ""
 }
 
 func (x *StreamStatus) GetDeletion() *Deletion {
@@ -4600,7 +4674,7 @@ type ApplyFabricResponse struct {
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`       // none: it was so already
 	Undeclared    []string               `protobuf:"bytes,2,rep,name=undeclared,proto3" json:"undeclared,omitempty"` // "target HOST", "drain HOST", "tenant NAME", "stream NAME", "route NAME": there, and not in what was declared; they stay
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Drift         []*Drift               `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"` // of what was declared before and is declared now: what is not so in the world
+	Drift         []*Drift               `protobuf:"bytes,4,rep,name=drift,proto3" json:"drift,omitempty"` // of what is declared: what is not so in the world, and, where it was declared by this call, nobody has begun to make
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4663,10 +4737,10 @@ func (x *ApplyFabricResponse) GetDrift() []*Drift {
 	return nil
 }
 
-// Drift is something that is declared and not so: a host without a target, a stream that is not placed, without its ring, of another level, or without a drain.
+// Drift is something that is declared and not so: a host without a target, a stream that is not placed, without its ring, of another level, or without a drain; or a tenant with more than its quota.
 type Drift struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target or stream
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // target, tenant or stream
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Condition     Condition              `protobuf:"varint,3,opt,name=condition,proto3,enum=farlog.v1.Condition" json:"condition,omitempty"` // of a stream
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4771,7 +4845,7 @@ func (*BackupRequest) Descriptor() ([]byte, []int) {
 // BackupEntry is one key of the control plane's state. Some values are secrets.
 type BackupEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // below /farlog/v1/
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // below /farlog/v1/; one that begins with / is whole
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"` // at which all of it was read
 	unknownFields protoimpl.UnknownFields
@@ -5604,18 +5678,295 @@ func (x *CheckWritersResponse) GetChanged() []uint32 {
 	return nil
 }
 
-type AcquireReaderRequest struct {
+type WatchWritersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`     // of the writers, as their grants have it
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"` // a name or a pattern: * within a part, ** at the end for all below; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWritersRequest) Reset() {
+	*x = WatchWritersRequest{}
+	mi := &file_farlog_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWritersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWritersRequest) ProtoMessage() {}
+
+func (x *WatchWritersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWritersRequest.ProtoReflect.Descriptor instead.
+func (*WatchWritersRequest) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *WatchWritersRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *WatchWritersRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+// WriterState is what ExtendWriter would say to a writer, but for the tokens. Who asks for it knows what the writer was told, and sees whether that is another thing.
+type WriterState struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Stream   string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Epoch    uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`      // of its grant, the stream's newest
+	Pid      uint32                 `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`          // that the grant is for
+	Declared *WriterTerms           `protobuf:"bytes,4,opt,name=declared,proto3" json:"declared,omitempty"` // as in ExtendWriterResponse
+	Running  *WriterTerms           `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`   // as the writer has said last; where it has said nothing, as it was granted
+	// One a member, in the order of the grant's, as far as the last that is not empty: the ring that has come in the place of another, and is there; empty: none has.
+	RingUuids     [][]byte `protobuf:"bytes,6,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriterState) Reset() {
+	*x = WriterState{}
+	mi := &file_farlog_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriterState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriterState) ProtoMessage() {}
+
+func (x *WriterState) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriterState.ProtoReflect.Descriptor instead.
+func (*WriterState) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *WriterState) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *WriterState) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *WriterState) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *WriterState) GetDeclared() *WriterTerms {
+	if x != nil {
+		return x.Declared
+	}
+	return nil
+}
+
+func (x *WriterState) GetRunning() *WriterTerms {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+func (x *WriterState) GetRingUuids() [][]byte {
+	if x != nil {
+		return x.RingUuids
+	}
+	return nil
+}
+
+// OtherWriter is a writer on the host whose grant is for another identity than the caller's, of a stream that he may write as well: where its counters are, and nothing to write by.
+type OtherWriter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Transport     string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`                     // of its first member
+	RingUuid      []byte                 `protobuf:"bytes,3,opt,name=ring_uuid,json=ringUuid,proto3" json:"ring_uuid,omitempty"` // of the same: the name of the counters' file
+	Level         Level                  `protobuf:"varint,4,opt,name=level,proto3,enum=farlog.v1.Level" json:"level,omitempty"` // as it was granted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OtherWriter) Reset() {
+	*x = OtherWriter{}
+	mi := &file_farlog_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OtherWriter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OtherWriter) ProtoMessage() {}
+
+func (x *OtherWriter) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OtherWriter.ProtoReflect.Descriptor instead.
+func (*OtherWriter) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *OtherWriter) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *OtherWriter) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *OtherWriter) GetRingUuid() []byte {
+	if x != nil {
+		return x.RingUuid
+	}
+	return nil
+}
+
+func (x *OtherWriter) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+type WatchWritersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Writers       []*WriterState         `protobuf:"bytes,1,rep,name=writers,proto3" json:"writers,omitempty"`           // by stream: those that were granted, or of which ExtendWriter says something else by now
+	Gone          []string               `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`                 // streams whose newest grant is not the caller's for that host any more, or which he may not write any more
+	IsAll         bool                   `protobuf:"varint,3,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"` // these are all: what was told before counts no more. So is the first message
+	Others        []*OtherWriter         `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`             // by stream: those that were granted, or are otherwise by now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWritersResponse) Reset() {
+	*x = WatchWritersResponse{}
+	mi := &file_farlog_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWritersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWritersResponse) ProtoMessage() {}
+
+func (x *WatchWritersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWritersResponse.ProtoReflect.Descriptor instead.
+func (*WatchWritersResponse) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *WatchWritersResponse) GetWriters() []*WriterState {
+	if x != nil {
+		return x.Writers
+	}
+	return nil
+}
+
+func (x *WatchWritersResponse) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *WatchWritersResponse) GetIsAll() bool {
+	if x != nil {
+		return x.IsAll
+	}
+	return false
+}
+
+func (x *WatchWritersResponse) GetOthers() []*OtherWriter {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+type AcquireReaderRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Stream    string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Holder    *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	Transport string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
+	// Of a grant that goes on: the SHA-256 of its tokens. They are forgotten, so that a reader counts once however often it asks; whoever is in by them stays in.
+	Renewed       [][]byte `protobuf:"bytes,4,rep,name=renewed,proto3" json:"renewed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquireReaderRequest) Reset() {
 	*x = AcquireReaderRequest{}
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5978,7 @@ func (x *AcquireReaderRequest) String() string {
 func (*AcquireReaderRequest) ProtoMessage() {}
 
 func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[67]
+	mi := &file_farlog_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5991,7 @@ func (x *AcquireReaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderRequest.ProtoReflect.Descriptor instead.
 func (*AcquireReaderRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{67}
+	return file_farlog_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AcquireReaderRequest) GetStream() string {
@@ -5664,6 +6015,13 @@ func (x *AcquireReaderRequest) GetTransport() string {
 	return ""
 }
 
+func (x *AcquireReaderRequest) GetRenewed() [][]byte {
+	if x != nil {
+		return x.Renewed
+	}
+	return nil
+}
+
 type AcquireReaderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
@@ -5673,7 +6031,7 @@ type AcquireReaderResponse struct {
 
 func (x *AcquireReaderResponse) Reset() {
 	*x = AcquireReaderResponse{}
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5685,7 +6043,7 @@ func (x *AcquireReaderResponse) String() string {
 func (*AcquireReaderResponse) ProtoMessage() {}
 
 func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[68]
+	mi := &file_farlog_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5698,7 +6056,7 @@ func (x *AcquireReaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReaderResponse.ProtoReflect.Descriptor instead.
 func (*AcquireReaderResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{68}
+	return file_farlog_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AcquireReaderResponse) GetGrant() *Grant {
@@ -5720,7 +6078,7 @@ type RebindStreamRequest struct {
 
 func (x *RebindStreamRequest) Reset() {
 	*x = RebindStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +6090,7 @@ func (x *RebindStreamRequest) String() string {
 func (*RebindStreamRequest) ProtoMessage() {}
 
 func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[69]
+	mi := &file_farlog_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +6103,7 @@ func (x *RebindStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamRequest.ProtoReflect.Descriptor instead.
 func (*RebindStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{69}
+	return file_farlog_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RebindStreamRequest) GetStream() string {
@@ -5787,7 +6145,7 @@ type RebindStreamResponse struct {
 
 func (x *RebindStreamResponse) Reset() {
 	*x = RebindStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5799,7 +6157,7 @@ func (x *RebindStreamResponse) String() string {
 func (*RebindStreamResponse) ProtoMessage() {}
 
 func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[70]
+	mi := &file_farlog_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5812,7 +6170,7 @@ func (x *RebindStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebindStreamResponse.ProtoReflect.Descriptor instead.
 func (*RebindStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{70}
+	return file_farlog_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RebindStreamResponse) GetAssignment() *Assignment {
@@ -5846,7 +6204,7 @@ type TakeOverStreamRequest struct {
 
 func (x *TakeOverStreamRequest) Reset() {
 	*x = TakeOverStreamRequest{}
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +6216,7 @@ func (x *TakeOverStreamRequest) String() string {
 func (*TakeOverStreamRequest) ProtoMessage() {}
 
 func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[71]
+	mi := &file_farlog_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +6229,7 @@ func (x *TakeOverStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamRequest.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{71}
+	return file_farlog_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TakeOverStreamRequest) GetStream() string {
@@ -5901,7 +6259,7 @@ type TakeOverStreamResponse struct {
 
 func (x *TakeOverStreamResponse) Reset() {
 	*x = TakeOverStreamResponse{}
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5913,7 +6271,7 @@ func (x *TakeOverStreamResponse) String() string {
 func (*TakeOverStreamResponse) ProtoMessage() {}
 
 func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[72]
+	mi := &file_farlog_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5926,7 +6284,7 @@ func (x *TakeOverStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeOverStreamResponse.ProtoReflect.Descriptor instead.
 func (*TakeOverStreamResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{72}
+	return file_farlog_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TakeOverStreamResponse) GetEpoch() uint32 {
@@ -5974,7 +6332,7 @@ type CreateRouteRequest struct {
 
 func (x *CreateRouteRequest) Reset() {
 	*x = CreateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5986,7 +6344,7 @@ func (x *CreateRouteRequest) String() string {
 func (*CreateRouteRequest) ProtoMessage() {}
 
 func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[73]
+	mi := &file_farlog_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5999,7 +6357,7 @@ func (x *CreateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteRequest.ProtoReflect.Descriptor instead.
 func (*CreateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{73}
+	return file_farlog_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CreateRouteRequest) GetSpec() *RouteSpec {
@@ -6026,7 +6384,7 @@ type CreateRouteResponse struct {
 
 func (x *CreateRouteResponse) Reset() {
 	*x = CreateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6396,7 @@ func (x *CreateRouteResponse) String() string {
 func (*CreateRouteResponse) ProtoMessage() {}
 
 func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[74]
+	mi := &file_farlog_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6409,7 @@ func (x *CreateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRouteResponse.ProtoReflect.Descriptor instead.
 func (*CreateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{74}
+	return file_farlog_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateRouteResponse) GetRoute() *Route {
@@ -6079,7 +6437,7 @@ type UpdateRouteRequest struct {
 
 func (x *UpdateRouteRequest) Reset() {
 	*x = UpdateRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6449,7 @@ func (x *UpdateRouteRequest) String() string {
 func (*UpdateRouteRequest) ProtoMessage() {}
 
 func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[75]
+	mi := &file_farlog_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6462,7 @@ func (x *UpdateRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{75}
+	return file_farlog_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UpdateRouteRequest) GetSpec() *RouteSpec {
@@ -6138,7 +6496,7 @@ type UpdateRouteResponse struct {
 
 func (x *UpdateRouteResponse) Reset() {
 	*x = UpdateRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6150,7 +6508,7 @@ func (x *UpdateRouteResponse) String() string {
 func (*UpdateRouteResponse) ProtoMessage() {}
 
 func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[76]
+	mi := &file_farlog_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6163,7 +6521,7 @@ func (x *UpdateRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRouteResponse.ProtoReflect.Descriptor instead.
 func (*UpdateRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{76}
+	return file_farlog_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *UpdateRouteResponse) GetRoute() *Route {
@@ -6191,7 +6549,7 @@ type DeleteRouteRequest struct {
 
 func (x *DeleteRouteRequest) Reset() {
 	*x = DeleteRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6561,7 @@ func (x *DeleteRouteRequest) String() string {
 func (*DeleteRouteRequest) ProtoMessage() {}
 
 func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[77]
+	mi := &file_farlog_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6574,7 @@ func (x *DeleteRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{77}
+	return file_farlog_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRouteRequest) GetName() string {
@@ -6249,7 +6607,7 @@ type DeleteRouteResponse struct {
 
 func (x *DeleteRouteResponse) Reset() {
 	*x = DeleteRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6619,7 @@ func (x *DeleteRouteResponse) String() string {
 func (*DeleteRouteResponse) ProtoMessage() {}
 
 func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[78]
+	mi := &file_farlog_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6632,7 @@ func (x *DeleteRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRouteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{78}
+	return file_farlog_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRouteResponse) GetRoute() *Route {
@@ -6296,7 +6654,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6308,7 +6666,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[79]
+	mi := &file_farlog_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6321,7 +6679,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{79}
+	return file_farlog_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListRoutesRequest) GetPageSize() uint32 {
@@ -6363,7 +6721,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6733,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[80]
+	mi := &file_farlog_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6746,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{80}
+	return file_farlog_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*Route {
@@ -6421,7 +6779,7 @@ type GetRouteRequest struct {
 
 func (x *GetRouteRequest) Reset() {
 	*x = GetRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +6791,7 @@ func (x *GetRouteRequest) String() string {
 func (*GetRouteRequest) ProtoMessage() {}
 
 func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[81]
+	mi := &file_farlog_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +6804,7 @@ func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
 func (*GetRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{81}
+	return file_farlog_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetRouteRequest) GetName() string {
@@ -6466,7 +6824,7 @@ type GetRouteResponse struct {
 
 func (x *GetRouteResponse) Reset() {
 	*x = GetRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6836,7 @@ func (x *GetRouteResponse) String() string {
 func (*GetRouteResponse) ProtoMessage() {}
 
 func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[82]
+	mi := &file_farlog_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6849,7 @@ func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
 func (*GetRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{82}
+	return file_farlog_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetRouteResponse) GetRoute() *Route {
@@ -6518,7 +6876,7 @@ type WatchRoutesRequest struct {
 
 func (x *WatchRoutesRequest) Reset() {
 	*x = WatchRoutesRequest{}
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6530,7 +6888,7 @@ func (x *WatchRoutesRequest) String() string {
 func (*WatchRoutesRequest) ProtoMessage() {}
 
 func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[83]
+	mi := &file_farlog_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6543,7 +6901,7 @@ func (x *WatchRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesRequest.ProtoReflect.Descriptor instead.
 func (*WatchRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{83}
+	return file_farlog_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchRoutesRequest) GetRevision() int64 {
@@ -6570,7 +6928,7 @@ type WatchRoutesResponse struct {
 
 func (x *WatchRoutesResponse) Reset() {
 	*x = WatchRoutesResponse{}
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6582,7 +6940,7 @@ func (x *WatchRoutesResponse) String() string {
 func (*WatchRoutesResponse) ProtoMessage() {}
 
 func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[84]
+	mi := &file_farlog_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6595,7 +6953,7 @@ func (x *WatchRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRoutesResponse.ProtoReflect.Descriptor instead.
 func (*WatchRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{84}
+	return file_farlog_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchRoutesResponse) GetRevision() int64 {
@@ -6624,7 +6982,7 @@ type AcquireRouteRequest struct {
 
 func (x *AcquireRouteRequest) Reset() {
 	*x = AcquireRouteRequest{}
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6636,7 +6994,7 @@ func (x *AcquireRouteRequest) String() string {
 func (*AcquireRouteRequest) ProtoMessage() {}
 
 func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[85]
+	mi := &file_farlog_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6649,7 +7007,7 @@ func (x *AcquireRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRouteRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{85}
+	return file_farlog_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AcquireRouteRequest) GetRoute() string {
@@ -6693,7 +7051,7 @@ type LegGrant struct {
 
 func (x *LegGrant) Reset() {
 	*x = LegGrant{}
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6705,7 +7063,7 @@ func (x *LegGrant) String() string {
 func (*LegGrant) ProtoMessage() {}
 
 func (x *LegGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[86]
+	mi := &file_farlog_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6718,7 +7076,7 @@ func (x *LegGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegGrant.ProtoReflect.Descriptor instead.
 func (*LegGrant) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{86}
+	return file_farlog_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LegGrant) GetStream() string {
@@ -6760,7 +7118,7 @@ type AcquireRouteResponse struct {
 
 func (x *AcquireRouteResponse) Reset() {
 	*x = AcquireRouteResponse{}
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7130,7 @@ func (x *AcquireRouteResponse) String() string {
 func (*AcquireRouteResponse) ProtoMessage() {}
 
 func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[87]
+	mi := &file_farlog_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7143,7 @@ func (x *AcquireRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRouteResponse.ProtoReflect.Descriptor instead.
 func (*AcquireRouteResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{87}
+	return file_farlog_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AcquireRouteResponse) GetRoute() *Route {
@@ -6822,7 +7180,7 @@ type ReplaceMemberRequest struct {
 
 func (x *ReplaceMemberRequest) Reset() {
 	*x = ReplaceMemberRequest{}
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6834,7 +7192,7 @@ func (x *ReplaceMemberRequest) String() string {
 func (*ReplaceMemberRequest) ProtoMessage() {}
 
 func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[88]
+	mi := &file_farlog_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6847,7 +7205,7 @@ func (x *ReplaceMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{88}
+	return file_farlog_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReplaceMemberRequest) GetStream() string {
@@ -6896,7 +7254,7 @@ type ReplaceMemberResponse struct {
 
 func (x *ReplaceMemberResponse) Reset() {
 	*x = ReplaceMemberResponse{}
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6908,7 +7266,7 @@ func (x *ReplaceMemberResponse) String() string {
 func (*ReplaceMemberResponse) ProtoMessage() {}
 
 func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[89]
+	mi := &file_farlog_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6921,7 +7279,7 @@ func (x *ReplaceMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceMemberResponse.ProtoReflect.Descriptor instead.
 func (*ReplaceMemberResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{89}
+	return file_farlog_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReplaceMemberResponse) GetRing() *RingSpec {
@@ -6956,7 +7314,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6968,7 +7326,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[90]
+	mi := &file_farlog_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6981,7 +7339,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{90}
+	return file_farlog_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AcceptLossRequest) GetStream() string {
@@ -7015,7 +7373,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7027,7 +7385,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[91]
+	mi := &file_farlog_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7040,7 +7398,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{91}
+	return file_farlog_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AcceptLossResponse) GetMembers() []string {
@@ -7065,7 +7423,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7077,7 +7435,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[92]
+	mi := &file_farlog_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7090,7 +7448,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{92}
+	return file_farlog_proto_rawDescGZIP(), []int{96}
 }
 
 type ListAgentsResponse struct {
@@ -7105,7 +7463,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7117,7 +7475,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[93]
+	mi := &file_farlog_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7130,7 +7488,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{93}
+	return file_farlog_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAgentsResponse) GetTargets() []*TargetState {
@@ -7170,7 +7528,7 @@ type WatchRingsRequest struct {
 
 func (x *WatchRingsRequest) Reset() {
 	*x = WatchRingsRequest{}
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7540,7 @@ func (x *WatchRingsRequest) String() string {
 func (*WatchRingsRequest) ProtoMessage() {}
 
 func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[94]
+	mi := &file_farlog_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7553,7 @@ func (x *WatchRingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsRequest.ProtoReflect.Descriptor instead.
 func (*WatchRingsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{94}
+	return file_farlog_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WatchRingsRequest) GetAgent() *Agent {
@@ -7214,7 +7572,7 @@ type WatchRingsResponse struct {
 
 func (x *WatchRingsResponse) Reset() {
 	*x = WatchRingsResponse{}
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7226,7 +7584,7 @@ func (x *WatchRingsResponse) String() string {
 func (*WatchRingsResponse) ProtoMessage() {}
 
 func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[95]
+	mi := &file_farlog_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7239,7 +7597,7 @@ func (x *WatchRingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRingsResponse.ProtoReflect.Descriptor instead.
 func (*WatchRingsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{95}
+	return file_farlog_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WatchRingsResponse) GetRings() []*RingSpec {
@@ -7249,16 +7607,70 @@ func (x *WatchRingsResponse) GetRings() []*RingSpec {
 	return nil
 }
 
+// Unchanged says that an agent lives, and that nothing but figures is another than in a report of it that was answered.
+type Unchanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Report        uint64                 `protobuf:"varint,2,opt,name=report,proto3" json:"report,omitempty"` // as the answer named it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unchanged) Reset() {
+	*x = Unchanged{}
+	mi := &file_farlog_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unchanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unchanged) ProtoMessage() {}
+
+func (x *Unchanged) ProtoReflect() protoreflect.Message {
+	mi := &file_farlog_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unchanged.ProtoReflect.Descriptor instead.
+func (*Unchanged) Descriptor() ([]byte, []int) {
+	return file_farlog_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *Unchanged) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Unchanged) GetReport() uint64 {
+	if x != nil {
+		return x.Report
+	}
+	return 0
+}
+
 type ReportTargetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *TargetState           `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Unchanged     *Unchanged             `protobuf:"bytes,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // in place of the state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportTargetRequest) Reset() {
 	*x = ReportTargetRequest{}
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7270,7 +7682,7 @@ func (x *ReportTargetRequest) String() string {
 func (*ReportTargetRequest) ProtoMessage() {}
 
 func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[96]
+	mi := &file_farlog_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7283,7 +7695,7 @@ func (x *ReportTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetRequest.ProtoReflect.Descriptor instead.
 func (*ReportTargetRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{96}
+	return file_farlog_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ReportTargetRequest) GetState() *TargetState {
@@ -7293,16 +7705,27 @@ func (x *ReportTargetRequest) GetState() *TargetState {
 	return nil
 }
 
+func (x *ReportTargetRequest) GetUnchanged() *Unchanged {
+	if x != nil {
+		return x.Unchanged
+	}
+	return nil
+}
+
 type ReportTargetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Interval *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"` // from one report to the next
+	// Figures alone are worth every so many-th of them, the others may be Unchanged. 0: each is to have the state.
+	FiguresEach   uint32 `protobuf:"varint,2,opt,name=figures_each,json=figuresEach,proto3" json:"figures_each,omitempty"`
+	Report        uint64 `protobuf:"varint,3,opt,name=report,proto3" json:"report,omitempty"`                                      // of an answer to a state: what Unchanged may name
+	IsStateWanted bool   `protobuf:"varint,4,opt,name=is_state_wanted,json=isStateWanted,proto3" json:"is_state_wanted,omitempty"` // of an answer to Unchanged: what it names is not what is known. The agent lives, and is to tell its state at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportTargetResponse) Reset() {
 	*x = ReportTargetResponse{}
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7314,7 +7737,7 @@ func (x *ReportTargetResponse) String() string {
 func (*ReportTargetResponse) ProtoMessage() {}
 
 func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[97]
+	mi := &file_farlog_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7327,7 +7750,7 @@ func (x *ReportTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTargetResponse.ProtoReflect.Descriptor instead.
 func (*ReportTargetResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{97}
+	return file_farlog_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
@@ -7335,6 +7758,27 @@ func (x *ReportTargetResponse) GetInterval() *durationpb.Duration {
 		return x.Interval
 	}
 	return nil
+}
+
+func (x *ReportTargetResponse) GetFiguresEach() uint32 {
+	if x != nil {
+		return x.FiguresEach
+	}
+	return 0
+}
+
+func (x *ReportTargetResponse) GetReport() uint64 {
+	if x != nil {
+		return x.Report
+	}
+	return 0
+}
+
+func (x *ReportTargetResponse) GetIsStateWanted() bool {
+	if x != nil {
+		return x.IsStateWanted
+	}
+	return false
 }
 
 type WatchAssignmentsRequest struct {
@@ -7347,7 +7791,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7803,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[98]
+	mi := &file_farlog_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7816,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{98}
+	return file_farlog_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WatchAssignmentsRequest) GetAgent() *Agent {
@@ -7398,7 +7842,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7410,7 +7854,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[99]
+	mi := &file_farlog_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7423,7 +7867,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{99}
+	return file_farlog_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
@@ -7436,13 +7880,14 @@ func (x *WatchAssignmentsResponse) GetAssignments() []*Assignment {
 type ReportDrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *DrainState            `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Unchanged     *Unchanged             `protobuf:"bytes,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // in place of the state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportDrainRequest) Reset() {
 	*x = ReportDrainRequest{}
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7454,7 +7899,7 @@ func (x *ReportDrainRequest) String() string {
 func (*ReportDrainRequest) ProtoMessage() {}
 
 func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[100]
+	mi := &file_farlog_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7467,7 +7912,7 @@ func (x *ReportDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainRequest.ProtoReflect.Descriptor instead.
 func (*ReportDrainRequest) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{100}
+	return file_farlog_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ReportDrainRequest) GetState() *DrainState {
@@ -7477,16 +7922,26 @@ func (x *ReportDrainRequest) GetState() *DrainState {
 	return nil
 }
 
+func (x *ReportDrainRequest) GetUnchanged() *Unchanged {
+	if x != nil {
+		return x.Unchanged
+	}
+	return nil
+}
+
 type ReportDrainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	FiguresEach   uint32                 `protobuf:"varint,2,opt,name=figures_each,json=figuresEach,proto3" json:"figures_each,omitempty"` // these as in ReportTargetResponse
+	Report        uint64                 `protobuf:"varint,3,opt,name=report,proto3" json:"report,omitempty"`
+	IsStateWanted bool                   `protobuf:"varint,4,opt,name=is_state_wanted,json=isStateWanted,proto3" json:"is_state_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportDrainResponse) Reset() {
 	*x = ReportDrainResponse{}
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7498,7 +7953,7 @@ func (x *ReportDrainResponse) String() string {
 func (*ReportDrainResponse) ProtoMessage() {}
 
 func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_farlog_proto_msgTypes[101]
+	mi := &file_farlog_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7511,7 +7966,7 @@ func (x *ReportDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDrainResponse.ProtoReflect.Descriptor instead.
 func (*ReportDrainResponse) Descriptor() ([]byte, []int) {
-	return file_farlog_proto_rawDescGZIP(), []int{101}
+	return file_farlog_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
@@ -7521,11 +7976,32 @@ func (x *ReportDrainResponse) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *ReportDrainResponse) GetFiguresEach() uint32 {
+	if x != nil {
+		return x.FiguresEach
+	}
+	return 0
+}
+
+func (x *ReportDrainResponse) GetReport() uint64 {
+	if x != nil {
+		return x.Report
+	}
+	return 0
+}
+
+func (x *ReportDrainResponse) GetIsStateWanted() bool {
+	if x != nil {
+		return x.IsStateWanted
+	}
+	return false
+}
+
 var File_farlog_proto protoreflect.FileDescriptor
 
 const file_farlog_proto_rawDesc = "" +
 	"\n" +
-	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x13\n" +
+	"\ffarlog.proto\x12\tfarlog.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x18\n" +
 	"\n" +
 	"StreamSpec\x12\xe7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xd2\x01\xbaH\xce\x01\xba\x01\xca\x01\n" +
@@ -7555,11 +8031,16 @@ const file_farlog_proto_rawDesc = "" +
 	"\vwriter_host\x122expected 1 to 128 letters, digits, '.', '_' or '-'\x1a7this.size() <= 128 && this.matches('^[A-Za-z0-9._-]*$')R\n" +
 	"writerHost\x12\xab\x01\n" +
 	"\rlatency_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationBk\xbaHh\xba\x01e\n" +
-	"\rlatency_limit\x12#expected more than 0 and at most 1s\x1a/this > duration('0s') && this <= duration('1s')R\flatencyLimit:\xdb\x06\xbaH\xd7\x06\x1a\xcb\x03\n" +
+	"\rlatency_limit\x12#expected more than 0 and at most 1s\x1a/this > duration('0s') && this <= duration('1s')R\flatencyLimit\x12\x80\x01\n" +
+	"\x12records_per_second\x18\x0f \x01(\x04BR\xbaHO\xba\x01L\n" +
+	"\x12records_per_second\x12\x1eexpected at most 1000000000000\x1a\x16this <= 1000000000000uR\x10recordsPerSecond\x12~\n" +
+	"\x10bytes_per_second\x18\x10 \x01(\x04BT\xbaHQ\xba\x01N\n" +
+	"\x10bytes_per_second\x12 expected at most 100000000000000\x1a\x18this <= 100000000000000uR\x0ebytesPerSecond:\x8d\t\xbaH\x89\t\x1a\xcb\x03\n" +
 	"\x0erecord_len_max\x1a\xb8\x03!(this.align in [64u, 128u, 256u, 512u, 1024u, 2048u, 4096u]) || this.ring_size_bytes < 16384u || (this.record_len_max >= 128u && this.record_len_max % this.align == 0u && uint(this.record_len_max) * 4u <= this.ring_size_bytes - 12288u) ? '' : 'expected a multiple of align ' + string(this.align) + ' from ' + string(this.align > 128u ? this.align : 128u) + ' to a quarter of the ring\\'s ' + string(this.ring_size_bytes - 12288u) + ' bytes'\x1a\x80\x01\n" +
 	"\x06needed\x1avthis.needed >= 1u && this.needed <= this.members ? '' : 'expected 1 to the number of members, ' + string(this.members)\x1ar\n" +
 	"\vtarget_host\x1acthis.members <= 1u || this.target_host == '' ? '' : 'expected none: members are on different hosts'\x1a\x8f\x01\n" +
-	"\rlatency_limit\x1a~!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: the limit is of the way from there'\"\xd4\x02\n" +
+	"\rlatency_limit\x1a~!has(this.latency_limit) || this.writer_host != '' ? '' : 'expected a writer_host as well: the limit is of the way from there'\x1a\xaf\x02\n" +
+	"\x10bytes_per_second\x1a\x9a\x02this.records_per_second > 1000000000000u || this.bytes_per_second >= this.records_per_second && (this.bytes_per_second == 0u || this.records_per_second > 0u) ? '' : 'expected a byte a record at least, and none without records_per_second, which is ' + string(this.records_per_second)\"\xd4\x02\n" +
 	"\n" +
 	"TargetSpec\x12\x8d\x01\n" +
 	"\x04host\x18\x01 \x01(\tBy\xbaHv\xba\x01s\n" +
@@ -7611,20 +8092,24 @@ const file_farlog_proto_rawDesc = "" +
 	"\x05Route\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.farlog.v1.RouteSpecR\x04spec\x124\n" +
 	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xae\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x94\x03\n" +
 	"\n" +
 	"TenantSpec\x12\xcb\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xb6\x01\xbaH\xb2\x01\xba\x01\xae\x01\n" +
 	"\x04name\x12bexpected 1 to 63 letters, digits, '.', '_' or '-': the part of streams' names before the first '/'\x1aBthis.size() <= 63 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')R\x04name\x12,\n" +
 	"\vstreams_max\x18\x02 \x01(\x04B\v\xbaH\b2\x06\x18\xff\xff\xff\xff\x0fR\n" +
 	"streamsMax\x12$\n" +
-	"\x0ering_bytes_max\x18\x03 \x01(\x04R\fringBytesMax\"\x85\x01\n" +
+	"\x0ering_bytes_max\x18\x03 \x01(\x04R\fringBytesMax\x123\n" +
+	"\x16records_per_second_max\x18\x04 \x01(\x04R\x13recordsPerSecondMax\x12/\n" +
+	"\x14bytes_per_second_max\x18\x05 \x01(\x04R\x11bytesPerSecondMax\"\xdd\x01\n" +
 	"\tTenantUse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\astreams\x18\x02 \x01(\x04R\astreams\x12\x1d\n" +
 	"\n" +
 	"ring_bytes\x18\x03 \x01(\x04R\tringBytes\x12+\n" +
-	"\x05quota\x18\x04 \x01(\v2\x15.farlog.v1.TenantSpecR\x05quota\"\xf7\x01\n" +
+	"\x05quota\x18\x04 \x01(\v2\x15.farlog.v1.TenantSpecR\x05quota\x12,\n" +
+	"\x12records_per_second\x18\x05 \x01(\x04R\x10recordsPerSecond\x12(\n" +
+	"\x10bytes_per_second\x18\x06 \x01(\x04R\x0ebytesPerSecond\"\xf7\x01\n" +
 	"\x06Fabric\x12/\n" +
 	"\atargets\x18\x01 \x03(\v2\x15.farlog.v1.TargetSpecR\atargets\x12/\n" +
 	"\astreams\x18\x02 \x03(\v2\x15.farlog.v1.StreamSpecR\astreams\x12,\n" +
@@ -7863,7 +8348,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\fR\x05token\"\xd0\x03\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\x86\x04\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -7877,7 +8362,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06holder\x18\n" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
 	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
-	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\x94\x05\n" +
+	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x124\n" +
+	"\bgood_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\agoodFor\"\xe1\x05\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -7897,7 +8383,10 @@ const file_farlog_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12(\n" +
 	"\x10is_drain_refused\x18\f \x01(\bR\x0eisDrainRefused\x12#\n" +
 	"\rtargets_alive\x18\r \x03(\tR\ftargetsAlive\x12\"\n" +
-	"\x04ways\x18\x0e \x03(\v2\x0e.farlog.v1.WayR\x04ways\x12/\n" +
+	"\x04ways\x18\x0e \x03(\v2\x0e.farlog.v1.WayR\x04ways\x12*\n" +
+	"\x04worn\x18\x12 \x01(\v2\x16.farlog.v1.MediaHealthR\x04worn\x12\x1f\n" +
+	"\vworn_target\x18\x13 \x01(\tR\n" +
+	"wornTarget\x12/\n" +
 	"\bdeletion\x18\x14 \x01(\v2\x13.farlog.v1.DeletionR\bdeletion\"I\n" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
@@ -8033,11 +8522,34 @@ const file_farlog_proto_rawDesc = "" +
 	"\arunning\x18\x05 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x122\n" +
 	"\bdeclared\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"0\n" +
 	"\x14CheckWritersResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x03(\rR\achanged\"w\n" +
+	"\achanged\x18\x01 \x03(\rR\achanged\"W\n" +
+	"\x13WatchWritersRequest\x12\x1e\n" +
+	"\x04host\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04host\x12 \n" +
+	"\x06stream\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06stream\"\xd2\x01\n" +
+	"\vWriterState\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\rR\x03pid\x122\n" +
+	"\bdeclared\x18\x04 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\x120\n" +
+	"\arunning\x18\x05 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x12\x1d\n" +
+	"\n" +
+	"ring_uuids\x18\x06 \x03(\fR\tringUuids\"\x82\x01\n" +
+	"\vOtherWriter\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
+	"\tring_uuid\x18\x03 \x01(\fR\bringUuid\x12&\n" +
+	"\x05level\x18\x04 \x01(\x0e2\x10.farlog.v1.LevelR\x05level\"\xa3\x01\n" +
+	"\x14WatchWritersResponse\x120\n" +
+	"\awriters\x18\x01 \x03(\v2\x16.farlog.v1.WriterStateR\awriters\x12\x12\n" +
+	"\x04gone\x18\x02 \x03(\tR\x04gone\x12\x15\n" +
+	"\x06is_all\x18\x03 \x01(\bR\x05isAll\x12.\n" +
+	"\x06others\x18\x04 \x03(\v2\x16.farlog.v1.OtherWriterR\x06others\"\x9b\x01\n" +
 	"\x14AcquireReaderRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12)\n" +
 	"\x06holder\x18\x02 \x01(\v2\x11.farlog.v1.HolderR\x06holder\x12\x1c\n" +
-	"\ttransport\x18\x03 \x01(\tR\ttransport\"?\n" +
+	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\"\n" +
+	"\arenewed\x18\x04 \x03(\fB\b\xbaH\x05\x92\x01\x02\x10\x10R\arenewed\"?\n" +
 	"\x15AcquireReaderResponse\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\x8e\x01\n" +
 	"\x13RebindStreamRequest\x12\x16\n" +
@@ -8152,20 +8664,31 @@ const file_farlog_proto_rawDesc = "" +
 	"\x11WatchRingsRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\"?\n" +
 	"\x12WatchRingsResponse\x12)\n" +
-	"\x05rings\x18\x01 \x03(\v2\x13.farlog.v1.RingSpecR\x05rings\"C\n" +
+	"\x05rings\x18\x01 \x03(\v2\x13.farlog.v1.RingSpecR\x05rings\"K\n" +
+	"\tUnchanged\x12&\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x16\n" +
+	"\x06report\x18\x02 \x01(\x04R\x06report\"w\n" +
 	"\x13ReportTargetRequest\x12,\n" +
-	"\x05state\x18\x01 \x01(\v2\x16.farlog.v1.TargetStateR\x05state\"M\n" +
+	"\x05state\x18\x01 \x01(\v2\x16.farlog.v1.TargetStateR\x05state\x122\n" +
+	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xb0\x01\n" +
 	"\x14ReportTargetResponse\x125\n" +
-	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"^\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12!\n" +
+	"\ffigures_each\x18\x02 \x01(\rR\vfiguresEach\x12\x16\n" +
+	"\x06report\x18\x03 \x01(\x04R\x06report\x12&\n" +
+	"\x0fis_state_wanted\x18\x04 \x01(\bR\risStateWanted\"^\n" +
 	"\x17WatchAssignmentsRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.farlog.v1.AgentR\x05agent\x12\x1b\n" +
 	"\tstore_dir\x18\x02 \x01(\tR\bstoreDir\"S\n" +
 	"\x18WatchAssignmentsResponse\x127\n" +
-	"\vassignments\x18\x01 \x03(\v2\x15.farlog.v1.AssignmentR\vassignments\"A\n" +
+	"\vassignments\x18\x01 \x03(\v2\x15.farlog.v1.AssignmentR\vassignments\"u\n" +
 	"\x12ReportDrainRequest\x12+\n" +
-	"\x05state\x18\x01 \x01(\v2\x15.farlog.v1.DrainStateR\x05state\"L\n" +
+	"\x05state\x18\x01 \x01(\v2\x15.farlog.v1.DrainStateR\x05state\x122\n" +
+	"\tunchanged\x18\x02 \x01(\v2\x14.farlog.v1.UnchangedR\tunchanged\"\xaf\x01\n" +
 	"\x13ReportDrainResponse\x125\n" +
-	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval*\x7f\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12!\n" +
+	"\ffigures_each\x18\x02 \x01(\rR\vfiguresEach\x12\x16\n" +
+	"\x06report\x18\x03 \x01(\x04R\x06report\x12&\n" +
+	"\x0fis_state_wanted\x18\x04 \x01(\bR\risStateWanted*\x7f\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLEVEL_POSTED\x10\x01\x12\x11\n" +
@@ -8205,7 +8728,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x15CONDITION_MEMBER_GONE\x10\t\x12\x18\n" +
 	"\x14CONDITION_MEMBER_NEW\x10\n" +
 	"\x12\x16\n" +
-	"\x12CONDITION_DELETING\x10\x142\xa2\x15\n" +
+	"\x12CONDITION_DELETING\x10\x142\x90\x16\n" +
 	"\x0eControlService\x12g\n" +
 	"\fCreateStream\x12\x1e.farlog.v1.CreateStreamRequest\x1a\x1f.farlog.v1.CreateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/streams\x12g\n" +
 	"\fUpdateStream\x12\x1e.farlog.v1.UpdateStreamRequest\x1a\x1f.farlog.v1.UpdateStreamResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*2\v/v1/streams\x12n\n" +
@@ -8215,7 +8738,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\fWatchStreams\x12\x1e.farlog.v1.WatchStreamsRequest\x1a\x1f.farlog.v1.WatchStreamsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/streams0\x01\x12j\n" +
 	"\rAcquireWriter\x12\x1f.farlog.v1.AcquireWriterRequest\x1a .farlog.v1.AcquireWriterResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/writers\x12r\n" +
 	"\fExtendWriter\x12\x1e.farlog.v1.ExtendWriterRequest\x1a\x1f.farlog.v1.ExtendWriterResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/writers/extensions\x12n\n" +
-	"\fCheckWriters\x12\x1e.farlog.v1.CheckWritersRequest\x1a\x1f.farlog.v1.CheckWritersResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/writers/checks\x12j\n" +
+	"\fCheckWriters\x12\x1e.farlog.v1.CheckWritersRequest\x1a\x1f.farlog.v1.CheckWritersResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/writers/checks\x12l\n" +
+	"\fWatchWriters\x12\x1e.farlog.v1.WatchWritersRequest\x1a\x1f.farlog.v1.WatchWritersResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/watch/writers0\x01\x12j\n" +
 	"\rAcquireReader\x12\x1f.farlog.v1.AcquireReaderRequest\x1a .farlog.v1.AcquireReaderResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/readers\x12o\n" +
 	"\x0eTakeOverStream\x12 .farlog.v1.TakeOverStreamRequest\x1a!.farlog.v1.TakeOverStreamResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/takeovers\x12j\n" +
 	"\fRebindStream\x12\x1e.farlog.v1.RebindStreamRequest\x1a\x1f.farlog.v1.RebindStreamResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/rebindings\x12c\n" +
@@ -8264,7 +8788,7 @@ func file_farlog_proto_rawDescGZIP() []byte {
 }
 
 var file_farlog_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_farlog_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_farlog_proto_goTypes = []any{
 	(Level)(0),                       // 0: farlog.v1.Level
 	(Policy)(0),                      // 1: farlog.v1.Policy
@@ -8339,57 +8863,62 @@ var file_farlog_proto_goTypes = []any{
 	(*CheckWritersRequest)(nil),      // 70: farlog.v1.CheckWritersRequest
 	(*RunningWriter)(nil),            // 71: farlog.v1.RunningWriter
 	(*CheckWritersResponse)(nil),     // 72: farlog.v1.CheckWritersResponse
-	(*AcquireReaderRequest)(nil),     // 73: farlog.v1.AcquireReaderRequest
-	(*AcquireReaderResponse)(nil),    // 74: farlog.v1.AcquireReaderResponse
-	(*RebindStreamRequest)(nil),      // 75: farlog.v1.RebindStreamRequest
-	(*RebindStreamResponse)(nil),     // 76: farlog.v1.RebindStreamResponse
-	(*TakeOverStreamRequest)(nil),    // 77: farlog.v1.TakeOverStreamRequest
-	(*TakeOverStreamResponse)(nil),   // 78: farlog.v1.TakeOverStreamResponse
-	(*CreateRouteRequest)(nil),       // 79: farlog.v1.CreateRouteRequest
-	(*CreateRouteResponse)(nil),      // 80: farlog.v1.CreateRouteResponse
-	(*UpdateRouteRequest)(nil),       // 81: farlog.v1.UpdateRouteRequest
-	(*UpdateRouteResponse)(nil),      // 82: farlog.v1.UpdateRouteResponse
-	(*DeleteRouteRequest)(nil),       // 83: farlog.v1.DeleteRouteRequest
-	(*DeleteRouteResponse)(nil),      // 84: farlog.v1.DeleteRouteResponse
-	(*ListRoutesRequest)(nil),        // 85: farlog.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),       // 86: farlog.v1.ListRoutesResponse
-	(*GetRouteRequest)(nil),          // 87: farlog.v1.GetRouteRequest
-	(*GetRouteResponse)(nil),         // 88: farlog.v1.GetRouteResponse
-	(*WatchRoutesRequest)(nil),       // 89: farlog.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil),      // 90: farlog.v1.WatchRoutesResponse
-	(*AcquireRouteRequest)(nil),      // 91: farlog.v1.AcquireRouteRequest
-	(*LegGrant)(nil),                 // 92: farlog.v1.LegGrant
-	(*AcquireRouteResponse)(nil),     // 93: farlog.v1.AcquireRouteResponse
-	(*ReplaceMemberRequest)(nil),     // 94: farlog.v1.ReplaceMemberRequest
-	(*ReplaceMemberResponse)(nil),    // 95: farlog.v1.ReplaceMemberResponse
-	(*AcceptLossRequest)(nil),        // 96: farlog.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 97: farlog.v1.AcceptLossResponse
-	(*ListAgentsRequest)(nil),        // 98: farlog.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),       // 99: farlog.v1.ListAgentsResponse
-	(*WatchRingsRequest)(nil),        // 100: farlog.v1.WatchRingsRequest
-	(*WatchRingsResponse)(nil),       // 101: farlog.v1.WatchRingsResponse
-	(*ReportTargetRequest)(nil),      // 102: farlog.v1.ReportTargetRequest
-	(*ReportTargetResponse)(nil),     // 103: farlog.v1.ReportTargetResponse
-	(*WatchAssignmentsRequest)(nil),  // 104: farlog.v1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil), // 105: farlog.v1.WatchAssignmentsResponse
-	(*ReportDrainRequest)(nil),       // 106: farlog.v1.ReportDrainRequest
-	(*ReportDrainResponse)(nil),      // 107: farlog.v1.ReportDrainResponse
-	(*durationpb.Duration)(nil),      // 108: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 109: google.protobuf.Timestamp
+	(*WatchWritersRequest)(nil),      // 73: farlog.v1.WatchWritersRequest
+	(*WriterState)(nil),              // 74: farlog.v1.WriterState
+	(*OtherWriter)(nil),              // 75: farlog.v1.OtherWriter
+	(*WatchWritersResponse)(nil),     // 76: farlog.v1.WatchWritersResponse
+	(*AcquireReaderRequest)(nil),     // 77: farlog.v1.AcquireReaderRequest
+	(*AcquireReaderResponse)(nil),    // 78: farlog.v1.AcquireReaderResponse
+	(*RebindStreamRequest)(nil),      // 79: farlog.v1.RebindStreamRequest
+	(*RebindStreamResponse)(nil),     // 80: farlog.v1.RebindStreamResponse
+	(*TakeOverStreamRequest)(nil),    // 81: farlog.v1.TakeOverStreamRequest
+	(*TakeOverStreamResponse)(nil),   // 82: farlog.v1.TakeOverStreamResponse
+	(*CreateRouteRequest)(nil),       // 83: farlog.v1.CreateRouteRequest
+	(*CreateRouteResponse)(nil),      // 84: farlog.v1.CreateRouteResponse
+	(*UpdateRouteRequest)(nil),       // 85: farlog.v1.UpdateRouteRequest
+	(*UpdateRouteResponse)(nil),      // 86: farlog.v1.UpdateRouteResponse
+	(*DeleteRouteRequest)(nil),       // 87: farlog.v1.DeleteRouteRequest
+	(*DeleteRouteResponse)(nil),      // 88: farlog.v1.DeleteRouteResponse
+	(*ListRoutesRequest)(nil),        // 89: farlog.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),       // 90: farlog.v1.ListRoutesResponse
+	(*GetRouteRequest)(nil),          // 91: farlog.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 92: farlog.v1.GetRouteResponse
+	(*WatchRoutesRequest)(nil),       // 93: farlog.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),      // 94: farlog.v1.WatchRoutesResponse
+	(*AcquireRouteRequest)(nil),      // 95: farlog.v1.AcquireRouteRequest
+	(*LegGrant)(nil),                 // 96: farlog.v1.LegGrant
+	(*AcquireRouteResponse)(nil),     // 97: farlog.v1.AcquireRouteResponse
+	(*ReplaceMemberRequest)(nil),     // 98: farlog.v1.ReplaceMemberRequest
+	(*ReplaceMemberResponse)(nil),    // 99: farlog.v1.ReplaceMemberResponse
+	(*AcceptLossRequest)(nil),        // 100: farlog.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 101: farlog.v1.AcceptLossResponse
+	(*ListAgentsRequest)(nil),        // 102: farlog.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),       // 103: farlog.v1.ListAgentsResponse
+	(*WatchRingsRequest)(nil),        // 104: farlog.v1.WatchRingsRequest
+	(*WatchRingsResponse)(nil),       // 105: farlog.v1.WatchRingsResponse
+	(*Unchanged)(nil),                // 106: farlog.v1.Unchanged
+	(*ReportTargetRequest)(nil),      // 107: farlog.v1.ReportTargetRequest
+	(*ReportTargetResponse)(nil),     // 108: farlog.v1.ReportTargetResponse
+	(*WatchAssignmentsRequest)(nil),  // 109: farlog.v1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil), // 110: farlog.v1.WatchAssignmentsResponse
+	(*ReportDrainRequest)(nil),       // 111: farlog.v1.ReportDrainRequest
+	(*ReportDrainResponse)(nil),      // 112: farlog.v1.ReportDrainResponse
+	(*durationpb.Duration)(nil),      // 113: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 114: google.protobuf.Timestamp
 }
 var file_farlog_proto_depIdxs = []int32{
 	0,   // 0: farlog.v1.StreamSpec.level:type_name -> farlog.v1.Level
 	1,   // 1: farlog.v1.StreamSpec.policy:type_name -> farlog.v1.Policy
-	108, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
-	108, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
+	113, // 2: farlog.v1.StreamSpec.deadline:type_name -> google.protobuf.Duration
+	113, // 3: farlog.v1.StreamSpec.latency_limit:type_name -> google.protobuf.Duration
 	0,   // 4: farlog.v1.RouteLeg.level:type_name -> farlog.v1.Level
 	2,   // 5: farlog.v1.RouteLeg.policy:type_name -> farlog.v1.LegPolicy
-	108, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
+	113, // 6: farlog.v1.RouteLeg.deadline:type_name -> google.protobuf.Duration
 	9,   // 7: farlog.v1.RouteRule.classes:type_name -> farlog.v1.ClassRange
 	10,  // 8: farlog.v1.RouteRule.legs:type_name -> farlog.v1.RouteLeg
 	11,  // 9: farlog.v1.RouteSpec.rules:type_name -> farlog.v1.RouteRule
 	12,  // 10: farlog.v1.Route.spec:type_name -> farlog.v1.RouteSpec
-	109, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
+	114, // 11: farlog.v1.Route.created:type_name -> google.protobuf.Timestamp
 	14,  // 12: farlog.v1.TenantUse.quota:type_name -> farlog.v1.TenantSpec
 	7,   // 13: farlog.v1.Fabric.targets:type_name -> farlog.v1.TargetSpec
 	6,   // 14: farlog.v1.Fabric.streams:type_name -> farlog.v1.StreamSpec
@@ -8397,193 +8926,205 @@ var file_farlog_proto_depIdxs = []int32{
 	14,  // 16: farlog.v1.Fabric.tenants:type_name -> farlog.v1.TenantSpec
 	8,   // 17: farlog.v1.Fabric.drains:type_name -> farlog.v1.DrainSpec
 	6,   // 18: farlog.v1.Stream.spec:type_name -> farlog.v1.StreamSpec
-	109, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	114, // 19: farlog.v1.Stream.created:type_name -> google.protobuf.Timestamp
 	0,   // 20: farlog.v1.Contract.level:type_name -> farlog.v1.Level
-	108, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
+	113, // 21: farlog.v1.Contract.deadline_default:type_name -> google.protobuf.Duration
 	17,  // 22: farlog.v1.RingSpec.stream:type_name -> farlog.v1.Stream
 	22,  // 23: farlog.v1.RingSpec.admission:type_name -> farlog.v1.Admission
 	20,  // 24: farlog.v1.RingSpec.replacement:type_name -> farlog.v1.Replacement
 	4,   // 25: farlog.v1.RingSpec.deletion:type_name -> farlog.v1.DeletionStage
-	109, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
+	114, // 26: farlog.v1.Replacement.began:type_name -> google.protobuf.Timestamp
 	3,   // 27: farlog.v1.FarGrant.role:type_name -> farlog.v1.GrantRole
-	109, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
+	114, // 28: farlog.v1.FarGrant.expires:type_name -> google.protobuf.Timestamp
 	21,  // 29: farlog.v1.Admission.grants:type_name -> farlog.v1.FarGrant
 	18,  // 30: farlog.v1.RingState.contract:type_name -> farlog.v1.Contract
-	109, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
-	109, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
-	108, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
-	108, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
+	114, // 31: farlog.v1.RingState.observed:type_name -> google.protobuf.Timestamp
+	114, // 32: farlog.v1.RingState.epoch_opened:type_name -> google.protobuf.Timestamp
+	113, // 33: farlog.v1.RingState.lag_age:type_name -> google.protobuf.Duration
+	113, // 34: farlog.v1.RingState.time_to_full:type_name -> google.protobuf.Duration
 	25,  // 35: farlog.v1.RingState.counters:type_name -> farlog.v1.WriterCounters
 	4,   // 36: farlog.v1.Deletion.stage:type_name -> farlog.v1.DeletionStage
-	109, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
-	109, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
+	114, // 37: farlog.v1.Deletion.began:type_name -> google.protobuf.Timestamp
+	114, // 38: farlog.v1.Deletion.ended:type_name -> google.protobuf.Timestamp
 	0,   // 39: farlog.v1.WriterCounters.level:type_name -> farlog.v1.Level
-	108, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
-	108, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
-	108, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
-	108, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
+	113, // 40: farlog.v1.WriterCounters.latency_p50:type_name -> google.protobuf.Duration
+	113, // 41: farlog.v1.WriterCounters.latency_p99:type_name -> google.protobuf.Duration
+	113, // 42: farlog.v1.WriterCounters.latency_p999:type_name -> google.protobuf.Duration
+	113, // 43: farlog.v1.WriterCounters.latency_max:type_name -> google.protobuf.Duration
 	29,  // 44: farlog.v1.Agent.regions:type_name -> farlog.v1.Region
-	108, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
-	108, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
-	109, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
+	113, // 45: farlog.v1.Way.least:type_name -> google.protobuf.Duration
+	113, // 46: farlog.v1.Way.median:type_name -> google.protobuf.Duration
+	114, // 47: farlog.v1.Way.measured:type_name -> google.protobuf.Timestamp
 	27,  // 48: farlog.v1.HostState.ways:type_name -> farlog.v1.Way
-	109, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
+	114, // 49: farlog.v1.HostState.reported:type_name -> google.protobuf.Timestamp
 	0,   // 50: farlog.v1.Region.level:type_name -> farlog.v1.Level
 	26,  // 51: farlog.v1.TargetState.agent:type_name -> farlog.v1.Agent
 	23,  // 52: farlog.v1.TargetState.rings:type_name -> farlog.v1.RingState
-	109, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
+	114, // 53: farlog.v1.TargetState.reported:type_name -> google.protobuf.Timestamp
 	31,  // 54: farlog.v1.TargetState.media:type_name -> farlog.v1.MediaHealth
-	109, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
+	114, // 55: farlog.v1.MediaHealth.read:type_name -> google.protobuf.Timestamp
 	26,  // 56: farlog.v1.DrainState.agent:type_name -> farlog.v1.Agent
 	33,  // 57: farlog.v1.DrainState.progress:type_name -> farlog.v1.DrainProgress
-	109, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
+	114, // 58: farlog.v1.DrainState.reported:type_name -> google.protobuf.Timestamp
 	37,  // 59: farlog.v1.Assignment.members:type_name -> farlog.v1.Member
 	35,  // 60: farlog.v1.Assignment.lost_store:type_name -> farlog.v1.LostStore
-	109, // 61: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
+	114, // 61: farlog.v1.LostStore.when:type_name -> google.protobuf.Timestamp
 	37,  // 62: farlog.v1.Grant.members:type_name -> farlog.v1.Member
 	0,   // 63: farlog.v1.Grant.level:type_name -> farlog.v1.Level
 	1,   // 64: farlog.v1.Grant.policy:type_name -> farlog.v1.Policy
-	108, // 65: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
+	113, // 65: farlog.v1.Grant.deadline:type_name -> google.protobuf.Duration
 	36,  // 66: farlog.v1.Grant.holder:type_name -> farlog.v1.Holder
-	109, // 67: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
+	114, // 67: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	68,  // 68: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
-	17,  // 69: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	38,  // 70: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 71: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 72: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	34,  // 73: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	33,  // 74: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 75: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 76: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
-	24,  // 77: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	40,  // 78: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 79: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 80: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 81: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 82: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	52,  // 83: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 84: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 85: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	39,  // 86: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 87: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 88: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	52,  // 89: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 90: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	53,  // 91: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	56,  // 92: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 93: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 94: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 95: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	39,  // 96: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	36,  // 97: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 98: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	36,  // 99: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	68,  // 100: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	69,  // 101: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	68,  // 102: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 103: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 104: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	108, // 105: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	37,  // 106: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	71,  // 107: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	68,  // 108: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
-	68,  // 109: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
-	36,  // 110: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 111: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	34,  // 112: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	109, // 113: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	36,  // 114: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 115: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 116: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 117: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 118: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	52,  // 119: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 120: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 121: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 122: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 123: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	88,  // 124: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	36,  // 125: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 126: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 127: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 128: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	92,  // 129: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 130: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	30,  // 131: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	32,  // 132: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 133: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 134: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	30,  // 135: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	108, // 136: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 137: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	34,  // 138: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	32,  // 139: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	108, // 140: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	42,  // 141: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	44,  // 142: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	46,  // 143: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	48,  // 144: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	62,  // 145: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	50,  // 146: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	64,  // 147: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	66,  // 148: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	70,  // 149: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	73,  // 150: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	77,  // 151: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	75,  // 152: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	79,  // 153: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	81,  // 154: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	83,  // 155: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	85,  // 156: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	87,  // 157: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	89,  // 158: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	91,  // 159: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	94,  // 160: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	96,  // 161: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	98,  // 162: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	54,  // 163: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	57,  // 164: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	58,  // 165: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	60,  // 166: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	100, // 167: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	102, // 168: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	104, // 169: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	106, // 170: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	43,  // 171: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	45,  // 172: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	47,  // 173: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	49,  // 174: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	63,  // 175: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	51,  // 176: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	65,  // 177: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	67,  // 178: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	72,  // 179: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	74,  // 180: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	78,  // 181: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	76,  // 182: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	80,  // 183: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	82,  // 184: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	84,  // 185: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	86,  // 186: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	88,  // 187: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	90,  // 188: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	93,  // 189: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	95,  // 190: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	97,  // 191: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	99,  // 192: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	55,  // 193: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	58,  // 194: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	59,  // 195: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	61,  // 196: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	101, // 197: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	103, // 198: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	105, // 199: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	107, // 200: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	171, // [171:201] is the sub-list for method output_type
-	141, // [141:171] is the sub-list for method input_type
-	141, // [141:141] is the sub-list for extension type_name
-	141, // [141:141] is the sub-list for extension extendee
-	0,   // [0:141] is the sub-list for field type_name
+	113, // 69: farlog.v1.Grant.good_for:type_name -> google.protobuf.Duration
+	17,  // 70: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	38,  // 71: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 72: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 73: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	34,  // 74: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	33,  // 75: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 76: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 77: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	31,  // 78: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	24,  // 79: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	40,  // 80: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 81: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 82: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 83: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 84: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	52,  // 85: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 86: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 87: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	39,  // 88: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 89: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 90: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	52,  // 91: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 92: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	53,  // 93: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	56,  // 94: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 95: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 96: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 97: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	39,  // 98: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	36,  // 99: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 100: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	36,  // 101: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	68,  // 102: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	69,  // 103: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	68,  // 104: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 105: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 106: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	113, // 107: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	37,  // 108: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	71,  // 109: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	68,  // 110: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
+	68,  // 111: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
+	68,  // 112: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
+	68,  // 113: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
+	0,   // 114: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	74,  // 115: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	75,  // 116: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	36,  // 117: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 118: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	34,  // 119: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	114, // 120: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	36,  // 121: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 122: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 123: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 124: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 125: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	52,  // 126: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 127: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 128: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 129: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 130: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	92,  // 131: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	36,  // 132: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 133: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 134: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 135: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	96,  // 136: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 137: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	30,  // 138: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	32,  // 139: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 140: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 141: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	26,  // 142: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	30,  // 143: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	106, // 144: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	113, // 145: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 146: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	34,  // 147: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	32,  // 148: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	106, // 149: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	113, // 150: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	42,  // 151: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	44,  // 152: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	46,  // 153: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	48,  // 154: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	62,  // 155: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	50,  // 156: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	64,  // 157: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	66,  // 158: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	70,  // 159: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	73,  // 160: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	77,  // 161: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	81,  // 162: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	79,  // 163: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	83,  // 164: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	85,  // 165: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	87,  // 166: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	89,  // 167: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	91,  // 168: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	93,  // 169: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	95,  // 170: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	98,  // 171: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	100, // 172: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	102, // 173: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	54,  // 174: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	57,  // 175: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	58,  // 176: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	60,  // 177: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	104, // 178: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	107, // 179: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	109, // 180: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	111, // 181: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	43,  // 182: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	45,  // 183: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	47,  // 184: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	49,  // 185: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	63,  // 186: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	51,  // 187: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	65,  // 188: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	67,  // 189: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	72,  // 190: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	76,  // 191: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	78,  // 192: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	82,  // 193: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	80,  // 194: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	84,  // 195: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	86,  // 196: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	88,  // 197: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	90,  // 198: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	92,  // 199: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	94,  // 200: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	97,  // 201: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	99,  // 202: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	101, // 203: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	103, // 204: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	55,  // 205: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	58,  // 206: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	59,  // 207: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	61,  // 208: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	105, // 209: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	108, // 210: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	110, // 211: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	112, // 212: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	182, // [182:213] is the sub-list for method output_type
+	151, // [151:182] is the sub-list for method input_type
+	151, // [151:151] is the sub-list for extension type_name
+	151, // [151:151] is the sub-list for extension extendee
+	0,   // [0:151] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }
@@ -8597,7 +9138,7 @@ func file_farlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_farlog_proto_rawDesc), len(file_farlog_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   102,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -37,6 +37,7 @@ const (
 	ControlService_AcquireWriter_FullMethodName  = "/farlog.v1.ControlService/AcquireWriter"
 	ControlService_ExtendWriter_FullMethodName   = "/farlog.v1.ControlService/ExtendWriter"
 	ControlService_CheckWriters_FullMethodName   = "/farlog.v1.ControlService/CheckWriters"
+	ControlService_WatchWriters_FullMethodName   = "/farlog.v1.ControlService/WatchWriters"
 	ControlService_AcquireReader_FullMethodName  = "/farlog.v1.ControlService/AcquireReader"
 	ControlService_TakeOverStream_FullMethodName = "/farlog.v1.ControlService/TakeOverStream"
 	ControlService_RebindStream_FullMethodName   = "/farlog.v1.ControlService/RebindStream"
@@ -92,6 +93,9 @@ type ControlServiceClient interface {
 	// CheckWriters tells for which of a host's running writers ExtendWriter would say something else than it has said before: they ask it again. A writer whose grant is not the newest, or not the
 	// caller's, is among them, and one whose stream the caller may not write. One call a host stands in for one a writer; nothing is given by it, and it is not recorded.
 	CheckWriters(ctx context.Context, in *CheckWritersRequest, opts ...grpc.CallOption) (*CheckWritersResponse, error)
+	// WatchWriters tells of the writers of one host what CheckWriters would be asked for: first of all whose grant is the caller's and the newest of its stream, and then of each that changes, until
+	// the caller ends it. After a break it begins anew with all. Nothing is given by it, and it is not recorded.
+	WatchWriters(ctx context.Context, in *WatchWritersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWritersResponse], error)
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -244,6 +248,25 @@ func (c *controlServiceClient) CheckWriters(ctx context.Context, in *CheckWriter
 	return out, nil
 }
 
+func (c *controlServiceClient) WatchWriters(ctx context.Context, in *WatchWritersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWritersResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[1], ControlService_WatchWriters_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchWritersRequest, WatchWritersResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchWritersClient = grpc.ServerStreamingClient[WatchWritersResponse]
+
 func (c *controlServiceClient) AcquireReader(ctx context.Context, in *AcquireReaderRequest, opts ...grpc.CallOption) (*AcquireReaderResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AcquireReaderResponse)
@@ -326,7 +349,7 @@ func (c *controlServiceClient) GetRoute(ctx context.Context, in *GetRouteRequest
 
 func (c *controlServiceClient) WatchRoutes(ctx context.Context, in *WatchRoutesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRoutesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[1], ControlService_WatchRoutes_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_WatchRoutes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -395,7 +418,7 @@ func (c *controlServiceClient) ApplyFabric(ctx context.Context, in *ApplyFabricR
 
 func (c *controlServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupEntry], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[2], ControlService_Backup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[3], ControlService_Backup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +437,7 @@ type ControlService_BackupClient = grpc.ServerStreamingClient[BackupEntry]
 
 func (c *controlServiceClient) Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[BackupEntry, RestoreResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[3], ControlService_Restore_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ControlService_ServiceDesc.Streams[4], ControlService_Restore_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -471,6 +494,9 @@ type ControlServiceServer interface {
 	// CheckWriters tells for which of a host's running writers ExtendWriter would say something else than it has said before: they ask it again. A writer whose grant is not the newest, or not the
 	// caller's, is among them, and one whose stream the caller may not write. One call a host stands in for one a writer; nothing is given by it, and it is not recorded.
 	CheckWriters(context.Context, *CheckWritersRequest) (*CheckWritersResponse, error)
+	// WatchWriters tells of the writers of one host what CheckWriters would be asked for: first of all whose grant is the caller's and the newest of its stream, and then of each that changes, until
+	// the caller ends it. After a break it begins anew with all. Nothing is given by it, and it is not recorded.
+	WatchWriters(*WatchWritersRequest, grpc.ServerStreamingServer[WatchWritersResponse]) error
 	// AcquireReader lets somebody read a stream's rings beside its drain. A holder on a target's own host is told where the ring is, and needs no grant; another one gets a token
 	// that is good for one reader, who has to come within ten minutes. The stream's epoch stays. FAILED_PRECONDITION: there is no way. RESOURCE_EXHAUSTED: too many readers were let in.
 	// UNAVAILABLE: too few of the rings' targets have let the reader in.
@@ -550,6 +576,9 @@ func (UnimplementedControlServiceServer) ExtendWriter(context.Context, *ExtendWr
 }
 func (UnimplementedControlServiceServer) CheckWriters(context.Context, *CheckWritersRequest) (*CheckWritersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckWriters not implemented")
+}
+func (UnimplementedControlServiceServer) WatchWriters(*WatchWritersRequest, grpc.ServerStreamingServer[WatchWritersResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchWriters not implemented")
 }
 func (UnimplementedControlServiceServer) AcquireReader(context.Context, *AcquireReaderRequest) (*AcquireReaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcquireReader not implemented")
@@ -777,6 +806,17 @@ func _ControlService_CheckWriters_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ControlService_WatchWriters_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchWritersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ControlServiceServer).WatchWriters(m, &grpc.GenericServerStream[WatchWritersRequest, WatchWritersResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ControlService_WatchWritersServer = grpc.ServerStreamingServer[WatchWritersResponse]
 
 func _ControlService_AcquireReader_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AcquireReaderRequest)
@@ -1159,6 +1199,11 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchStreams",
 			Handler:       _ControlService_WatchStreams_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchWriters",
+			Handler:       _ControlService_WatchWriters_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -2,23 +2,27 @@ package apiv1
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 )
 
 // How fast an agent that has lost the control plane tries again. The longest delay is well below an agent's lease, so
 // that a restart of the control plane costs nobody an assignment.
 const (
-	retryDelayLeast = 100 * time.Millisecond
-	retryDelayMost  = time.Second
-	dialTimeout     = 2 * time.Second
+	retryDelayLeast   = 100 * time.Millisecond
+	retryDelayMost    = time.Second
+	retryDelayUnknown = 30 * time.Second // with a control plane that is too old to know the call
+	dialTimeout       = 2 * time.Second
 )
 
 // RequestLenMax bounds what the control plane reads of one message: a fabric of about 100,000 streams. An answer may be longer, as it tells of each.
@@ -55,7 +59,7 @@ func IsTraced(info *stats.RPCTagInfo) bool {
 }
 
 // Follow keeps a watch open until ctx is done: it opens it, hands every message to onMessage in order, and opens it
-// again, with backoff, whenever it breaks. onDown hears of the first failure after each message. Both are called from
+// again, with backoff that differs from client to client, whenever it breaks. onDown hears of the first failure after each message. Both are called from
 // this goroutine.
 func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerStreamingClient[M], error), onMessage func(*M), onDown func(error)) {
 	delay, isDown := retryDelayLeast, false
@@ -71,8 +75,12 @@ func Follow[M any](ctx context.Context, open func(context.Context) (grpc.ServerS
 			isDown = true
 			onDown(err)
 		}
+		pause := delay/2 + rand.N(delay/2) // all lose a control plane at the same moment
+		if status.Code(err) == codes.Unimplemented {
+			pause = retryDelayUnknown
+		}
 		select {
-		case <-time.After(delay):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

@@ -1,0 +1,90 @@
+package apiv1
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// plane is what a control plane says to reports: an older one names none.
+type plane struct {
+	each    uint32
+	named   uint64
+	known   uint64 // what Unchanged has to name
+	isOlder bool   // knows nothing of Unchanged
+	isGone  bool
+	heard   []string
+}
+
+func (p *plane) send(_ context.Context, state *TargetState, unchanged *Unchanged) (ReportAnswer, error) {
+	switch {
+	case p.isGone:
+		return (*ReportTargetResponse)(nil), errors.New("gone")
+	case state != nil && unchanged == nil:
+		p.heard = append(p.heard, "state")
+		if p.isOlder {
+			return new(ReportTargetResponse), nil
+		}
+		p.named++
+		p.known = p.named
+		return &ReportTargetResponse{FiguresEach: p.each, Report: p.named}, nil
+	case p.isOlder:
+		p.heard = append(p.heard, "refused")
+		return (*ReportTargetResponse)(nil), errors.New("agent.id: expected a name")
+	case unchanged.Report != p.known || unchanged.Agent.GetId() != "t1" || state != nil:
+		p.heard = append(p.heard, "wanted")
+		return &ReportTargetResponse{IsStateWanted: true}, nil
+	}
+	p.heard = append(p.heard, "unchanged")
+	return new(ReportTargetResponse), nil
+}
+
+// What is no figure is told at once and in one call, figures with each third report, and whoever does not know what is unchanged is told all in the same moment.
+func TestReporter_TellsWhatIsNotKnown(t *testing.T) {
+	one := func(change func(*RingState)) *TargetState {
+		ring := &RingState{Stream: "a", CapacityBytes: 100, AppendedLsn: 10, HeadLsn: 10, IsWriterHeld: true}
+		change(ring)
+		return &TargetState{Agent: &Agent{Id: "t1"}, Rings: []*RingState{ring}}
+	}
+	same := func() *TargetState { return one(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 12, 2 }) }
+	full := one(func(ring *RingState) { ring.AppendedLsn, ring.LagBytes = 85, 75 })
+	cases := []struct {
+		name   string
+		plane  plane
+		states []*TargetState
+		before map[int]func(*plane) // a report
+		want   []string
+	}{
+		{name: "figures", plane: plane{each: 3}, states: []*TargetState{same(), same(), same(), same(), same()}, want: []string{"state", "unchanged", "unchanged", "state", "unchanged"}},
+		{name: "each with figures", plane: plane{each: 1}, states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
+		{name: "nothing said of figures", states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
+		{name: "older", plane: plane{isOlder: true}, states: []*TargetState{same(), same()}, want: []string{"state", "state"}},
+		{name: "writer went", plane: plane{each: 3}, states: []*TargetState{same(), one(func(ring *RingState) { ring.IsWriterHeld = false }), same()}, want: []string{"state", "state", "state"}},
+		{name: "ring is filling", plane: plane{each: 3}, states: []*TargetState{same(), full, full, same()}, want: []string{"state", "state", "unchanged", "state"}},
+		{name: "another ring", plane: plane{each: 3}, states: []*TargetState{same(), {Agent: &Agent{Id: "t1"}}, same()}, want: []string{"state", "state", "state"}},
+		{name: "another instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.known, p.named = 0, 7 }},
+			want: []string{"state", "wanted", "state", "unchanged"}},
+		{name: "another, older instance", plane: plane{each: 3}, states: []*TargetState{same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.isOlder = true }},
+			want: []string{"state", "refused", "state", "state"}},
+		{name: "gone for a while", plane: plane{each: 5}, states: []*TargetState{same(), same(), same(), same()}, before: map[int]func(*plane){1: func(p *plane) { p.isGone = true }, 2: func(p *plane) { p.isGone = false }},
+			want: []string{"state", "state", "unchanged"}},
+	}
+	for _, test := range cases {
+		plane := test.plane
+		reporter := Reporter[*TargetState]{Send: plane.send, IsSame: func(told, now *TargetState) bool {
+			return IsSameTarget(told, now) && AreSameMarks(told.Rings, now.Rings)
+		}}
+		for i, state := range test.states {
+			if before := test.before[i]; before != nil {
+				before(&plane)
+			}
+			if err := reporter.Report(t.Context(), state); (err != nil) != plane.isGone {
+				t.Errorf("%s: report %d: %v", test.name, i, err)
+			}
+		}
+		if !slices.Equal(plane.heard, test.want) {
+			t.Errorf("%s: heard %v, want %v", test.name, plane.heard, test.want)
+		}
+	}
+}
