@@ -36,9 +36,10 @@ type Set struct {
 }
 
 type setting struct {
-	name  string // dotted
-	flag  *pflag.Flag
-	check func() error
+	name   string // dotted
+	flag   *pflag.Flag
+	check  func() error
+	source string // where its value is from, and the value, as an error calls them; once it is loaded
 }
 
 // New makes an empty Set whose settings become flags of flags.
@@ -91,11 +92,23 @@ func (s *Set) Load(path string, lookup func(string) (string, bool)) error {
 		if err != nil {
 			return err
 		}
+		s.settings[name].source = source
 		if err := s.settings[name].check(); err != nil {
 			return errorf("%s", withoutPassword(fmt.Sprintf("%s: %s", source, err)))
 		}
 	}
 	return nil
+}
+
+// Given tells of settings, by their dotted names, where those are from that are not as they are by default: a flag, the environment or a file, each with its value. It is for errors about settings
+// that do not go together, after Load.
+func (s *Set) Given(names ...string) (sources []string) {
+	for _, name := range names {
+		if one := s.settings[name]; one.flag.Value.String() != one.flag.DefValue {
+			sources = append(sources, withoutPassword(one.source))
+		}
+	}
+	return sources
 }
 
 // userInfo is what stands before the host of a URL.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +182,18 @@ func TestLoad_ListIsToldAsItWasGiven(t *testing.T) {
 	_, set := declare(t, "--roles", "target,nothing")
 	if err := set.Load("", environment()); err == nil || !strings.HasPrefix(err.Error(), `--roles "target,nothing": `) {
 		t.Errorf("expected the list without brackets, got %v", err)
+	}
+}
+
+// Given tells the source of what is not as by default, for errors about settings that do not go together.
+func TestGiven_TellsTheSource(t *testing.T) {
+	path := writeFile(t, "flush.timeout: 1ms\n")
+	_, set := declare(t, "--roles", "drain")
+	if err := set.Load(path, environment("FARLOG_SEGMENT_BYTES", "2MiB")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{path + `: flush.timeout "1ms"`, `--roles "drain"`, `FARLOG_SEGMENT_BYTES "2MiB"`}
+	if got := set.Given("flush.timeout", "roles", "quiet", "segment.bytes"); !slices.Equal(got, want) {
+		t.Errorf("got %q, expected %q", got, want)
 	}
 }
