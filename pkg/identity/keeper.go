@@ -29,6 +29,9 @@ type Keeper struct {
 	failure string // of the last reading; "" = none
 
 	isListRefused bool // the list in its file is older than the one in force
+
+	tell func(Reading) // nil = nobody is told
+	told map[FileKind]told
 }
 
 // stamp tells one state of a file from another.
@@ -105,6 +108,7 @@ func (k *Keeper) load() (*material, error) {
 		k.logger.Warn("a list of revoked certificates is refused, going on with the newer one that was read before", "error", why)
 	}
 	k.current, k.seen, k.failure, k.isListRefused = next, seen, textOf(why), why != nil
+	k.tellRead(next, why)
 	return next, nil
 }
 
@@ -154,6 +158,7 @@ func (k *Keeper) keep(err error) (*material, error) {
 		k.failure = text
 		k.logger.Warn("certificates cannot be read again, going on with those read before", "error", err)
 	}
+	k.tellRead(nil, err)
 	return k.current, nil
 }
 
