@@ -16,6 +16,29 @@ func Counts(ring *api.RingSpec, seen *api.RingState) bool {
 	return ring.GetReplacement() == nil || IsBoundRing(ring, seen) && seen.GetWriterEpoch() > 0
 }
 
+// Tells lists which of a stream's rings tell an opening what was acknowledged, as their targets last reported. Where one of them knows an epoch, those that know none tell nothing: neither a
+// new one in the place of another, nor one that was away when the stream was first opened. Before that the first opening takes all that nobody replaced. Of a ring that was never
+// reported it is not known; an original one is taken to tell.
+func Tells(rings []*api.RingSpec, look func(*api.RingSpec) *api.RingState) []bool {
+	knows := func(ring *api.RingSpec) bool { return IsBoundRing(ring, look(ring)) && look(ring).GetWriterEpoch() > 0 }
+	isWritten := slices.ContainsFunc(rings, knows)
+	tells := make([]bool, len(rings))
+	for i, ring := range rings {
+		tells[i] = knows(ring) || ring.GetReplacement() == nil && !(isWritten && IsBoundRing(ring, look(ring)))
+	}
+	return tells
+}
+
+// TellingCount is how many of the rings tell it without one of them; -1: without none.
+func TellingCount(tells []bool, without int) (count int) {
+	for i, isTelling := range tells {
+		if isTelling && i != without {
+			count++
+		}
+	}
+	return count
+}
+
 // MemberOn finds the member of a stream whose ring is on a target; -1: none has.
 func MemberOn(rings []*api.RingSpec, target string) int {
 	return slices.IndexFunc(rings, func(ring *api.RingSpec) bool { return ring.GetTarget() == target })
@@ -38,12 +61,16 @@ func WhyNotReplace(world World, name string, member int) string {
 		}
 	}
 	seen := SeenRing(world.Targets, rings[member])
-	isThere := world.LiveTargets[rings[member].Target] != nil && seen.GetError() == "" && IsBoundRing(rings[member], seen)
+	isThere := isProvided(world, rings[member])
+	tells := Tells(rings, func(ring *api.RingSpec) *api.RingState { return SeenRing(world.Targets, ring) })
 	switch {
 	case isThere && Needed(stream) == 1:
 		return fmt.Sprintf("target %s has its ring, and with one member needed it may have what no other has", rings[member].Target)
 	case isThere && seen.IsWriterHeld && Needed(stream) == MemberCount(stream):
 		return fmt.Sprintf("a writer needs all members, that of target %s too: end it first", rings[member].Target)
+	case isThere && tells[member] && TellingCount(tells, member) < FenceCount(stream):
+		return fmt.Sprintf("target %s has its ring, and without it too few know what was acknowledged: the ring of target %s was never told an epoch; it is told by the writer, or by who opens the stream next. "+
+			"Where that one is lost, replace it first", rings[member].Target, rings[slices.Index(tells, false)].Target)
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,5 +98,51 @@ func TestReplace_NotWhatIsThereAndMayBeAlone(t *testing.T) {
 	world.Epochs["a"] = 0
 	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "ever let in") {
 		t.Errorf("never written: %q", why)
+	}
+}
+
+// An original member that was never told an epoch tells nobody what was acknowledged: with it in the place of one that does, nobody could open the stream.
+func TestReplace_BesideOneThatWasNeverTold(t *testing.T) {
+	world := threeWritten()
+	member, untold := memberAt(world, "t2"), memberAt(world, "t3")
+	SeenRing(world.Targets, world.Rings[MemberKey("a", untold)]).WriterEpoch = 0
+	if why := WhyNotReplace(world, "a", member); !strings.Contains(why, "the ring of target t3 was never told an epoch") || !strings.Contains(why, "replace it first") {
+		t.Errorf("one that tells, and is there: %q", why)
+	}
+	if why := WhyNotReplace(world, "a", untold); why != "" {
+		t.Errorf("the untold one itself: %q", why)
+	}
+	delete(world.LiveTargets, "t2")
+	if why := WhyNotReplace(world, "a", member); why != "" {
+		t.Errorf("one that is lost: %q", why)
+	}
+	world = threeWritten()
+	for _, ring := range world.Rings {
+		SeenRing(world.Targets, ring).WriterEpoch = 0
+	}
+	if why := WhyNotReplace(world, "a", member); why != "" {
+		t.Errorf("before anybody was told: %q", why)
+	}
+}
+
+func TestTells_WhoKnowsAnEpochWhereOneDoes(t *testing.T) {
+	ring := func(target string, isReplaced bool) *api.RingSpec {
+		spec := &api.RingSpec{Target: target, RingUuid: []byte(target)}
+		if isReplaced {
+			spec.Replacement = new(api.Replacement)
+		}
+		return spec
+	}
+	rings := []*api.RingSpec{ring("t1", false), ring("t2", true), ring("t3", false), ring("t4", false)}
+	seen := map[string]*api.RingState{"t1": {RingUuid: []byte("t1")}, "t2": {RingUuid: []byte("t2")}, "t3": {RingUuid: []byte("t3")}} // t4 was never reported
+	tells := func() []bool {
+		return Tells(rings, func(ring *api.RingSpec) *api.RingState { return seen[ring.Target] })
+	}
+	if got := tells(); !slices.Equal(got, []bool{true, false, true, true}) {
+		t.Errorf("before anybody was told: %v", got)
+	}
+	seen["t1"].WriterEpoch = 1
+	if got := tells(); !slices.Equal(got, []bool{true, false, false, true}) || TellingCount(got, -1) != 2 || TellingCount(got, 0) != 1 {
+		t.Errorf("when one was told: %v", got)
 	}
 }
