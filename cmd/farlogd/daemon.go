@@ -48,6 +48,8 @@ type daemon struct {
 	metricsListener net.Listener     // nil when off
 	controlListener net.Listener     // nil without the role
 	keeper          *identity.Keeper // of the control plane; nil without the role, and without TLS
+	hasSweep        bool             // of counters of writers that are gone
+	replicaKeeper   *identity.Keeper // of a second store that asks the first by certificates; else nil
 	access          *access.File
 	choice          identity.Choice // where its certificates are
 	isAuthority     bool            // the control plane made them itself

@@ -76,6 +76,14 @@ func (d *daemon) drainKeeper() (*identity.Keeper, error) {
 	return identity.NewKeeper(files, d.logger)
 }
 
+// findReplicaKeeper gives the certificates by which a second store asks the first.
+func (d *daemon) findReplicaKeeper() (*identity.Keeper, error) {
+	if d.replicaKeeper == nil {
+		return nil, errors.New("the first store is asked without certificates")
+	}
+	return d.replicaKeeper, nil
+}
+
 // mayReplicate: what is in a store is all that was ever written.
 func mayReplicate(keeper *identity.Keeper, r *http.Request) error {
 	if r.TLS == nil {
@@ -105,6 +113,7 @@ func (d *daemon) openReplica(context.Context) error {
 	copying := replica.New(replica.Config{Source: source, Store: opened, PollInterval: d.settings.replicaPoll, Logger: logger})
 	scrubbing := &scrub{store: opened, interval: d.settings.verifyInterval, logger: logger}
 	metrics.NewStore(d.registry, scrubbing.sample)
+	metrics.NewIdentity(d.registry, roleReplica, d.findReplicaKeeper)
 	metrics.NewReplica(d.registry, func() ([]metrics.ReplicaSample, bool) { return replicaSamples(copying) })
 	d.parts = append(d.parts, part{
 		run: func(ctx context.Context, ready func()) error {
@@ -142,6 +151,7 @@ func (d *daemon) firstStore(from string) (replica.Source, func() error, error) {
 		return replica.NewHTTPSource(from, client), func() error { return nil }, nil
 	}
 	keeper, err := d.drainKeeper()
+	d.replicaKeeper = keeper
 	if err != nil {
 		return nil, nil, fmt.Errorf("--replica-from %q needs certificates: %w", from, err)
 	}
@@ -161,7 +171,7 @@ func replicaSamples(copying *replica.Replica) ([]metrics.ReplicaSample, bool) {
 	list, failure := copying.Progress()
 	samples := make([]metrics.ReplicaSample, len(list))
 	for i, p := range list {
-		samples[i] = metrics.ReplicaSample{Stream: p.Stream, Records: p.Records, Bytes: p.Bytes, LagBytes: uint64(p.LagBytes), LagAge: p.LagAge, IsFailing: p.LastError != ""}
+		samples[i] = metrics.ReplicaSample{Stream: p.Stream, Records: p.Records, Bytes: p.Bytes, LagBytes: uint64(p.LagBytes), LagAge: p.LagAge, IsLagKnown: p.IsLagKnown, IsFailing: p.LastError != ""}
 	}
 	return samples, failure == ""
 }

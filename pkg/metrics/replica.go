@@ -12,14 +12,15 @@ type ReplicaSample struct {
 	Records, Bytes uint64 // since the replica started
 	LagBytes       uint64
 	LagAge         time.Duration
+	IsLagKnown     bool // the first store was asked since the replica started
 	IsFailing      bool
 }
 
 var (
 	replicaRecords = desc("replica", "records_total", "Records copied since the replica started.", "stream")
 	replicaBytes   = desc("replica", "copied_bytes_total", "Bytes copied since the replica started.", "stream")
-	replicaLag     = desc("replica", "lag_bytes", "Bytes synced in the first store and not here, as it was asked last.", "stream")
-	replicaAge     = desc("replica", "lag_seconds", "Since the last moment at which the first store had nothing that is not here.", "stream")
+	replicaLag     = desc("replica", "lag_bytes", "Bytes synced in the first store and not here, as it was asked last; absent until it was asked since the replica started.", "stream")
+	replicaAge     = desc("replica", "lag_seconds", "Since the last moment at which the first store is known to have had nothing that is not here, or since the replica started.", "stream")
 	replicaFailing = desc("replica", "failing", "1 while copying the stream does not go on because of an error.", "stream")
 	replicaSource  = desc("replica", "source_up", "1 while the first store answers.")
 )
@@ -45,7 +46,9 @@ func (c replicaCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, sample := range samples {
 		metrics <- counter(replicaRecords, sample.Records, sample.Stream)
 		metrics <- counter(replicaBytes, sample.Bytes, sample.Stream)
-		metrics <- gauge(replicaLag, float64(sample.LagBytes), sample.Stream)
+		if sample.IsLagKnown {
+			metrics <- gauge(replicaLag, float64(sample.LagBytes), sample.Stream)
+		}
 		metrics <- gauge(replicaAge, sample.LagAge.Seconds(), sample.Stream)
 		metrics <- gauge(replicaFailing, number(sample.IsFailing), sample.Stream)
 	}

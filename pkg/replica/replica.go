@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,13 +36,15 @@ type Config struct {
 
 // Progress is how far the replica of one stream is. Counts are since Run began.
 type Progress struct {
-	Stream    string
-	Place     store.Place // of the last record that is synced here
-	Records   uint64
-	Bytes     uint64
-	LagBytes  int64         // synced at the first site and not here, when that was asked last
-	LagAge    time.Duration // since the last moment at which nothing was
-	LastError string        // "" while it goes well
+	Stream   string
+	Place    store.Place // of the last record that is synced here
+	Records  uint64
+	Bytes    uint64
+	LagBytes int64         // synced at the first site and not here, when that was asked last; 0 unless IsLagKnown
+	LagAge   time.Duration // since the last moment at which nothing was, as far as this process knows: since Run began at most
+	// IsLagKnown: the first site was asked since Run began.
+	IsLagKnown bool
+	LastError  string // "" while it goes well
 }
 
 // Replica follows the streams of one store.
@@ -65,6 +68,8 @@ type follower struct {
 	mutex    sync.Mutex
 	progress Progress
 	caughtUp time.Time
+
+	isRunning bool // under the mutex of Replica: the first site has the stream
 }
 
 // New makes a replica; Run lets it work.
@@ -83,6 +88,7 @@ func New(config Config) *Replica {
 func (r *Replica) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	r.recall()
 	for ctx.Err() == nil {
 		r.list(ctx, &running)
 		select {
@@ -90,6 +96,29 @@ func (r *Replica) Run(ctx context.Context) {
 		case <-time.After(listInterval):
 		}
 	}
+}
+
+// recall begins with the streams that are here: until the first site answers, nobody knows how far they are behind, and that is told of each of them.
+func (r *Replica) recall() {
+	streams, err := r.config.Store.Streams()
+	if err != nil {
+		r.config.Logger.Error("streams of the second store cannot be listed", "store", r.config.Store.Dir(), "error", err)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, stream := range streams {
+		r.follower(stream)
+	}
+}
+
+// follower is called with the mutex.
+func (r *Replica) follower(stream string) *follower {
+	f := r.followers[stream]
+	if f == nil {
+		f = &follower{config: r.config, stream: stream, caughtUp: time.Now()}
+		r.followers[stream] = f
+	}
+	return f
 }
 
 func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
@@ -105,14 +134,14 @@ func (r *Replica) list(ctx context.Context, running *sync.WaitGroup) {
 	}
 	r.failure, r.heardAt = "", time.Now()
 	for _, info := range streams {
-		f := r.followers[info.Name]
-		if f == nil {
-			f = &follower{config: r.config, stream: info.Name, caughtUp: time.Now()}
-			r.followers[info.Name] = f
+		f := r.follower(info.Name)
+		if !f.isRunning {
+			f.isRunning = true
 			running.Go(func() { f.run(ctx) })
 		}
 		f.measure(info.Bytes)
 	}
+	maps.DeleteFunc(r.followers, func(_ string, f *follower) bool { return !f.isRunning }) // which the first site does not have: there is nothing to follow
 }
 
 // Progress gives that of all streams; failure says why the first site cannot be asked.
@@ -120,7 +149,11 @@ func (r *Replica) Progress() (list []Progress, failure string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, f := range r.followers {
-		list = append(list, f.report())
+		p := f.report()
+		if !f.isRunning {
+			p.LastError = r.failure
+		}
+		list = append(list, p)
 	}
 	return list, r.failure
 }
@@ -133,7 +166,7 @@ func (f *follower) measure(there int64) {
 	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.progress.LagBytes = max(0, there-here)
+	f.progress.LagBytes, f.progress.IsLagKnown = max(0, there-here), true
 	if f.progress.LagBytes == 0 {
 		f.caughtUp = time.Now()
 	}
@@ -211,7 +244,7 @@ func (f *follower) settled() {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.progress.LastError = ""
-	f.progress.LagBytes, f.caughtUp = 0, time.Now()
+	f.progress.LagBytes, f.progress.IsLagKnown, f.caughtUp = 0, true, time.Now()
 }
 
 // findPlace looks up the last record that is synced here: it is the whole memory of a replica. Only the last generation is read, from its mark on.

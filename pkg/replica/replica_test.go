@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,4 +354,54 @@ func TestReplica_RunFollows(t *testing.T) {
 	if err := p.compare(true); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A replica that is started while the first site does not answer tells of each stream that it has, that nobody knows how far it is behind; and goes on when that site is back.
+func TestReplica_StartedWhileTheFirstSiteIsAway(t *testing.T) {
+	p, err := newPair(8, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := errors.Join(p.feed(), p.app.Sync(), p.finish()); err != nil {
+		t.Fatal(err)
+	}
+	var isUp atomic.Bool
+	r := New(Config{Source: &switched{Source: p.source, isUp: &isUp}, Store: p.second.store, PollInterval: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { r.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	until := func(what string, isSo func(list []Progress, failure string) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			list, failure := r.Progress()
+			if isSo(list, failure) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v, %q", what, list, failure)
+			}
+		}
+	}
+	until("it stands and the lag is not known", func(list []Progress, failure string) bool {
+		return failure != "" && len(list) == 1 && list[0].Stream == "desk7/orders" && list[0].LastError != "" && !list[0].IsLagKnown && list[0].LagAge > 0
+	})
+	isUp.Store(true)
+	until("it goes on", func(list []Progress, failure string) bool {
+		return failure == "" && len(list) == 1 && list[0].LastError == "" && list[0].IsLagKnown && list[0].LagBytes == 0
+	})
+}
+
+// switched is a first site that answers or does not.
+type switched struct {
+	Source
+	isUp *atomic.Bool
+}
+
+func (s *switched) Streams(ctx context.Context) ([]StreamInfo, error) {
+	if !s.isUp.Load() {
+		return nil, errors.New("nobody answers")
+	}
+	return s.Source.Streams(ctx)
 }
