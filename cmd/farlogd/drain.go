@@ -34,6 +34,7 @@ const (
 	drainRetryLeast     = 100 * time.Millisecond
 	drainRetryMost      = 5 * time.Second
 	drainRetryAsTwin    = time.Minute // when another drain has the same token: each opening ends the other one's
+	drainSayAgain       = time.Minute // while one fails for the same reason, its log tells so again
 	assignmentsName     = "drain-assignments.json"
 )
 
@@ -50,7 +51,8 @@ type drainRole struct {
 	scrub    *scrub
 	merging  *merging
 	logger   *slog.Logger
-	path     string // of the file with the last assignments
+	path     string        // of the file with the last assignments
+	sayAgain time.Duration // as drainSayAgain
 
 	isConnected atomic.Bool
 	mutex       sync.Mutex
@@ -85,7 +87,7 @@ func (d *daemon) openDrain(context.Context) error {
 	agent.StoreUuid, agent.StoreDir, agent.Transport = uuid[:], opened.Dir(), d.settings.drainTransport
 	role := &drainRole{
 		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened, tails: drain.NewTails(),
-		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), workers: make(map[string]*drainWorker),
+		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), sayAgain: drainSayAgain, workers: make(map[string]*drainWorker),
 		ending: make(map[string]<-chan struct{}),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
@@ -181,13 +183,13 @@ func (r *drainRole) start(ctx context.Context, assignment *api.Assignment, befor
 }
 
 // supervise runs the drain and begins it again, with backoff, when it ends with an error. A failure is logged when it
-// is not the one before.
+// is not the one before, and again every minute for as long as it stays: who looks at the end of a log has to find it.
 func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
-	delay, last := drainRetryLeast, ""
+	delay, last := drainRetryLeast, failureSaid{again: r.sayAgain}
 	for ctx.Err() == nil {
 		began := time.Now()
 		config := r.drainConfig(worker)
-		config.IsRetry = last != ""
+		config.IsRetry = last.text != ""
 		err := drain.Run(ctx, config)
 		if ctx.Err() != nil {
 			if err != nil {
@@ -196,7 +198,7 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 			return
 		}
 		if time.Since(began) > drainRetryMost {
-			delay = drainRetryLeast
+			delay, last.since = drainRetryLeast, time.Time{}
 		}
 		if errors.Is(err, drain.ErrSuperseded) {
 			delay = drainRetryAsTwin
@@ -207,9 +209,8 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		}
 		worker.fail(text, errors.Is(err, farlog.ErrCorrupt) || errors.Is(err, drain.ErrStoreBehind) || errors.Is(err, store.ErrOutOfOrder))
 		r.metrics.OnRestart(worker.assignment.Stream)
-		if text != last {
-			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text)
-			last = text
+		if last.isDue(text, time.Now()) {
+			r.logger.Error("drain ended, will try again", "stream", worker.assignment.Stream, "error", text, "failing_for", last.age())
 		}
 		select {
 		case <-time.After(delay):
@@ -218,6 +219,27 @@ func (r *drainRole) supervise(ctx context.Context, worker *drainWorker) {
 		delay = min(2*delay, drainRetryMost)
 	}
 }
+
+// failureSaid is what the log was told last of a worker that fails again and again.
+type failureSaid struct {
+	again       time.Duration
+	text        string
+	since, said time.Time
+}
+
+// isDue tells whether the log is to be told: of another failure, or of the same one now and then.
+func (f *failureSaid) isDue(text string, now time.Time) bool {
+	if f.since.IsZero() {
+		f.since = now
+	}
+	if text == f.text && now.Sub(f.said) < f.again {
+		return false
+	}
+	f.text, f.said = text, now
+	return true
+}
+
+func (f *failureSaid) age() time.Duration { return f.said.Sub(f.since).Round(time.Second) }
 
 func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 	stream, batches := worker.assignment.Stream, uint64(0)
@@ -247,11 +269,14 @@ func (r *drainRole) drainConfig(worker *drainWorker) drain.Config {
 }
 
 func (r *drainRole) report(ctx context.Context) {
+	reporter := &api.Reporter[*api.DrainState]{IsSame: api.IsSameDrain, Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+		return r.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
+	}}
 	tick := time.NewTicker(drainReportInterval)
 	defer tick.Stop()
 	for {
 		call, cancel := context.WithTimeout(ctx, drainReportTimeout)
-		_, err := r.client.ReportDrain(call, &api.ReportDrainRequest{State: r.state()})
+		err := reporter.Report(call, r.state())
 		cancel()
 		r.isConnected.Store(err == nil)
 		select {
@@ -285,7 +310,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 		samples = append(samples, metrics.DrainSample{
 			Stream: worker.assignment.Stream, StoredLSN: progress.StoredLSN, HeadLSN: progress.HeadLSN, Records: progress.Records,
 			Bytes: progress.Bytes, Batches: progress.Batches, Duplicates: progress.Duplicates, LagBytes: progress.LagBytes,
-			LagAge: progress.LagAge, IsFailing: failure != "", IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
+			LagAge: progress.LagAge, UnconfirmedBytes: progress.UnconfirmedBytes, IsFailing: failure != "", IsSuspect: progress.Suspect != "", IsGap: worker.standsBeforeGap(),
 		})
 	}
 	return samples

@@ -76,6 +76,9 @@ type Progress struct {
 	AppendedLSN uint64        // the writer's last word, at most 200 ms old
 	LagBytes    uint64        // appended, not yet released
 	LagAge      time.Duration // how long the oldest undrained record waits, at most
+	// UnconfirmedBytes are all that is left in the rings of a stream with several: no member is away, and fewer than needed have them. The next writer decides
+	// what becomes of them.
+	UnconfirmedBytes uint64
 
 	BatchBytes   int           // of the last batch
 	SyncDuration time.Duration // of the last batch: append and sync

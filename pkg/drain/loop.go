@@ -346,6 +346,7 @@ func (d *drainer) stuck(text string, err error) {
 		d.config.Logger.Error(text, "stream", d.source.StreamName, "ring", d.config.RingURI, "store", d.config.Store.Dir(), "error", err)
 	}
 	d.progress.LastError = err.Error()
+	d.progress.UnconfirmedBytes = 0 // what could be stored waits as well
 	d.progress.Retries++
 }
 
@@ -362,6 +363,7 @@ func (d *drainer) idle() {
 	d.suspect(now)
 	if now.Sub(d.statusAt) >= statusInterval {
 		d.look(now)
+		d.progress.UnconfirmedBytes = unconfirmed(d.progress.Members, d.progress.HeadLSN)
 		d.report()
 	}
 }
@@ -373,7 +375,7 @@ func (d *drainer) account(batch farlog.Batch) {
 	p.Batches++
 	p.BatchBytes = len(batch.Bytes)
 	d.lastRecordAt = batch.LastTimestamp
-	p.Suspect = ""
+	p.Suspect, p.UnconfirmedBytes = "", 0
 	d.suspicion.later(time.Now())
 	if batch.Rewound {
 		d.config.Logger.Warn("a power cut undid unacknowledged records that were already drained: they are superseded",

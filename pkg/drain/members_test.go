@@ -145,12 +145,16 @@ func TestRun_MembersWhoseStoreIsLost(t *testing.T) {
 	b.expectStored("four", "five")
 }
 
-// What too few members have is not drained: a takeover may put something else in its place. The writer died before its last word.
+// What too few members have is not drained: a takeover may put something else in its place. The writer died before its last word. The drain tells how much it is.
 func TestRun_MembersThatLackRecords(t *testing.T) {
 	const shared = 256 // the epoch's first record and "one"
 	b := newMemberBench(t)
 	b.write("one", "two", "three")
 	raw := b.load(0)
+	status, err := farlog.Inspect("mem:" + b.paths[0])
+	if err != nil {
+		b.Fatal(err)
+	}
 	clear(raw[hints:hintsEnd])
 	for i := range b.paths {
 		b.save(i, raw)
@@ -158,10 +162,30 @@ func TestRun_MembersThatLackRecords(t *testing.T) {
 	}
 	progress, stop := b.run(b.config())
 	b.await(progress, "what all have is stored", func(p Progress) bool { return p.HeadLSN == shared })
+	b.await(progress, "the rest is told to be unconfirmed", func(p Progress) bool { return p.UnconfirmedBytes == status.AppendedLSN-shared })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	b.expectStored("one")
+}
+
+// One that is away may have what the others lack: only when all tell is it known that a record was not acknowledged.
+func TestUnconfirmed(t *testing.T) {
+	up, behind := farlog.MemberStatus{State: farlog.MemberUp, HeldLSN: 384}, farlog.MemberStatus{State: farlog.MemberUp}
+	for name, one := range map[string]struct {
+		members []farlog.MemberStatus
+		want    uint64
+	}{
+		"one ring":           {nil, 0},
+		"held back by one":   {[]farlog.MemberStatus{behind, up, behind}, 128},
+		"stored meanwhile":   {[]farlog.MemberStatus{behind, {State: farlog.MemberUp, HeldLSN: 256}}, 0},
+		"of an epoch before": {[]farlog.MemberStatus{behind, behind, {State: farlog.MemberStale, HeldLSN: 384}}, 0},
+		"another is away":    {[]farlog.MemberStatus{behind, up, {State: farlog.MemberAway}}, 0},
+	} {
+		if got := unconfirmed(one.members, 256); got != one.want {
+			t.Errorf("%s: %d, expected %d", name, got, one.want)
+		}
+	}
 }
 
 const hints, hintsEnd, data = 0x2100, 0x2110, 0x3000 // where they lie in a ring

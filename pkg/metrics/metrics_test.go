@@ -44,7 +44,7 @@ func fullRegistry() *prometheus.Registry {
 		return MergeSample{Records: 12, Late: 2, Absent: 1, IsFailing: true}, true
 	})
 	NewReplica(registry, func() ([]ReplicaSample, bool) {
-		return []ReplicaSample{{Stream: "a", Records: 5, LagBytes: 256, LagAge: 3 * time.Second}}, true
+		return []ReplicaSample{{Stream: "a", Records: 5, LagBytes: 256, IsLagKnown: true, LagAge: 3 * time.Second}}, true
 	})
 	return registry
 }
