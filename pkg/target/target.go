@@ -4,7 +4,6 @@
 package target
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +57,8 @@ type Target struct {
 	client api.TargetServiceClient
 	look   chan struct{} // asks for a look before its time, because something new is wanted
 	doors  *doors
+	// reporter is of the goroutine that looks.
+	reporter *api.Reporter[*api.TargetState]
 
 	mutex  sync.Mutex
 	wanted []*api.RingSpec
@@ -98,6 +99,7 @@ func New(config Config) (*Target, error) {
 	t := &Target{config: config, lock: lock, client: api.NewTargetServiceClient(config.Control), look: make(chan struct{}, 1),
 		marks: make(map[string]*farlog.Mark), provided: make(map[string][]byte),
 		now: time.Now, unmade: make(map[string]*unmade)}
+	t.reporter = t.newReporter()
 	if t.doors, err = openDoors(config.Listen, config.Advertise, config.Agent.Host, t.askLook); err != nil {
 		lock.Close()
 		return nil, err
@@ -235,22 +237,10 @@ func (t *Target) observe() {
 	t.mutex.Unlock()
 }
 
-// isNews tells whether rings appeared, failed, or changed hands between two looks. Cursors that move are no news: they
+// isNews tells whether anything but figures differs between two looks: rings appeared, failed, or changed hands. Cursors that move are no news: they
 // move all the time.
 func isNews(before, after []Ring) bool {
-	if len(before) != len(after) {
-		return true
-	}
-	for i := range after {
-		old, now := before[i].State, after[i].State
-		if old.Uri != now.Uri || old.Error != now.Error || !bytes.Equal(old.RingUuid, now.RingUuid) ||
-			old.WriterEpoch != now.WriterEpoch || old.IsWriterHeld != now.IsWriterHeld || old.IsDrainHeld != now.IsDrainHeld ||
-			!slices.Equal(old.FarUris, now.FarUris) || old.EpochFenced != now.EpochFenced || old.EpochAdmitted != now.EpochAdmitted ||
-			old.DrainGeneration != now.DrainGeneration || old.ReaderGeneration != now.ReaderGeneration || old.IsClosed != now.IsClosed || old.IsRemoved != now.IsRemoved || (old.LagBytes == 0) != (now.LagBytes == 0) && !now.IsWriterHeld {
-			return true
-		}
-	}
-	return false
+	return !slices.EqualFunc(before, after, func(a, b Ring) bool { return api.IsSameRing(a.State, b.State) })
 }
 
 func (t *Target) report(ctx context.Context) {
@@ -260,8 +250,18 @@ func (t *Target) report(ctx context.Context) {
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}
-	_, err := t.client.ReportTarget(ctx, &api.ReportTargetRequest{State: state})
-	t.isConnected.Store(err == nil)
+	t.isConnected.Store(t.reporter.Report(ctx, state) == nil)
+}
+
+func (t *Target) newReporter() *api.Reporter[*api.TargetState] {
+	return &api.Reporter[*api.TargetState]{
+		IsSame: func(told, now *api.TargetState) bool {
+			return api.IsSameTarget(told, now) && api.AreSameMarks(told.Rings, now.Rings)
+		},
+		Send: func(ctx context.Context, state *api.TargetState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+			return t.client.ReportTarget(ctx, &api.ReportTargetRequest{State: state, Unchanged: unchanged})
+		},
+	}
 }
 
 // lockDir keeps two targets out of one directory. The kernel gives the lock back when the process dies.
