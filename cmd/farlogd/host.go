@@ -80,12 +80,14 @@ func (d *daemon) openHost(context.Context) error {
 	role.client = api.NewControlServiceClient(conn)
 	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger}
 	role.recall()
-	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Extend: role.extend, Check: role.check,
-		Route: role.route, Logger: role.logger})
+	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Route: role.route,
+		Questions: hostagent.Questions{Extend: role.extend, Check: role.check, Watch: role.watch}, Logger: role.logger})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	d.sweepCounters()
 	hasTarget := d.settings.has(roleTarget) // which exports the writers of its own rings
+	metrics.NewAgent(d.registry, roleHost, role.meter.isConnected.Load)
 	metrics.NewHost(d.registry, func() metrics.HostSample { return role.sample(!hasTarget) })
 	d.hostSocket = d.settings.hostSocket
 	d.parts = append(d.parts, part{

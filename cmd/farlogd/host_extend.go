@@ -4,8 +4,12 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -46,6 +50,31 @@ func (r *hostRole) check(ctx context.Context, writers []hostagent.Known) (change
 		changed = append(changed, int(place))
 	}
 	return changed, err
+}
+
+// watch has the control plane tell of all writers of this host, and of each when it is to be told something else; of those that have their grants from elsewhere, where their counters are. An older one
+// cannot: it is asked for the former.
+func (r *hostRole) watch(ctx context.Context, onTold func([]hostagent.Told, []string, bool), onDown func()) {
+	open := func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchWritersResponse], error) {
+		return r.client.WatchWriters(ctx, &api.WatchWritersRequest{Host: r.settings.hostName})
+	}
+	api.Follow(ctx, open, func(message *api.WatchWritersResponse) {
+		var told []hostagent.Told
+		for _, one := range message.Writers {
+			told = append(told, hostagent.Told{Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid), Declared: termsOf(one.Declared), Running: termsOf(one.Running), RingUUIDs: one.RingUuids})
+		}
+		onTold(told, message.Gone, message.IsAll)
+		for _, one := range message.Others {
+			r.remember(one.Stream, hostWriter{RingUUID: hex.EncodeToString(one.RingUuid), Target: one.Target, Level: farlog.Level(one.Level).String()})
+		}
+	}, func(err error) {
+		onDown()
+		if status.Code(err) == codes.Unimplemented {
+			r.logger.Info("the control plane is an older one and does not tell of changes by itself: it is asked for all writers of this host every 2s")
+			return
+		}
+		r.logger.Info("not told of changes for this host's writers, asking for them until the control plane tells again", "error", err)
+	})
 }
 
 // termsOf is what was declared, as the C library numbers it.

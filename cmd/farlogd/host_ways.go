@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -23,11 +24,12 @@ const (
 
 // wayMeter measures the ways to the targets that the control plane names, and tells it how long they are. Without a control plane it goes on measuring.
 type wayMeter struct {
-	client api.HostServiceClient
-	host   string
-	logger *slog.Logger
-	ways   hostagent.Ways
-	told   string // the failure that was written down last; of the goroutine that measures
+	client      api.HostServiceClient
+	host        string
+	logger      *slog.Logger
+	ways        hostagent.Ways
+	isConnected atomic.Bool // the last report reached the control plane
+	told        string      // the failure that was written down last; of the goroutine that measures
 }
 
 // run measures and reports until ctx is done. A door that it hears of for the first time is measured and told at once.
@@ -49,6 +51,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 	call, cancel := context.WithTimeout(ctx, wayReportTimeout)
 	defer cancel()
 	response, err := m.client.ReportHost(call, &api.ReportHostRequest{State: m.state()})
+	m.isConnected.Store(err == nil)
 	if err != nil {
 		if text := status.Convert(err).Message(); text != m.told && ctx.Err() == nil {
 			m.told = text

@@ -31,6 +31,7 @@ func (d *daemon) openTarget(context.Context) error {
 		conn.Close()
 		return err
 	}
+	d.sweepCounters()
 	metrics.NewRings(d.registry, func() []metrics.RingSample { return ringSamples(one.Rings()) })
 	metrics.NewDoors(d.registry, d.agent(dir).Id, func() []metrics.DoorSample { return doorSamples(one.Doors()) })
 	metrics.NewStrangers(d.registry, d.agent(dir).Id, one.Strangers)

@@ -31,7 +31,7 @@ func shortDir(t *testing.T) string {
 func start(t *testing.T, acquire func(context.Context, Request) (Grant, error)) (*Server, string) {
 	t.Helper()
 	socket := filepath.Join(shortDir(t), "made", "s")
-	server, err := Listen(Config{Socket: socket, Acquire: acquire, Extend: extending, Route: routing, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	server, err := Listen(Config{Socket: socket, Acquire: acquire, Questions: Questions{Extend: extending}, Route: routing, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

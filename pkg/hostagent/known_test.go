@@ -40,7 +40,7 @@ func (c *oneControl) ask(t *testing.T, w *Writers, request ExtendRequest, want T
 // nothing has confirmed its answer for too long, it is asked for the writer alone, and what it says then is what the writer is told.
 func TestWriters_AnswerWhatIsConfirmed(t *testing.T) {
 	c := &oneControl{declared: Terms{Level: 2}}
-	w := NewWriters(c.extend, c.check, slog.New(slog.DiscardHandler))
+	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
 	first := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)}, Running: &Terms{Level: 2}}
 	c.ask(t, w, first, Terms{Level: 2}, true)
 	c.ask(t, w, first, Terms{Level: 2}, false)
@@ -73,7 +73,7 @@ func TestWriters_AnswerWhatIsConfirmed(t *testing.T) {
 // A ring that is another one is told by the control plane alone, each time: there is a token with it. Who does not ask any more is forgotten.
 func TestWriters_KeepNoTokenAndNoDead(t *testing.T) {
 	c := &oneControl{extensions: []Extension{{Token: make([]byte, 16)}}}
-	w := NewWriters(c.extend, c.check, slog.New(slog.DiscardHandler))
+	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
 	request := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7}
 	c.ask(t, w, request, Terms{}, true)
 	c.ask(t, w, request, Terms{}, true)
@@ -93,12 +93,69 @@ func TestWriters_ANewerAnswerIsNotConfirmedByAnOlderQuestion(t *testing.T) {
 	c := &oneControl{declared: Terms{Level: 2}}
 	var w *Writers
 	request := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7}
-	w = NewWriters(c.extend, func(context.Context, []Known) ([]int, error) {
+	w = NewWriters(Questions{Extend: c.extend, Check: func(context.Context, []Known) ([]int, error) {
 		request.Epoch++
 		c.ask(t, w, request, Terms{Level: 2}, true)
 		return []int{0}, nil
-	}, slog.New(slog.DiscardHandler))
+	}}, slog.New(slog.DiscardHandler))
 	c.ask(t, w, request, Terms{Level: 2}, true)
 	w.confirm(t.Context(), w.list(time.Now()))
 	c.ask(t, w, request, Terms{Level: 2}, false)
+}
+
+// While the control plane tells of the writers, one that was told what is so is answered without it, however long ago that was; one of which anything else is told than it was, or nothing, is asked
+// for alone, until the two agree. When the watch breaks, what it had confirmed is good as long as any other answer, and what it had not is not good any more.
+func TestWriters_AnswerWhatTheWatchTells(t *testing.T) {
+	c := &oneControl{declared: Terms{Level: 2}}
+	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
+	uuid := []byte("a ring's uuid ..")
+	request := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7, RingUUIDs: [][]byte{make([]byte, 16)}, Running: &Terms{Level: 2}}
+	told := Told{Stream: request.Stream, Epoch: 3, PID: 7, Declared: Terms{Level: 2}, Running: Terms{Level: 2}}
+	aged := func() {
+		w.known[writerKey{request.Stream, request.PID}].confirmed = time.Now().Add(-knownMost - time.Second)
+	}
+	w.take([]Told{told}, nil, true)
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	aged()
+	c.ask(t, w, request, Terms{Level: 2}, false)
+	for what, change := range map[string]func(*Told){
+		"another epoch": func(o *Told) { o.Epoch = 4 }, "another process": func(o *Told) { o.PID = 8 }, "another level": func(o *Told) { o.Declared.Level = 3 },
+		"another deadline": func(o *Told) { o.Declared.Deadline = time.Second }, "it is thought to run otherwise": func(o *Told) { o.Running.Policy = 2 },
+		"another ring": func(o *Told) { o.RingUUIDs = [][]byte{uuid} }, "a second ring": func(o *Told) { o.RingUUIDs = [][]byte{nil, uuid} },
+	} {
+		other := told
+		change(&other)
+		w.take([]Told{other}, nil, false)
+		t.Log(what)
+		c.ask(t, w, request, Terms{Level: 2}, true)
+		c.ask(t, w, request, Terms{Level: 2}, true)
+		w.take([]Told{told}, nil, false)
+		c.ask(t, w, request, Terms{Level: 2}, false)
+	}
+	w.take([]Told{{Stream: request.Stream, Epoch: 3, PID: 7, Declared: Terms{Level: 2}, Running: Terms{Level: 2}, RingUUIDs: [][]byte{make([]byte, 16)}}}, nil, false)
+	c.ask(t, w, request, Terms{Level: 2}, false) // it has that ring
+	w.take(nil, []string{request.Stream}, false)
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	w.take([]Told{told}, nil, false)
+	w.take(nil, nil, true)
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	w.take([]Told{told}, nil, false)
+	if all := w.unconfirmed(time.Now()); len(all) != 0 {
+		t.Errorf("%d writers are asked for beside the watch", len(all))
+	}
+
+	aged()
+	w.lose()
+	c.ask(t, w, request, Terms{Level: 2}, false)
+	if all := w.unconfirmed(time.Now()); len(all) != 1 {
+		t.Errorf("%d writers are asked for without a watch, expected 1", len(all))
+	}
+	aged()
+	w.lose()
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	other := told
+	other.Declared.Level = 3
+	w.take([]Told{other}, nil, true)
+	w.lose()
+	c.ask(t, w, request, Terms{Level: 2}, true)
 }

@@ -57,15 +57,14 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 // Config is what an agent needs.
 type Config struct {
-	Socket  string
-	Rules   []Rule // who may write
-	Readers []Rule // who may read
-	Devices []DeviceRule
-	Acquire func(context.Context, Request) (Grant, error)
-	Extend  func(context.Context, ExtendRequest) ([]Extension, Terms, error) // rings that are others, and how the stream is declared
-	Check   func(context.Context, []Known) (changed []int, err error)        // for which writers Extend would say something else
-	Route   func(context.Context, string) ([]RouteLeg, error)
-	Logger  *slog.Logger
+	Socket    string
+	Rules     []Rule // who may write
+	Readers   []Rule // who may read
+	Devices   []DeviceRule
+	Acquire   func(context.Context, Request) (Grant, error)
+	Questions // of running writers
+	Route     func(context.Context, string) ([]RouteLeg, error)
+	Logger    *slog.Logger
 }
 
 // Server answers programs of this host.
@@ -101,7 +100,7 @@ func Listen(config Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("host.socket %q: %w", config.Socket, err), listener.Close())
 	}
 	return &Server{config: config, listener: listener, slots: make(chan struct{}, clientsMax), users: make(map[uint32]int),
-		writers: NewWriters(config.Extend, config.Check, config.Logger)}, nil
+		writers: NewWriters(config.Questions, config.Logger)}, nil
 }
 
 // removeStale takes the socket of a dead agent away. That of a living one answers.

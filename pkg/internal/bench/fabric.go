@@ -84,6 +84,9 @@ func benchFabric(parts []string) (err error) {
 	if f.agents, err = startAgents(ctx, fabricHosts, f.credentials); err != nil {
 		return err
 	}
+	if err := f.awaitAgents(ctx); err != nil {
+		return err
+	}
 	for _, step := range f.steps() {
 		if len(parts) > 0 && !slices.Contains(parts, step.name) {
 			continue
@@ -158,6 +161,14 @@ func await(what string, isSo func() (bool, error)) error {
 		}
 	}
 	return fmt.Errorf("not within %s: %s", fabricWait, what)
+}
+
+// awaitAgents waits until control knows of all of them and of the real target: streams are refused that no target is known to have room for.
+func (f *fabric) awaitAgents(ctx context.Context) error {
+	return await("all agents are known", func() (bool, error) {
+		known, err := f.control.ListAgents(ctx, &api.ListAgentsRequest{})
+		return err == nil && len(known.TargetsAlive) > fabricHosts && len(known.DrainsAlive) >= fabricHosts, nil
+	})
 }
 
 func (f *fabric) apply(ctx context.Context) error {
@@ -248,12 +259,13 @@ func (f *fabric) steady(context.Context) error {
 func (f *fabric) rest(name, what string, over time.Duration) error {
 	time.Sleep(5 * time.Second) // the last reports of what was made
 	runtime.GC()                // the agents' own, which shares the machine
-	began, before, reports := time.Now(), f.processor(), f.agents.reports.Load()
+	began, before, reports, states := time.Now(), f.processor(), f.agents.reports.Load(), f.agents.states.Load()
 	time.Sleep(over)
 	share := 100 * (f.processor() - before) / time.Since(began).Seconds()
-	perReport := 1e6 * (f.processor() - before) / float64(f.agents.reports.Load()-reports)
+	reports, states = f.agents.reports.Load()-reports, f.agents.states.Load()-states
+	perReport := 1e6 * (f.processor() - before) / float64(reports)
 	memory, err := f.memory()
-	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, each of about %d streams: %.0f us each; %s", over, f.agents.reports.Load()-reports, f.streams/fabricHosts, perReport, what)),
+	return errors.Join(err, f.tell(name, share, "% core", fmt.Sprintf("control over %s, %d reports of targets and drains, %d of them with the figures of about %d streams: %.0f us each; %s", over, reports, states, f.streams/fabricHosts, perReport, what)),
 		f.tell(name+"-resident", memory.now, "MiB", fmt.Sprintf("of control, %.0f of them pages of files; the most there ever was is %.0f MiB", memory.files, memory.most)))
 }
 

@@ -23,6 +23,7 @@ type agents struct {
 	targets []*targetAgent
 	drains  []*drainAgent
 	reports atomic.Int64
+	states  atomic.Int64 // reports that had the state
 
 	opened    *timestamppb.Timestamp // when writers opened their epochs
 	busySince atomic.Pointer[time.Time]
@@ -94,15 +95,24 @@ func (t *targetAgent) follow(ctx context.Context) {
 	}, func(error) {})
 }
 
-// run reports each second, and at once when other rings are wanted: a daemon looks at them then, and has made them.
+// run reports each second, with all or without what has not changed as the daemons do, and at once when other rings are wanted: a daemon looks at them then, and has made them.
 func (t *targetAgent) run(ctx context.Context) {
+	reporter := &api.Reporter[*api.TargetState]{
+		IsSame: func(told, now *api.TargetState) bool {
+			return api.IsSameTarget(told, now) && api.AreSameMarks(told.Rings, now.Rings)
+		},
+		Send: func(ctx context.Context, state *api.TargetState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+			answer, err := t.client.ReportTarget(ctx, &api.ReportTargetRequest{State: state, Unchanged: unchanged})
+			t.all.count(state != nil, err)
+			return answer, err
+		},
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
 		state, written := t.state()
-		if _, err := t.client.ReportTarget(call, &api.ReportTargetRequest{State: state}); err == nil {
-			t.all.reports.Add(1)
+		if err := reporter.Report(call, state); err == nil {
 			t.mutex.Lock()
 			t.told = written
 			t.mutex.Unlock()
@@ -153,13 +163,16 @@ func (d *drainAgent) follow(ctx context.Context) {
 }
 
 func (d *drainAgent) run(ctx context.Context) {
+	reporter := &api.Reporter[*api.DrainState]{IsSame: api.IsSameDrain, Send: func(ctx context.Context, state *api.DrainState, unchanged *api.Unchanged) (api.ReportAnswer, error) {
+		answer, err := d.client.ReportDrain(ctx, &api.ReportDrainRequest{State: state, Unchanged: unchanged})
+		d.all.count(state != nil, err)
+		return answer, err
+	}}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := d.client.ReportDrain(call, &api.ReportDrainRequest{State: d.state()}); err == nil {
-			d.all.reports.Add(1)
-		}
+		_ = reporter.Report(call, d.state()) // one that fails is not counted
 		cancel()
 		select {
 		case <-tick.C:
@@ -178,6 +191,17 @@ func (d *drainAgent) state() *api.DrainState {
 		state.Progress = append(state.Progress, progress)
 	}
 	return state
+}
+
+// count notes a report that was answered.
+func (a *agents) count(hasState bool, err error) {
+	if err != nil {
+		return
+	}
+	a.reports.Add(1)
+	if hasState {
+		a.states.Add(1)
+	}
 }
 
 // wanted counts the rings that targets have been told of, bound those of which they know that the control plane holds them to be the stream's.

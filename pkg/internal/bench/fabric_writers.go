@@ -92,7 +92,7 @@ func (h *hostAgent) extend(ctx context.Context, request hostagent.ExtendRequest)
 	if err != nil {
 		return nil, hostagent.Terms{}, err
 	}
-	return nil, hostagent.Terms{Level: uint32(response.Declared.Level), Policy: uint32(response.Declared.Policy), Deadline: response.Declared.Deadline.AsDuration()}, nil
+	return nil, terms(response.Declared), nil
 }
 
 // check asks for many.
@@ -107,6 +107,24 @@ func (h *hostAgent) check(ctx context.Context, writers []hostagent.Known) (chang
 		changed = append(changed, int(place))
 	}
 	return changed, err
+}
+
+// watch has control tell of them.
+func (h *hostAgent) watch(ctx context.Context, onTold func([]hostagent.Told, []string, bool), onDown func()) {
+	api.Follow(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[api.WatchWritersResponse], error) {
+		h.calls.Add(1)
+		return h.control.WatchWriters(ctx, &api.WatchWritersRequest{Host: h.host})
+	}, func(message *api.WatchWritersResponse) {
+		var told []hostagent.Told
+		for _, one := range message.Writers {
+			told = append(told, hostagent.Told{Stream: one.Stream, Epoch: one.Epoch, PID: int32(one.Pid), Declared: terms(one.Declared), Running: terms(one.Running), RingUUIDs: one.RingUuids})
+		}
+		onTold(told, message.Gone, message.IsAll)
+	}, func(error) { onDown() })
+}
+
+func terms(said *api.WriterTerms) hostagent.Terms {
+	return hostagent.Terms{Level: uint32(said.Level), Policy: uint32(said.Policy), Deadline: said.Deadline.AsDuration()}
 }
 
 func apiTerms(terms *hostagent.Terms) *api.WriterTerms {
@@ -144,13 +162,20 @@ func (f *fabric) busy(ctx context.Context) error {
 
 // asked has the writers ask, as host agents do it, and to compare with a call of the control plane for each question.
 func (f *fabric) asked(ctx context.Context) error {
-	together := func(ctx context.Context, h *hostAgent) extend {
-		writers := hostagent.NewWriters(h.extend, h.check, slog.New(slog.DiscardHandler))
-		go writers.Run(ctx)
-		return writers.Extend
+	by := func(isWatched bool) func(context.Context, *hostAgent) extend {
+		return func(ctx context.Context, h *hostAgent) extend {
+			questions := hostagent.Questions{Extend: h.extend, Check: h.check}
+			if isWatched {
+				questions.Watch = h.watch
+			}
+			writers := hostagent.NewWriters(questions, slog.New(slog.DiscardHandler))
+			go writers.Run(ctx)
+			return writers.Extend
+		}
 	}
 	text := fmt.Sprintf("busy, and a writer of each stream asks its host agent each %s how the stream is declared", fabricAsk)
-	return errors.Join(f.ask(ctx, "fabric/asked", text+", which asks for all of them together", together),
+	return errors.Join(f.ask(ctx, "fabric/told", text+", which is told of changes by a watch", by(true)),
+		f.ask(ctx, "fabric/asked", text+", which asks for all of them together, as without a watch", by(false)),
 		f.ask(ctx, "fabric/asked-each", text+", which asks for each of them", func(_ context.Context, h *hostAgent) extend { return h.extend }))
 }
 
