@@ -37,10 +37,10 @@ func runPlan(env *environment, path string) error {
 		return err
 	}
 	file := readFabric(raw)
-	file.planned.Fabric = file.fabric
-	if file.hasPlan {
-		file.take(problemsOfPlan(plan.Check(file.planned)))
-	} else if len(file.problems) == 0 {
+	if err := file.checkPlan(); err != nil {
+		return err
+	}
+	if len(file.problems) == 0 && !file.hasPlan {
 		return usageErrorf("%s has no section plan: docs/planning.md has its keys", path)
 	}
 	if len(file.problems) > 0 {
@@ -66,6 +66,18 @@ func runPlan(env *environment, path string) error {
 		return &exitError{code: exitFailure}
 	}
 	return nil
+}
+
+// checkPlan finds what is wrong with a file by itself: all that the control plane would tell of it where nothing is yet, and of its section plan where it has one.
+func (f *fabricFile) checkPlan() error {
+	f.planned.Fabric = f.fabric
+	find := plan.CheckFabric
+	if f.hasPlan {
+		find = plan.Check
+	}
+	problems, err := find(f.planned)
+	f.take(problemsOfPlan(problems))
+	return err
 }
 
 func problemsOfPlan(problems []plan.Problem) (list []*api.Problem) {

@@ -20,10 +20,8 @@ func TestPlan_TheDocumentedOneHolds(t *testing.T) {
 		t.Fatal("no example")
 	}
 	file := readFabric(block[1])
-	file.planned.Fabric = file.fabric
-	file.take(problemsOfPlan(plan.Check(file.planned)))
-	if len(file.problems) > 0 {
-		t.Fatalf("mistakes: %+v", file.problems)
+	if err := file.checkPlan(); err != nil || len(file.problems) > 0 {
+		t.Fatalf("mistakes: %+v, %v", file.problems, err)
 	}
 	made := plan.Make(file.planned)
 	if len(made.Problems) > 0 || len(made.Routes) != 2 || len(made.Streams) != 3 {

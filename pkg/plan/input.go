@@ -2,11 +2,12 @@ package plan
 
 import (
 	"fmt"
-	"regexp"
+	"math"
 	"slices"
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
 // Input is what is declared: a fabric, as farlog apply takes it, and what only a plan asks for.
@@ -84,35 +85,70 @@ type Problem struct {
 type checker struct {
 	in       Input
 	problems []Problem
+	given    int             // loads, of which there are more where streams declare their rates
+	isTold   map[string]bool // fields of which the control plane would say something
 }
 
-// Check lists what is wrong with an input by itself: names that are not declared or come twice, circles, loads that say too little. What is listed
-// here cannot be planned.
-func Check(in Input) []Problem {
-	c := checker{in: in}
+// Check lists what is wrong with an input by itself: all that farlog apply refuses of its fabric where nothing is yet, and in what only a plan has names that are not declared or come twice, and
+// loads that say too little. What is listed here cannot be planned.
+func Check(in Input) ([]Problem, error) {
+	problems, err := CheckFabric(in)
+	if err != nil {
+		return nil, err
+	}
+	given := len(in.Loads)
+	in = in.withDeclaredLoads()
+	c := checker{in: in, given: given, problems: problems, isTold: map[string]bool{}}
+	for _, one := range problems {
+		c.isTold[one.Field] = true
+	}
 	if in.Outage <= 0 {
 		c.fail("plan.outage", "", "expected how long a drain or its store may be away, such as 30m")
 	}
 	c.checkNames()
 	c.checkFabric()
-	c.checkRoutes()
 	for i, load := range in.Loads {
 		c.checkLoad(fmt.Sprintf("plan.load[%d]", i), load)
 	}
 	c.checkLoaded()
-	return c.problems
+	return c.problems, nil
 }
 
+// withDeclaredLoads adds what streams declare to have of which no load is given: the rates of the fabric itself.
+func (in Input) withDeclaredLoads() Input {
+	given := in.Loads
+	in.Loads = slices.Clone(given)
+	for _, spec := range in.Fabric.Streams {
+		if spec.RecordsPerSecond == 0 || spec.BytesPerSecond == 0 || len((Input{Fabric: in.Fabric, Loads: given}).loadsOf(spec.Name)) > 0 {
+			continue
+		}
+		in.Loads = append(in.Loads, Load{Stream: spec.Name, Rate: float64(spec.RecordsPerSecond), Payload: int((spec.BytesPerSecond + spec.RecordsPerSecond - 1) / spec.RecordsPerSecond)})
+	}
+	return in
+}
+
+// CheckFabric lists what farlog apply refuses of a fabric where nothing is yet, as the control plane does.
+func CheckFabric(in Input) (problems []Problem, err error) {
+	world := check.World{DrainHosts: map[string]bool{}, Now: never}
+	for _, drain := range in.Drains {
+		world.DrainHosts[drain.Host] = true
+	}
+	found, err := check.Fabric(world, check.Complete(in.Fabric))
+	for _, one := range found.Problems {
+		problems = append(problems, Problem{one.Field, one.Value, one.Rule})
+	}
+	return problems, err
+}
+
+// fail adds a problem, unless one of that field is told already.
 func (c *checker) fail(field, value, rule string, args ...any) {
+	if c.isTold["fabric."+field] {
+		return
+	}
 	c.problems = append(c.problems, Problem{"fabric." + field, value, fmt.Sprintf(rule, args...)})
 }
 
 func (c *checker) checkNames() {
-	fabric := c.in.Fabric
-	once(c, "targets", "host", fabric.Targets, (*api.TargetSpec).GetHost)
-	once(c, "drains", "host", fabric.Drains, (*api.DrainSpec).GetHost)
-	once(c, "streams", "name", fabric.Streams, (*api.StreamSpec).GetName)
-	once(c, "routes", "name", fabric.Routes, (*api.RouteSpec).GetName)
 	once(c, "plan.sites", "name", c.in.Sites, func(s Site) string { return s.Name })
 	once(c, "plan.targets", "host", c.in.Targets, func(t Target) string { return t.Host })
 	once(c, "plan.drains", "host", c.in.Drains, func(d Drain) string { return d.Host })
@@ -134,15 +170,6 @@ func once[M any](c *checker, list, field string, items []M, nameOf func(M) strin
 	}
 }
 
-// nameRule is farlog.proto's, of streams and routes.
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$`)
-
-func (c *checker) checkName(at, name string) {
-	if name != "" && (len(name) > 63 || !nameRule.MatchString(name)) {
-		c.fail(at, fmt.Sprintf("%q", name), "expected 1 to 63 letters, digits, '.', '_', '-' in parts separated by '/', such as desk7/orders")
-	}
-}
-
 // checkFabric looks for hosts and sites that nothing is said of.
 func (c *checker) checkFabric() {
 	in := c.in
@@ -151,21 +178,11 @@ func (c *checker) checkFabric() {
 	}
 	for i, stream := range in.Fabric.Streams {
 		at := fmt.Sprintf("streams[%d].", i)
-		c.checkName(at+"name", stream.Name)
-		if size := stream.RingSizeBytes; size%ringAlign != 0 || size > ringSizeMost {
-			c.fail(at+"ring_size_bytes", fmt.Sprint(size), "expected a multiple of 4096 bytes of at most 16TiB")
-		}
-		if align := stream.Align; align != 0 && (align < 64 || align > 4096 || align&(align-1) != 0) {
-			c.fail(at+"align", fmt.Sprint(align), "expected a power of two from 64 to 4096")
-		}
 		if host := stream.TargetHost; host != "" && in.target(host) == nil {
 			c.fail(at+"target_host", fmt.Sprintf("%q", host), "expected a host under targets")
 		}
 		if host := stream.DrainHost; host != "" && !slices.Contains(in.drainHosts(), host) {
 			c.fail(at+"drain_host", fmt.Sprintf("%q", host), "expected a host under drains")
-		}
-		if n, k := max(1, stream.Members), stream.Needed; k > n {
-			c.fail(at+"needed", fmt.Sprint(k), "expected at most its %d members", n)
 		}
 	}
 	for i, target := range in.Targets {
@@ -235,6 +252,7 @@ func (c *checker) checkLoaded() {
 		if len(loads) == 0 {
 			c.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", stream.Name), "expected a load under plan.load: nothing is said of what is appended to it")
 		}
+		c.checkDeclared(i, stream, loads)
 		for _, at := range loads[min(1, len(loads)):] {
 			if first, one := c.in.Loads[loads[0]], c.in.Loads[at]; first.Site != one.Site || first.Host != one.Host {
 				c.fail(fmt.Sprintf("plan.load[%d].site", at), fmt.Sprintf("%q", one.Site), "expected the same site and host as plan.load[%d]: stream %q has one writer", loads[0], stream.Name)
@@ -245,6 +263,25 @@ func (c *checker) checkLoaded() {
 		if load.Route != "" && len(c.in.legsOf(load)) == 0 {
 			c.fail(fmt.Sprintf("plan.load[%d].route", i), fmt.Sprintf("%q", load.Route), "expected a rule that selects class %d with criticality %d: none of its rules does", load.Class, load.Criticality)
 		}
+	}
+}
+
+// checkDeclared looks whether the loads of a stream together are what it declares to have, which its tenant's quota counts.
+func (c *checker) checkDeclared(i int, stream *api.StreamSpec, loads []int) {
+	var records, bytes float64
+	for _, at := range loads {
+		load := c.in.Loads[at]
+		records, bytes = records+load.Rate, bytes+load.Rate*float64(load.Payload+load.Key)
+	}
+	isDerived := len(loads) == 1 && loads[0] >= c.given
+	if stream.RecordsPerSecond == 0 || isDerived {
+		return
+	}
+	if records > float64(stream.RecordsPerSecond) {
+		c.fail(fmt.Sprintf("streams[%d].records_per_second", i), fmt.Sprint(stream.RecordsPerSecond), "expected at least %.0f, which the loads under plan.load are together", math.Ceil(records))
+	}
+	if bytes > float64(stream.BytesPerSecond) {
+		c.fail(fmt.Sprintf("streams[%d].bytes_per_second", i), fmt.Sprint(stream.BytesPerSecond), "expected at least %.0f, which the loads under plan.load are together", math.Ceil(bytes))
 	}
 }
 

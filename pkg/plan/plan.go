@@ -9,15 +9,15 @@ import (
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
 // Fixed numbers. docs/format.md has the record's; the headers are those of RoCE version 2 over IPv4.
 const (
-	recordOverhead  = 56 + 8 // header and trailer
-	ringHeader      = 0x3000
-	ringAlign       = 4096
-	ringSizeDefault = 64 << 20 // of a stream that says none, as the control plane has it
-	ringSizeMost    = 16 << 40 // which the control plane takes
+	recordOverhead = 56 + 8 // header and trailer
+	ringHeader     = 0x3000
+	ringAlign      = 4096
+	ringSizeMost   = 16 << 40 // which the control plane takes
 
 	ringFillMost = 0.85 // the alarm mark: at the end of the outage the ring is just there
 	linkLoadMost = 0.8  // beyond it queues in switches grow out of proportion
@@ -131,6 +131,7 @@ type maker struct {
 
 // Make works out an input of which Check has nothing to say. What does not hold is in Problems.
 func Make(in Input) Plan {
+	in = in.withDeclaredLoads()
 	m := &maker{in: withDefaults(in), ways: map[string]map[string]way{}}
 	for _, target := range in.Fabric.Targets {
 		m.plan.Targets = append(m.plan.Targets, TargetPlan{Host: target.Host, Site: target.Site})
@@ -222,7 +223,7 @@ func (in Input) drainSite(host string) string {
 // ringOf is the size of a stream's ring as farlog apply would make it.
 func ringOf(spec *api.StreamSpec) uint64 {
 	if spec.RingSizeBytes == 0 {
-		return ringSizeDefault
+		return check.RingSizeDefault
 	}
 	return spec.RingSizeBytes
 }

@@ -44,7 +44,7 @@ func one() Input {
 // The numbers of this plan were worked out by hand.
 func TestMake_ByHand(t *testing.T) {
 	in := one()
-	if problems := Check(in); len(problems) > 0 {
+	if problems, err := Check(in); err != nil || len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	p := Make(in)
@@ -108,7 +108,7 @@ func TestMake_Routes(t *testing.T) {
 		{Name: "second", Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "remote"}}}, {Classes: []*api.ClassRange{{First: 7, Last: 9}}, Legs: []*api.RouteLeg{{Stream: "rare", IsOptional: true}}}}},
 	}
 	in.Loads = []Load{{Route: "all", Host: "here", Rate: 1000, Payload: 192}, {Route: "all", Host: "here", Criticality: 2, Rate: 100, Payload: 192}, {Route: "all", Host: "here", Criticality: 3, Class: 8, Rate: 10, Payload: 448}}
-	if problems := Check(in); len(problems) > 0 {
+	if problems, err := Check(in); err != nil || len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	p := Make(in)
@@ -138,7 +138,7 @@ func TestMake_Refuses(t *testing.T) {
 			in.Loads[0].Rate, in.Loads[0].Peak, in.Outage = 1e12, 1e12, math.MaxInt64
 			in.Targets, in.Drains, in.Links[0].Bits, in.Fabric.Targets[0].CapacityBytes = nil, nil, 0, 0
 		},
-		"fabric.streams[0].target_host: expected targets that": func(in *Input) { in.Fabric.Targets[0].CapacityBytes = 1 << 20 },
+		"fabric.streams[0].target_host: expected targets that": func(in *Input) { in.Fabric.Streams[0].Members = 2 },
 		"fabric.plan.links[0].bandwidth: link b - a is loaded": func(in *Input) { in.Links[0].Bits = 4.4e9 },
 		"fabric.plan.targets[0].link: the link of target":      func(in *Input) { in.Targets[0].LinkBits = 4.4e9 },
 		"fabric.plan.targets[0].write_per_second: the media":   func(in *Input) { in.Targets[0].WriteBytes = 250e6 },
@@ -154,7 +154,7 @@ func TestMake_Refuses(t *testing.T) {
 	} {
 		in := one()
 		spoil(&in)
-		if problems := Check(in); len(problems) > 0 {
+		if problems, err := Check(in); err != nil || len(problems) > 0 {
 			t.Errorf("%s: %v", want, problems)
 		}
 		p := Make(in)
@@ -181,20 +181,46 @@ func TestCheck_AllMistakesAtOnce(t *testing.T) {
 	in.Targets = append(in.Targets, Target{Host: "t"})
 	in.Loads = append(in.Loads, Load{Stream: "gone", Route: "r", Host: "h"}, Load{Peak: 5, Site: "x", Rate: 1, Payload: 1})
 	var told []string
-	for _, problem := range Check(in) {
+	problems, err := Check(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
 		told = append(told, strings.TrimPrefix(problem.Field, "fabric."))
 	}
-	want := "plan.outage targets[1].host streams[1].target_host streams[1].drain_host streams[1].needed streams[2].name streams[2].ring_size_bytes streams[2].align plan.targets[1].host plan.links[1].to plan.links[2].from plan.links[2].to targets[1].site " +
-		"routes[0].rules[0].route routes[0].rules[1].legs[0].stream routes[1].rules[0].route routes[1].rules[1].route plan.load[1].stream plan.load[1].stream plan.load[1].rate plan.load[1].payload " +
-		"plan.load[1].host plan.load[2].stream plan.load[2].peak plan.load[2].site"
+	want := "streams[1].needed streams[1].target_host streams[2].name streams[2].ring_size_bytes streams[2].align targets[1].host streams[1].drain_host routes[0].rules[0].route routes[0].rules[1].legs[0].stream " +
+		"routes[1].rules[0].route routes[1].rules[1].route streams[1].target_host plan.outage plan.targets[1].host plan.links[1].to plan.links[2].from plan.links[2].to targets[1].site plan.load[1].stream " +
+		"plan.load[1].stream plan.load[1].rate plan.load[1].payload plan.load[1].host plan.load[2].stream plan.load[2].peak plan.load[2].site"
 	if strings.Join(told, " ") != want {
 		t.Errorf("told:\n%s\nexpected:\n%s", strings.Join(told, " "), want)
 	}
 	in = one()
 	in.Fabric.Streams = append(in.Fabric.Streams, &api.StreamSpec{Name: "idle"})
 	in.Loads = append(in.Loads, Load{Stream: "desk7/orders", Site: "b", Rate: 1, Payload: 1})
-	if problems := Check(in); len(problems) != 2 || problems[0].Field != "fabric.plan.load[1].site" || problems[1].Field != "fabric.streams[1].name" {
+	if problems, err := Check(in); err != nil || len(problems) != 2 || problems[0].Field != "fabric.plan.load[1].site" || problems[1].Field != "fabric.streams[1].name" {
 		t.Errorf("a second writer, and a stream that none has: %v", problems)
+	}
+}
+
+// A stream that declares its rates needs no load; where there is one it is not more than what is declared.
+func TestMake_DeclaredRates(t *testing.T) {
+	in := one()
+	in.Sites, in.Links, in.Drains[0].Site, in.Fabric.Targets[0].Site, in.Loads[0].Site = nil, nil, "", "", ""
+	in.Loads[0].Peak, in.Loads[0].Burst = 0, 0
+	by := in
+	by.Loads = nil
+	by.Fabric = &api.Fabric{Targets: in.Fabric.Targets, Drains: in.Fabric.Drains, Streams: []*api.StreamSpec{{Name: "desk7/orders", RingSizeBytes: 32 << 30, RecordsPerSecond: 100_000, BytesPerSecond: 19_200_000}}}
+	if problems, err := Check(by); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	loaded, declared := Make(in), Make(by)
+	if a, b := loaded.Streams[0], declared.Streams[0]; a.NeedBytes != b.NeedBytes || a.BytesPerYear != b.BytesPerYear || len(declared.Problems) > 0 {
+		t.Errorf("by a load %+v, as declared %+v, %v", a, b, declared.Problems)
+	}
+	by.Loads = []Load{{Stream: "desk7/orders", Rate: 100_000, Payload: 192, Key: 1}}
+	problems, err := Check(by)
+	if want := "expected at least 19300000, which"; err != nil || len(problems) != 1 || problems[0].Field != "fabric.streams[0].bytes_per_second" || !strings.HasPrefix(problems[0].Rule, want) {
+		t.Errorf("%v, %v", problems, err)
 	}
 }
 

@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -43,47 +41,4 @@ func (in Input) loadsOf(stream string) (numbers []int) {
 		}
 	}
 	return numbers
-}
-
-// checkRoutes looks for streams and routes that are not there, and for rules that lead back.
-func (c *checker) checkRoutes() {
-	for i, route := range c.in.Fabric.Routes {
-		c.checkName(fmt.Sprintf("routes[%d].name", i), route.Name)
-		for j, rule := range route.Rules {
-			at := fmt.Sprintf("routes[%d].rules[%d].", i, j)
-			for k, leg := range rule.Legs {
-				if c.in.stream(leg.Stream) == nil {
-					c.fail(fmt.Sprintf("%slegs[%d].stream", at, k), fmt.Sprintf("%q", leg.Stream), "expected a stream under streams")
-				}
-			}
-			if rule.Route == "" {
-				continue
-			}
-			if c.in.route(rule.Route) == nil {
-				c.fail(at+"route", fmt.Sprintf("%q", rule.Route), "expected a route that is declared")
-			} else if way := c.in.circle(rule.Route, route.Name, map[string]bool{}); way != nil {
-				c.fail(at+"route", fmt.Sprintf("%q", rule.Route), "expected a route that does not lead back: %s", strings.Join(append([]string{route.Name}, way...), " -> "))
-			}
-		}
-	}
-}
-
-// circle is the way from a route to another one, by the routes that it selects; nil: there is none.
-func (in Input) circle(from, to string, seen map[string]bool) []string {
-	if from == to {
-		return []string{from}
-	}
-	if seen[from] {
-		return nil
-	}
-	seen[from] = true
-	for _, rule := range in.route(from).GetRules() {
-		if rule.Route == "" {
-			continue
-		}
-		if way := in.circle(rule.Route, to, seen); way != nil {
-			return append([]string{from}, way...)
-		}
-	}
-	return nil
 }
