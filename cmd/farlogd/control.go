@@ -31,13 +31,14 @@ func (d *daemon) openControl(ctx context.Context) error {
 		return errors.Join(err, etcd.Close())
 	}
 	var sink func(context.Context, [][]byte) error
+	auditStream := ""
 	if audit != nil {
-		sink = audit.append
+		sink, auditStream = audit.append, d.settings.auditStream
 	}
 	server = control.New(control.Config{
 		Client: etcd.Client(), Logger: d.logger.With("role", roleControl), IsSole: len(d.settings.etcdEndpoints) == 0,
 		Lease: d.settings.lease, OnRequest: counts.OnRequest, OnGrant: counts.OnGrant,
-		Keeper: d.keeper, Access: d.access, Audit: sink, ReaderGrant: d.settings.readerGrant,
+		Keeper: d.keeper, Access: d.access, Audit: sink, AuditStream: auditStream, ReaderGrant: d.settings.readerGrant,
 	})
 	if audit != nil {
 		audit.server = server

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -28,6 +29,7 @@ type security struct {
 	cert, key  string
 	revoked    string
 	accessFile string
+	given      func(names ...string) []string // where settings are from
 }
 
 // declare makes the settings. That of rules is a control plane's alone.
@@ -37,6 +39,7 @@ func (s *security) declare(set *config.Set, hasControl bool) {
 	set.String(&s.cert, "tls.cert", "", "`file` with this daemon's certificate, in place of --tls-dir")
 	set.String(&s.key, "tls.key", "", "`file` with its key, in place of --tls-dir")
 	set.String(&s.revoked, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
+	s.given = set.Given
 	set.Bool(&s.isInsecure, "insecure", false, "speak without TLS and without identity; loopback addresses only")
 	if hasControl {
 		set.String(&s.accessFile, "access.file", "", "YAML `file` of rules: which identity has which roles on which streams; docs/security.md has its keys")
@@ -59,7 +62,7 @@ func (s *security) check(listen, control, metricsListen string) error {
 	case s.revoked != "" && given == 0:
 		return &usageError{fmt.Sprintf("--tls-crl %q: expected beside --tls-cert (--tls-dir has its own)", s.revoked)}
 	case s.isInsecure && (given != 0 || s.dir != ""):
-		return &usageError{"--insecure: expected without certificates"}
+		return &usageError{fmt.Sprintf("--insecure: expected without certificates, leave it out or %s", strings.Join(s.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))}
 	case s.isInsecure && s.accessFile != "":
 		return &usageError{fmt.Sprintf("--insecure: expected without --access-file %q: without certificates nobody is known", s.accessFile)}
 	case !s.isInsecure:

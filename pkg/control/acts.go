@@ -34,6 +34,7 @@ const (
 
 	actsBatch     = 100
 	actsPause     = 500 * time.Millisecond
+	actsReopen    = 10 * time.Second // until a stream that nobody holds is opened again: its target tells of a writer long before
 	actsWaitMax   = 10_000           // acts that wait to be recorded; no more are done then
 	actPendingMax = time.Minute      // without an outcome: its control plane has died
 	actWriteMax   = 5 * time.Second  // to write an outcome
@@ -189,7 +190,7 @@ func (a *Act) take(response any, err error) {
 		}
 	case *api.ReplaceMemberResponse:
 		ring := response.GetRing()
-		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember(), a.Stream, ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
+		a.Changes = []string{fmt.Sprintf("member %d of stream %s: target %s -> %s", ring.GetMember()+1, a.Stream, ring.GetReplacement().GetFormerTarget(), ring.GetTarget())}
 	case *api.AcceptLossResponse:
 		a.Changes = response.GetLosses()
 	case *api.UpdateTargetResponse:
@@ -275,6 +276,9 @@ func (r *reconciler) move(ctx context.Context) {
 	failure := ""
 	for ctx.Err() == nil {
 		count, err := r.moveBatch(ctx)
+		if err == nil && count == 0 {
+			err = r.holdAudit(ctx)
+		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure {
 			failure = err.Error()
 			r.logger.Warn("acts wait for the audit stream, will try again", "error", err)
@@ -291,6 +295,20 @@ func (r *reconciler) move(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// holdAudit opens the audit stream anew when it was written before and nobody holds it, as after a restart of the control plane or of the ring's target: else it were a stream without a writer
+// until the next act. One that nobody has written yet is left alone, for it would stand in the way of a restore.
+func (r *reconciler) holdAudit(ctx context.Context) error {
+	now, _ := r.mirror.load()
+	if r.auditStream == "" || now.streams[r.auditStream] == nil || time.Since(r.held) < actsReopen || now.isStaying(r.auditStream) != nil ||
+		now.status(r.auditStream).Condition != api.Condition_CONDITION_WRITER_GONE {
+		return nil
+	}
+	r.held = time.Now()
+	call, cancel := context.WithTimeout(ctx, actsSinkMax)
+	defer cancel()
+	return r.sink(call, nil)
 }
 
 func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
@@ -314,6 +332,7 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	if err := r.sink(call, records); err != nil {
 		return 0, err
 	}
+	r.held = time.Now()
 	_, err = r.client.Txn(ctx).Then(done...).Commit()
 	return len(got.Kvs), err
 }
@@ -361,9 +380,6 @@ func (s *Server) GrantSystem(ctx context.Context, spec *api.StreamSpec, host str
 	response, err := s.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Host: host, Pid: uint32(os.Getpid()), Name: "farlogd control"}})
 	return response.GetGrant(), err
 }
-
-// systemRule is what a name is told that nobody may give.
-const systemRule = "expected a name that does not begin with " + SystemPrefix + ": those are the control plane's own"
 
 // isSystem tells a stream of the control plane's own: it is not declared by operators, nor made by them.
 func isSystem(name string) bool { return pattern.IsSystem(name) }

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
@@ -224,7 +226,7 @@ func TestActs_OfMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []struct{ what, outcome, reason, text string }{
-		{"ReplaceMember", "OK", "its host is gone", "member 1 of stream desk7/orders: target t2 -> t4"},
+		{"ReplaceMember", "OK", "its host is gone", "member 2 of stream desk7/orders: target t2 -> t4"},
 		{"AcceptLoss", "OK", "both are gone", "from lsn 4096 on"},
 		{"ReplaceMember", "INVALIDARGUMENT", "a slip", "no member is on t9"},
 	}
@@ -263,5 +265,54 @@ func TestActs_AreAllCallsThatChange(t *testing.T) {
 	}
 	if acts < 23 {
 		t.Errorf("%d calls are acts", acts)
+	}
+}
+
+// A leader opens the audit stream anew where it was written before and nobody holds it, and no oftener than somebody can tell of that; a stream that nobody wrote yet it leaves alone.
+func TestActs_StreamIsHeldAnewByALeader(t *testing.T) {
+	t.Parallel()
+	etcd, s := openEtcd(t, t.TempDir()), &sink{}
+	var opened atomic.Int32
+	began := time.Now()
+	one := startInstanceWith(t, etcd, Config{IsSole: true, AuditStream: auditName, Audit: func(ctx context.Context, records [][]byte) error {
+		if len(records) == 0 {
+			opened.Add(1)
+		}
+		return s.take(ctx, records)
+	}})
+	spec, err := completeSpec(&api.StreamSpec{Name: auditName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := one.server.specs.createStream(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	one.reportTarget("t1")
+	one.reportDrain("d1")
+	one.until("the audit stream is placed", func() bool { return len(one.status(auditName).RingSpecs) == 1 })
+	unwritten := ring(auditName, "t1")
+	one.reportTarget("t1", unwritten)
+	one.until("its ring is bound", func() bool { return len(one.status(auditName).RingSpecs[0].RingUuid) > 0 })
+	acts := 0
+	act := func() {
+		t.Helper()
+		acts++
+		one.create(fmt.Sprintf("stream%d", acts))
+		one.until("the act is recorded", func() bool { return s.count() == acts })
+	}
+	act()
+	act()
+	if count := opened.Load(); count != 0 {
+		t.Errorf("a stream that nobody has written was opened %d times", count)
+	}
+	written := proto.Clone(unwritten).(*api.RingState)
+	written.WriterEpoch, written.IsWriterHeld = 3, false
+	one.reportTarget("t1", written)
+	one.until("the stream is opened anew", func() bool { return opened.Load() > 0 })
+	for range 3 {
+		act()
+	}
+	if count, most := opened.Load(), 1+int32(time.Since(began)/actsReopen); count > most {
+		t.Errorf("opened %d times within %s, expected at most %d", count, time.Since(began), most)
 	}
 }

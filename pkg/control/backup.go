@@ -29,7 +29,7 @@ const (
 )
 
 // restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
-var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyStreams}
+var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyPast, keyStreams}
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
 func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[api.BackupEntry]) error {
@@ -38,7 +38,7 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 		return err
 	}
 	from, end, revision := keyRoot, clientv3.GetPrefixRangeEnd(keyRoot), int64(0)
-	for {
+	for isPast := false; ; {
 		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(backupPage), clientv3.WithRev(revision)}
 		page, err := s.config.Client.Get(ctx, from, options...)
 		if err != nil {
@@ -59,6 +59,10 @@ func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[
 			if err := stream.Send(&api.BackupEntry{Key: strings.TrimPrefix(string(kv.Key), keyRoot), Value: value, Revision: revision}); err != nil {
 				return err
 			}
+		}
+		if !page.More && !isPast {
+			isPast, from, end = true, keyPast, clientv3.GetPrefixRangeEnd(keyPast)
+			continue
 		}
 		if !page.More {
 			s.config.Logger.Info("backed up", "revision", revision, "by", callerOf(ctx).ID)
@@ -197,12 +201,20 @@ func restoreGuards(batch []*api.BackupEntry) (guards []clientv3.Cmp) {
 // restored is an entry as it is written: checked, and with its numbers leapt over what may have been given since.
 func restored(entry *api.BackupEntry) (*api.BackupEntry, error) {
 	key, value := keyRoot+entry.Key, entry.Value
+	if strings.HasPrefix(entry.Key, "/") {
+		key = entry.Key
+	}
 	if !isKept(key) {
 		return nil, fmt.Errorf("key %q: expected one of a backup", entry.Key)
 	}
 	prefix, name := cutKey(key)
 	var err error
+	if strings.HasPrefix(key, keyPast) {
+		prefix, name = keyPast, strings.TrimPrefix(key, keyPast)
+	}
 	switch prefix {
+	case keyPast:
+		err = decode(key, []byte(value), new(api.PastEpochs))
 	case "", keyEpochs:
 		value, err = leapt(key, value)
 	case keyAssignments:

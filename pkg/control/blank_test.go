@@ -93,7 +93,7 @@ func TestBlankRing_GrantAtTheSameMoment(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			<-start
-			_, _, granted = (specStore{r.client}).nextEpoch(t.Context(), now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil })
+			_, _, granted = (specStore{r.client}).nextEpoch(t.Context(), now, &api.Grant{Stream: name}, 0, 1, func(int, *api.Admission, uint32) error { return nil }, nil)
 		})
 		both.Go(func() {
 			<-start

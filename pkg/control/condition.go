@@ -9,12 +9,6 @@ import (
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
-// Marks of a ring's use, as the writer's own defaults have them.
-const (
-	fullWarn  = 0.70
-	fullAlarm = 0.85
-)
-
 // status joins what is wanted and what is seen of one stream.
 func (v *view) status(name string) *api.StreamStatus {
 	status := &api.StreamStatus{
@@ -36,6 +30,7 @@ func (v *view) status(name string) *api.StreamStatus {
 			status.Rings = append(status.Rings, seen)
 		}
 	}
+	v.addWear(status)
 	status.IsTargetAlive = len(status.TargetsAlive) > 0 && len(status.TargetsAlive) >= reconcile.Quorum(status.Stream)
 	if assignment := status.Assignment; assignment != nil {
 		drain := v.liveDrains[assignment.Drain]
@@ -57,12 +52,27 @@ func (v *view) status(name string) *api.StreamStatus {
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
 	if len(status.RingSpecs) < reconcile.MemberCount(status.Stream) || slices.ContainsFunc(status.RingSpecs, isMovable) {
-		v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
-		if reason := reconcile.WhyNotPlaced(world, name, v.room, now); reason != "" {
+		if reason := v.whyNotPlaced(world, name, now); reason != "" {
 			status.Reason = reason
 		}
 	}
 	return status
+}
+
+func (v *view) whyNotPlaced(world reconcile.World, name string, now time.Time) string {
+	v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
+	return reconcile.WhyNotPlaced(world, name, v.room, now)
+}
+
+// addWear tells of the most worn device below its rings: what wears out first there.
+func (v *view) addWear(status *api.StreamStatus) {
+	for _, spec := range status.RingSpecs {
+		for _, one := range v.targets[spec.Target].GetMedia() {
+			if status.Worn == nil || one.UsedRatio > status.Worn.UsedRatio {
+				status.Worn, status.WornTarget = one, spec.Target
+			}
+		}
+	}
 }
 
 // conditionOf is the worst thing that can be said about a stream. A ring that cannot be written comes before one
@@ -109,12 +119,9 @@ func conditionWithoutRing(status *api.StreamStatus, target string) (api.Conditio
 }
 
 func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target string) (api.Condition, string) {
-	full := 0.0
-	if ring.CapacityBytes > 0 {
-		full = float64(ring.AppendedLsn-ring.HeadLsn) / float64(ring.CapacityBytes)
-	}
+	full := api.UseOf(ring)
 	switch {
-	case full >= fullAlarm:
+	case full >= api.FullAlarm:
 		return api.Condition_CONDITION_ALARM, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case !status.IsTargetAlive:
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, clockTime(ring.Observed.AsTime()))
@@ -124,7 +131,7 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
 	case status.IsDrainRefused:
 		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give it in the control plane's --access-file", status.Assignment.Drain)
-	case full >= fullWarn:
+	case full >= api.FullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
 	case ring.WriterEpoch > 0 && !ring.IsWriterHeld:
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"

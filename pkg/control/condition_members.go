@@ -27,7 +27,7 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 			missing, worst = append(missing, reason), max(worst, condition)
 			continue
 		}
-		if !reconcile.Counts(spec, one.Rings[0]) {
+		if isFresh(status, spec) {
 			fresh = append(fresh, spec.Target)
 			continue
 		}
@@ -50,6 +50,20 @@ func conditionOfMembers(status *api.StreamStatus) (api.Condition, string) {
 		return api.Condition_CONDITION_MEMBER_NEW, fmt.Sprintf("the ring of target %s is new: it counts when a writer has brought it what is not stored", strings.Join(fresh, ", "))
 	}
 	return api.Condition_CONDITION_MEMBER_GONE, fmt.Sprintf("%d of %d members, %d are needed: %s", count-len(missing), count, status.Stream.K, strings.Join(missing, "; "))
+}
+
+// isFresh tells a ring that tells nothing of what was acknowledged: a new one in the place of another, or one that was away when the stream was first opened. While a writer has the
+// stream that second kind is not told from one whose target is about to report the epoch.
+func isFresh(status *api.StreamStatus, spec *api.RingSpec) bool {
+	look := func(ring *api.RingSpec) *api.RingState {
+		if rings := ofMember(status, ring).Rings; len(rings) > 0 {
+			return rings[0]
+		}
+		return nil
+	}
+	hasWriter := slices.ContainsFunc(status.Rings, (*api.RingState).GetIsWriterHeld)
+	isTelling := reconcile.Tells(status.RingSpecs, look)[slices.Index(status.RingSpecs, spec)]
+	return !isTelling && (spec.Replacement != nil || !hasWriter)
 }
 
 // tooFewText says why nobody can open the stream: too few tell what was acknowledged.

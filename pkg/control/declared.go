@@ -146,21 +146,14 @@ func namedAmong(hosts agentsOn, named string, changed []string, isAll bool) ([]s
 // nobody knows any more what came since.
 func (s *Server) watchHosts(ctx context.Context, kind string, last int64, tell func(now *view, changed []string, isAll bool) error) error {
 	isFirst := last == 0
-	for {
+	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, changed := s.mirror.load()
 		names, isKnown := s.mirror.history.changedSince(kind, last, now.revision)
-		if isAll := isFirst || !isKnown || last > now.revision; isAll || len(names) > 0 {
-			if err := tell(now, names, isAll); err != nil {
-				return err
-			}
-		}
+		isAll := isFirst || !isKnown || last > now.revision
 		last, isFirst = now.revision, false
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.stopping:
-			return status.Error(codes.Unavailable, "the control plane is stopping")
+		if !isAll && len(names) == 0 {
+			return changed, nil
 		}
-	}
+		return changed, tell(now, names, isAll)
+	})
 }

@@ -41,7 +41,7 @@ func (s *Server) DeleteStream(ctx context.Context, request *api.DeleteStreamRequ
 	if deletion := now.deletions[request.Name]; reconcile.IsBeingDeleted(deletion) && deletion.IsRingLost == request.IsRingLost {
 		return &api.DeleteStreamResponse{Deletion: deletion}, nil
 	}
-	if by := now.routesWith(nil).whoSelects(request.Name, ""); by != "" {
+	if by := now.routeSpecs().WhoSelects(request.Name, ""); by != "" {
 		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a stream that no route selects: route %q does", by).
 			errorf("stream %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
@@ -200,7 +200,7 @@ func endWrites(v *view, action reconcile.Action) (key string, writes []clientv3.
 	gone := []string{keyAssignments + name}
 	if action.Forget != "" {
 		deletion.Stage, deletion.Ended = api.DeletionStage_DELETION_STAGE_ENDED, timestamppb.New(time.Now())
-		gone = append(gone, keyEpochs+name, keyGrants+name, keyStreams+name)
+		gone = append(gone, keyEpochs+name, keyGrants+name, keyPast+name, keyStreams+name)
 		for i := range reconcile.MemberCount(v.streams[name]) {
 			member := reconcile.MemberKey(name, i)
 			gone = append(gone, keyAdmissions+member, keyRings+member)

@@ -96,6 +96,9 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	if _, err := one.acquire("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := etcd.Client().Put(one.context(), keyPast+"desk7/orders", ""); err != nil { // as if it had been granted before
+		t.Fatal(err)
+	}
 	if err := one.delete("desk7/orders"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +124,9 @@ func TestDeleteStream_GoesOnInAnotherControlPlane(t *testing.T) {
 	})
 	if _, err := one.acquire("desk7/orders"); status.Code(err) != codes.NotFound {
 		t.Errorf("granted: %v", err)
+	}
+	if past, err := etcd.Client().Get(one.context(), keyPast+"desk7/orders"); err != nil || past.Count != 0 {
+		t.Errorf("of its epochs is kept %v, %v", past, err)
 	}
 	again()
 	next := one.create("desk7/orders")

@@ -3,9 +3,12 @@ package control
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // drifts are the conditions of a stream that is declared and not so: not made, not of its level, not there, or drained by nobody. That a ring fills or has no writer is no drift: nobody
@@ -27,6 +30,12 @@ func (v *view) driftFrom(caller access.Caller, fabric *api.Fabric) (list []*api.
 			list = append(list, &api.Drift{Kind: "target", Name: target.Host, Reason: reason})
 		}
 	}
+	used := check.Uses(v.streams)
+	for _, quota := range fabric.GetTenants() {
+		if reason := check.WhyBeyond(quota, used[quota.Name]); reason != "" {
+			list = append(list, &api.Drift{Kind: "tenant", Name: quota.Name, Reason: reason})
+		}
+	}
 	for _, spec := range fabric.GetStreams() {
 		if v.streams[spec.Name] == nil || caller.May(api.ControlService_GetStream_FullMethodName, spec.Name) != nil {
 			continue
@@ -36,4 +45,62 @@ func (v *view) driftFrom(caller access.Caller, fabric *api.Fabric) (list []*api.
 		}
 	}
 	return list
+}
+
+// driftBehind is driftFrom when a fabric has just been applied. Of a stream that is new it has what nobody has begun to change: that no target takes its ring, or that no drain is there. What
+// else it is not yet is being made.
+func (v *view) driftBehind(caller access.Caller, fabric *api.Fabric, created []*api.StreamSpec) (list []*api.Drift) {
+	isNew := make(map[string]bool, len(created))
+	for _, spec := range created {
+		isNew[spec.Name] = true
+	}
+	old := &api.Fabric{Targets: fabric.GetTargets(), Tenants: fabric.GetTenants()}
+	for _, spec := range fabric.GetStreams() {
+		if !isNew[spec.Name] {
+			old.Streams = append(old.Streams, spec)
+		}
+	}
+	list = v.driftFrom(caller, old)
+	drained, world, now, reasons := v.drainHosts(), v.world(), time.Now(), map[string]string{}
+	for _, spec := range created {
+		if v.streams[spec.Name] == nil {
+			continue
+		}
+		specs, _ := reconcile.RingSpecs(v.rings, v.streams[spec.Name])
+		one := &api.Drift{Kind: "stream", Name: spec.Name, Condition: api.Condition_CONDITION_PENDING}
+		if slices.Contains(specs, nil) {
+			alike := placedAs(spec)
+			if slices.ContainsFunc(specs, func(ring *api.RingSpec) bool { return ring != nil }) { // some members have their places, which the others keep away from
+				alike = "stream " + spec.Name
+			}
+			if _, isKnown := reasons[alike]; !isKnown {
+				reasons[alike] = v.whyNotPlaced(world, spec.Name, now)
+			}
+			one.Reason = reasons[alike]
+		}
+		if one.Reason == "" {
+			one.Condition, one.Reason = api.Condition_CONDITION_DRAIN_GONE, v.whyNoDrain(drained, spec)
+		}
+		if one.Reason != "" {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// placedAs is all of a spec that its first rings are placed by: of ten thousand streams most are alike.
+func placedAs(spec *api.StreamSpec) string {
+	return fmt.Sprint(spec.RingSizeBytes, spec.Level, spec.Members, spec.FailureDomain, spec.LatencyLimit.AsDuration(), "|", spec.TargetHost, "|", spec.WriterHost)
+}
+
+// whyNoDrain says that no drain lives that a stream could be given to, whatever becomes of its rings; "": one may.
+func (v *view) whyNoDrain(hosts agentsOn, spec *api.StreamSpec) string {
+	if host := spec.DrainHost; host != "" {
+		if !slices.ContainsFunc(hosts[host], func(id string) bool { return v.liveDrains[id] != nil }) {
+			return fmt.Sprintf("no drain on host %s is registered: start farlogd drain there", host)
+		}
+	} else if len(v.liveDrains) == 0 {
+		return "no drain is registered: start farlogd drain"
+	}
+	return ""
 }

@@ -3,8 +3,11 @@ package control
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
@@ -21,68 +24,59 @@ type fabricPlan struct {
 	dropped    []string          // keys of targets, drains and tenants of which nothing is declared any more
 	routes     []*api.RouteSpec  // new or changed
 	tenants    []*api.TenantSpec // new or changed
-	isLimited  bool              // a stream that is created has a tenant with a quota
+	isRaised   bool              // a stream that is there declares more of its tenant's quota
+	isLimited  bool              // a stream that is created has to find room beside others, of a target or a quota
 	ended      []string          // routes that are not declared, when that was asked for
 }
 
-// planFabric compares. All that is wrong is in problems; then nothing of the rest may be done.
-func planFabric(v *view, asked *api.Fabric) (*fabricPlan, error) {
-	fabric := completeFabric(asked)
-	problems, err := problemsOf(fabric, "fabric.")
-	if err != nil {
-		return nil, err
-	}
-	plan := &fabricPlan{problems: problems}
-	plan.findDoubles(fabric)
+// planFabric compares. All that is wrong is in problems; then nothing of the rest may be done. With a pruner what he has declared before and no longer does goes.
+func planFabric(v *view, asked *api.Fabric, pruner *access.Caller) (*fabricPlan, error) {
+	fabric, plan := check.Complete(asked), new(fabricPlan)
 	plan.compareTargets(v, fabric.Targets)
-	plan.compareDrains(v, fabric)
+	plan.compareDrains(v, fabric.Drains)
 	plan.compareTenants(v, fabric.Tenants)
 	plan.compareStreams(v, fabric.Streams)
 	plan.compareRoutes(v, fabric)
-	plan.checkPlaces(v, fabric)
-	plan.checkTenants(v, fabric)
 	plan.findUndeclared(v, fabric)
-	return plan, nil
+	if pruner != nil {
+		plan.prune(v, *pruner, fabric)
+	}
+	world := v.declared()
+	world.Ending = plan.ending()
+	found, err := check.Fabric(world, fabric)
+	plan.problems, plan.isLimited, plan.isRaised = append(found.Problems, plan.problems...), found.IsLimited, found.IsRaised
+	return plan, err
 }
 
-func completeFabric(asked *api.Fabric) *api.Fabric {
-	fabric := new(api.Fabric)
-	for _, target := range asked.GetTargets() {
-		fabric.Targets = append(fabric.Targets, target)
+// declared is what there is, for those who look at what is to be declared beside it.
+func (v *view) declared() check.World {
+	world := check.World{World: v.world(), Tenants: v.tenants, Routes: v.routeSpecs(), DrainHosts: map[string]bool{}, Now: time.Now()}
+	for host := range v.drainHosts() {
+		world.DrainHosts[host] = true
 	}
-	fabric.Drains = append(fabric.Drains, asked.GetDrains()...)
-	fabric.Tenants = append(fabric.Tenants, asked.GetTenants()...)
-	for _, stream := range asked.GetStreams() {
-		fabric.Streams = append(fabric.Streams, withDefaults(stream))
+	return world
+}
+
+// routeSpecs are the routes that there are.
+func (v *view) routeSpecs() check.Routes {
+	all := make(check.Routes, len(v.routes))
+	for name, route := range v.routes {
+		all[name] = route.Spec
 	}
-	for _, route := range asked.GetRoutes() {
-		fabric.Routes = append(fabric.Routes, routeWithDefaults(route))
+	return all
+}
+
+// ending are the streams that go.
+func (p *fabricPlan) ending() map[string]bool {
+	names := map[string]bool{}
+	for _, deletion := range p.deletions {
+		names[deletion.Name] = true
 	}
-	return fabric
+	return names
 }
 
 func (p *fabricPlan) fail(field, value, rule string, args ...any) {
 	p.problems = append(p.problems, &api.Problem{Field: "fabric." + field, Value: value, Rule: fmt.Sprintf(rule, args...)})
-}
-
-func (p *fabricPlan) findDoubles(fabric *api.Fabric) {
-	findDoubles(p, "targets", "host", fabric.Targets, (*api.TargetSpec).GetHost)
-	findDoubles(p, "drains", "host", fabric.Drains, (*api.DrainSpec).GetHost)
-	findDoubles(p, "tenants", "name", fabric.Tenants, (*api.TenantSpec).GetName)
-	findDoubles(p, "streams", "name", fabric.Streams, (*api.StreamSpec).GetName)
-	findDoubles(p, "routes", "name", fabric.Routes, (*api.RouteSpec).GetName)
-}
-
-func findDoubles[M any](p *fabricPlan, list, field string, items []M, nameOf func(M) string) {
-	names := map[string]int{}
-	for i, item := range items {
-		name := nameOf(item)
-		if first, isThere := names[name]; isThere {
-			p.fail(fmt.Sprintf("%s[%d].%s", list, i, field), fmt.Sprintf("%q", name), "expected each %s once: %s[%d] is the same", field, list, first)
-			continue
-		}
-		names[name] = i
-	}
 }
 
 func (p *fabricPlan) compareTargets(v *view, asked []*api.TargetSpec) {
@@ -120,12 +114,7 @@ func (p *fabricPlan) compareStreams(v *view, asked []*api.StreamSpec) {
 	for i, spec := range asked {
 		have := v.streams[spec.Name]
 		if reconcile.IsBeingDeleted(v.deletions[spec.Name]) {
-			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), "expected a stream that is not being deleted: declare it again when it is gone")
-			continue
-		}
-		if have == nil && isSystem(spec.Name) {
-			p.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), systemRule)
-			continue
+			continue // which is a problem by itself
 		}
 		if have == nil {
 			p.created = append(p.created, spec)

@@ -16,6 +16,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
 // problemsIn takes the details out of an error.
@@ -75,7 +76,7 @@ func TestApplyFabric_UntilItIsSo(t *testing.T) {
 	}
 	// What is exported and applied is so already, with every default written out.
 	exported, err := one.control.GetFabric(one.context(), &api.GetFabricRequest{})
-	if err != nil || len(exported.Fabric.Streams) != 3 || exported.Fabric.Streams[0].RingSizeBytes != ringSizeDefault {
+	if err != nil || len(exported.Fabric.Streams) != 3 || exported.Fabric.Streams[0].RingSizeBytes != check.RingSizeDefault {
 		t.Fatalf("export: %v, %v", exported, err)
 	}
 	if again, err = one.apply(&api.ApplyFabricRequest{Fabric: exported.Fabric}); err != nil || len(again.Changes)+len(again.Undeclared) != 0 {
@@ -248,7 +249,7 @@ func TestPlanFabric_Settles(t *testing.T) {
 		v := newView()
 		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
 			fabric := drawFabric(rt)
-			plan, err := planFabric(v, fabric)
+			plan, err := planFabric(v, fabric, nil)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -264,7 +265,7 @@ func TestPlanFabric_Settles(t *testing.T) {
 			for _, spec := range append(plan.created, plan.updated...) {
 				v.streams[spec.Name] = &api.Stream{Spec: spec}
 			}
-			again, err := planFabric(v, fabric)
+			again, err := planFabric(v, fabric, nil)
 			if err != nil || len(again.changes) != 0 || len(again.problems) != 0 {
 				rt.Fatalf("%v: does not settle: %v, %v, %v", fabric, again.changes, again.problems, err)
 			}
@@ -295,7 +296,7 @@ func drawFabric(rt *rapid.T) *api.Fabric {
 	return fabric
 }
 
-// A ring that no host can ever hold is refused where no target is named, too; one that has no room only now, or could go where there is no limit, is not.
+// A ring that no host can ever hold is refused where no target is named, too; so is one that finds no room beside the others; one that could go where there is no limit is not.
 func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	fabric := &api.Fabric{
 		Targets: []*api.TargetSpec{{Host: "alpha", CapacityBytes: 64 << 20}, {Host: "beta", CapacityBytes: 100 << 20}},
@@ -303,7 +304,7 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 	}
 	problems := func(v *view) (texts []string) {
 		t.Helper()
-		plan, err := planFabric(v, fabric)
+		plan, err := planFabric(v, fabric, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,8 +314,9 @@ func TestPlanFabric_NoHostIsLargeEnough(t *testing.T) {
 		return texts
 	}
 	v := newView()
-	want := "fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes: no target has more, which is the capacity of host beta"
-	if got := problems(v); !slices.Equal(got, []string{want}) {
+	want := []string{"fabric.streams[0].ring_size_bytes=209715200: expected at most 104857600 bytes, the capacity of host beta: no target has more",
+		"fabric.streams[2].ring_size_bytes=104857600: expected a target with room for it beside what is declared: host beta has 0 bytes left of its capacity of 104857600, the ring needs 104857600"}
+	if got := problems(v); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	v.liveTargets["gamma-1"] = &api.Agent{Id: "gamma-1", Host: "gamma"}
@@ -347,7 +349,7 @@ func TestCreateStream_NoHostIsLargeEnough(t *testing.T) {
 			if got := problemsIn(err); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: %q", spec.Name, got)
 			}
-			if !strings.HasSuffix(status.Convert(err).Message(), "; declare a target with more (farlog apply, targets), then create it") {
+			if !strings.HasSuffix(status.Convert(err).Message(), "; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring") {
 				t.Errorf("%s is told no cure: %v", spec.Name, err)
 			}
 		}

@@ -113,6 +113,33 @@ func TestAcquireWriter_FarHolderIsAnsweredWhenTheTargetHasFencedAndAdmitted(t *t
 	}
 }
 
+// Of two control planes on one etcd each draws tokens of its own: a grant of one ends that of the other, and the ring's target is told of one token alone, whichever of them it asks.
+func TestAcquireWriter_TokensOfTwoControlPlanes(t *testing.T) {
+	etcd := openEtcd(t, t.TempDir())
+	both := []*instance{startInstance(t, etcd, false), startInstance(t, etcd, false)}
+	both[0].create("a")
+	both[0].reportTarget("t1")
+	both[0].until("stream is placed", func() bool { return len(both[0].status("a").RingSpecs) == 1 })
+	both[0].reportTarget("t1", farRing("a", "t1"))
+	drawn := map[string]bool{}
+	for i := range 4 {
+		epoch := uint32(i + 1)
+		granting, telling := both[i%2], both[(i+1)%2]
+		granting.until("the ring is bound", func() bool { return len(granting.status("a").Rings) == 1 })
+		answered := granting.acquireFar("ofi")
+		admission := telling.untilAdmission(epoch)
+		telling.confirm(epoch, epoch)
+		token := granting.granted(answered).Members[0].Token
+		if len(token) != tokenLen || drawn[string(token)] || len(admission.Grants) != 1 || !bytes.Equal(admission.Grants[0].Token, token) {
+			t.Errorf("epoch %d: the target is told of %d tokens, expected the one that was granted alone, and a new one", epoch, len(admission.Grants))
+		}
+		drawn[string(token)] = true
+		if same := granting.untilAdmission(epoch); !proto.Equal(same, admission) {
+			t.Errorf("epoch %d: the other control plane tells %v, expected the same", epoch, same)
+		}
+	}
+}
+
 // What the holder says of its host's addresses reaches the door. Its loopback is none of them at a target on another host, where it would be somebody else's.
 func TestAcquireWriter_TargetIsToldFromWhereAWriterMayCome(t *testing.T) {
 	one := startFar(t)

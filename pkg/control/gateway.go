@@ -47,7 +47,7 @@ func (s *Server) newHTTP(ctx context.Context) (*http.Server, error) {
 		if request.TLS != nil {
 			from.AuthInfo = tlsInfo(*request.TLS)
 		}
-		request.Body = limitBody(response, request)
+		request.Body = &jsonBody{ReadCloser: limitBody(response, request)}
 		mux.ServeHTTP(response, request.WithContext(peer.NewContext(request.Context(), from)))
 	})
 	return &http.Server{Handler: handler, ReadHeaderTimeout: httpHeaderMax, IdleTimeout: httpIdleMax}, nil

@@ -72,7 +72,7 @@ func (p inProcess) NewStream(ctx context.Context, _ *grpc.StreamDesc, method str
 	if !ok {
 		return nil, status.Errorf(codes.Unimplemented, "method %s", method)
 	}
-	s := &pipe{ctx: ctx, requests: make(chan any, 1), sent: make(chan struct{}), answers: make(chan any), ended: make(chan struct{})}
+	s := &pipe{ctx: ctx, hasOneRequest: !one.ClientStreams, requests: make(chan any, 1), sent: make(chan struct{}), answers: make(chan any), ended: make(chan struct{})}
 	info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: one.ServerStreams, IsClientStream: one.ClientStreams}
 	go func() {
 		defer close(s.ended)
@@ -85,13 +85,14 @@ func (p inProcess) NewStream(ctx context.Context, _ *grpc.StreamDesc, method str
 
 // pipe is such a call. It is the client's end; served is the server's.
 type pipe struct {
-	ctx      context.Context
-	requests chan any
-	sent     chan struct{} // closed behind the last request
-	closing  sync.Once
-	answers  chan any
-	ended    chan struct{}
-	err      error // once ended is closed
+	ctx           context.Context
+	hasOneRequest bool
+	requests      chan any
+	sent          chan struct{} // closed behind the last request
+	closing       sync.Once
+	answers       chan any
+	ended         chan struct{}
+	err           error // once ended is closed
 }
 
 // Context implements grpc.ClientStream.
@@ -109,16 +110,19 @@ func (p *pipe) CloseSend() error {
 	return nil
 }
 
-// SendMsg implements grpc.ClientStream. io.EOF: the call has ended, RecvMsg says how.
+// SendMsg implements grpc.ClientStream. io.EOF: the call has ended, RecvMsg says how. The generated code asks RecvMsg after io.EOF only where there are many requests: of a call with one
+// gRPC's own SendMsg tells no error either.
 func (p *pipe) SendMsg(message any) error {
 	select {
 	case p.requests <- message:
 		return nil
 	case <-p.ended:
-		return io.EOF
 	case <-p.ctx.Done():
-		return p.ctx.Err()
 	}
+	if p.hasOneRequest {
+		return nil
+	}
+	return io.EOF
 }
 
 // RecvMsg implements grpc.ClientStream.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,7 @@ import (
 // How protojson and the reader of parameters say what is wrong with a text; protojson's spaces vary.
 var (
 	unknownParameter = regexp.MustCompile(`unknown parameter ("(?:[^"\\]|\\.)*"), value ("(?:[^"\\]|\\.)*")`)
-	badParameter     = regexp.MustCompile(`parsing (?:field|list) "([^"]*)": (?:parsing )?("[^"]*")?:? ?(.*)$`)
-	jsonUnknown      = regexp.MustCompile(`\(line (\d+:\d+)\): unknown field "([^"]*)"`)
-	jsonValue        = regexp.MustCompile(`\(line (\d+:\d+)\): invalid value for (\S+) (?:field|type) ([^:\s]*):? ?(.*)$`)
+	badParameter     = regexp.MustCompile(`parsing (?:field|list) "([^"]*)": (?:\w+\.\w+: )?(?:parsing )?("(?:[^"\\]|\\.)*")?:? ?(.*)$`)
 	jsonSyntax       = regexp.MustCompile(`(?:syntax error )?\(line (\d+:\d+)\): (.*)$`)
 )
 
@@ -34,7 +33,11 @@ func writeHTTPError(ctx context.Context, mux *runtime.ServeMux, marshaler runtim
 	if answer := bodyAnswer(err); answer != nil {
 		err = answer
 	} else if answer, ok := status.FromError(err); ok && answer.Code() == codes.InvalidArgument && len(answer.Details()) == 0 {
-		err = withProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
+		if body, ok := request.Body.(*jsonBody); ok && len(body.problems) > 0 {
+			err = invalid("", body.problems)
+		} else {
+			err = withProblems(codes.InvalidArgument, answer.Message(), problemsOfText(answer.Message()))
+		}
 	}
 	runtime.DefaultHTTPErrorHandler(ctx, mux, marshaler, response, request, err)
 }
@@ -62,11 +65,10 @@ func problemsOfText(text string) (problems []*api.Problem) {
 	}
 	one := &api.Problem{Field: "body", Rule: "expected the request as docs/reference/api.md has it: " + text}
 	if found := badParameter.FindStringSubmatch(text); found != nil {
-		one = &api.Problem{Field: found[1], Value: found[2], Rule: "expected a value of the field's type: " + found[3]}
-	} else if found := jsonUnknown.FindStringSubmatch(text); found != nil {
-		one = &api.Problem{Field: found[2], Rule: fieldRule + " (line " + found[1] + ")"}
-	} else if found := jsonValue.FindStringSubmatch(text); found != nil {
-		one = &api.Problem{Field: found[3], Value: found[4], Rule: fmt.Sprintf("expected a value of type %s (line %s)", found[2], found[1])}
+		one = &api.Problem{Field: found[1], Value: found[2], Rule: found[3]}
+		if !strings.HasPrefix(one.Rule, "expected ") {
+			one.Rule = "expected a value of the field's type: " + one.Rule
+		}
 	} else if found := jsonSyntax.FindStringSubmatch(text); found != nil {
 		one = &api.Problem{Field: "body", Rule: fmt.Sprintf("expected JSON: %s (line %s)", found[2], found[1])}
 	}
@@ -82,27 +84,55 @@ type queryParser struct{ runtime.DefaultQueryParser }
 // Parse implements runtime.QueryParameterParser.
 func (p queryParser) Parse(into proto.Message, values url.Values, filter *utilities.DoubleArray) error {
 	var unknown []string
+	var wrong error
 	for _, name := range sortedKeys(values) {
-		if !hasField(into.ProtoReflect().Descriptor(), strings.Split(name, ".")) {
+		field := fieldAt(into.ProtoReflect().Descriptor(), strings.Split(name, "."))
+		if field == nil {
 			unknown = append(unknown, fmt.Sprintf("unknown parameter %q, value %q", name, strings.Join(values[name], ",")))
+		} else if field.Enum() != nil {
+			wrong = cmp.Or(wrong, checkEnum(name, values[name], field.Enum()))
 		}
 	}
 	if len(unknown) > 0 {
 		return errors.New(strings.Join(unknown, "; ")) // of which writeHTTPError makes problems
 	}
+	if wrong != nil {
+		return wrong
+	}
 	return p.DefaultQueryParser.Parse(into, values, filter)
 }
 
-func hasField(message protoreflect.MessageDescriptor, path []string) bool {
-	field := message.Fields().ByName(protoreflect.Name(path[0]))
-	if field == nil {
-		field = message.Fields().ByJSONName(path[0])
+// checkEnum says which values there are: the gateway says only that this is none.
+func checkEnum(name string, values []string, kind protoreflect.EnumDescriptor) error {
+	for _, value := range values {
+		number, err := strconv.ParseInt(value, 10, 32)
+		if err == nil && kind.Values().ByNumber(protoreflect.EnumNumber(number)) != nil || kind.Values().ByName(protoreflect.Name(value)) != nil {
+			continue
+		}
+		return fmt.Errorf("parsing field %q: %q: %s", name, value, enumRule(kind))
 	}
-	switch {
-	case field == nil:
-		return false
-	case len(path) == 1:
-		return true
+	return nil
+}
+
+// enumRule lists the values of a kind, without the one that stands for none of them.
+func enumRule(kind protoreflect.EnumDescriptor) string {
+	var names []string
+	for i := range kind.Values().Len() {
+		if one := kind.Values().Get(i); !strings.HasSuffix(string(one.Name()), "_UNSPECIFIED") {
+			names = append(names, string(one.Name()))
+		}
 	}
-	return field.Message() != nil && hasField(field.Message(), path[1:])
+	return "expected one of " + strings.Join(names, ", ")
+}
+
+// fieldAt finds a field of a message, or of one within it; nil: there is none.
+func fieldAt(message protoreflect.MessageDescriptor, path []string) protoreflect.FieldDescriptor {
+	field := fieldNamed(message, path[0])
+	if field == nil || len(path) == 1 {
+		return field
+	}
+	if field.Message() == nil {
+		return nil
+	}
+	return fieldAt(field.Message(), path[1:])
 }

@@ -1,21 +1,28 @@
 package control
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
-// pathJSON is the gateway's reader and writer of JSON, which names fields by their whole path where a request cannot be read: of a fabric with many streams the
-// name alone tells nobody which one it is.
+// problemsMost is how many problems of a body are told.
+const problemsMost = 1000
+
+// jsonBody is the body of a request, and what was wrong with it as a message: the gateway hands the reader of a body on, and of its error only the text.
+type jsonBody struct {
+	io.ReadCloser
+	problems []*api.Problem
+}
+
+// pathJSON is the gateway's reader and writer of JSON. Of a body that is no request it finds all that is wrong, each with the path of its field: of a fabric with many streams the name alone tells
+// nobody which one it is.
 type pathJSON struct{ *runtime.JSONPb }
 
 // NewDecoder implements runtime.Marshaler.
@@ -30,107 +37,49 @@ func (p pathJSON) NewDecoder(from io.Reader) runtime.Decoder {
 		if err := decoder.Decode(&raw); err != nil {
 			return err
 		}
-		if err := p.UnmarshalOptions.Unmarshal(raw, message); err != nil {
-			return fmt.Errorf("%s", withPath(raw, err.Error()))
+		err := p.UnmarshalOptions.Unmarshal(raw, message)
+		if body, ok := from.(*jsonBody); ok && err != nil {
+			body.problems = problemsOfJSON(raw, message)
 		}
-		return nil
+		return err
 	})
 }
 
-// jsonField finds the place and the name of a field in what the reader says.
-var jsonField = regexp.MustCompile(`\(line (\d+):(\d+)\): (?:unknown field "([^"]*)"|invalid value for \S+ field ([^:\s]+):)`)
-
-// withPath puts the path of a field in the place of its name.
-func withPath(raw []byte, text string) string {
-	text = strings.ReplaceAll(text, "\u00a0", " ")
-	at := jsonField.FindStringSubmatchIndex(text)
-	if at == nil {
-		return text
+// problemsOfJSON finds all that is wrong with a body that is not a message of this kind: in what can be read of it also what breaks the rules of its fields. nil: nothing that it knows of.
+func problemsOfJSON(raw []byte, message proto.Message) []*api.Problem {
+	w := jsonWalk{raw: raw, isTold: map[string]bool{}}
+	readable := w.object(message.ProtoReflect().New(), 0, len(raw), "", "")
+	if len(w.problems) == 0 {
+		return nil
 	}
-	line, _ := strconv.Atoi(text[at[2]:at[3]])
-	column, _ := strconv.Atoi(text[at[4]:at[5]])
-	path := jsonPath(raw, offsetOf(raw, line, column))
-	begin, end := max(at[6], at[8]), max(at[7], at[9]) // of the name, whichever of the two it is
-	if path == "" || strings.ContainsAny(path, "\": \n") {
-		return text
+	proto.Reset(message)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(readable, message); err == nil {
+		for _, one := range problemsOfRequest(message) {
+			if !w.isSaid(one.Field) {
+				w.problems = append(w.problems, one)
+			}
+		}
 	}
-	return text[:begin] + path + text[end:]
+	return w.problems[:min(len(w.problems), problemsMost)]
 }
 
-// offsetOf is where a line and a column, both from 1 and of characters, are.
-func offsetOf(raw []byte, line, column int) (at int) {
-	for ; line > 1; line-- {
-		next := bytes.IndexByte(raw[at:], '\n')
-		if next < 0 {
-			return len(raw)
+// problemsOfRequest finds what breaks the rules of a request's fields, by itself.
+func problemsOfRequest(message proto.Message) (problems []*api.Problem) {
+	prefix := ""
+	switch request := message.(type) {
+	case interface{ GetSpec() *api.StreamSpec }:
+		if request.GetSpec() == nil {
+			return nil
 		}
-		at += next + 1
+		message, prefix = check.StreamWithDefaults(request.GetSpec()), "spec."
+	case interface{ GetSpec() *api.RouteSpec }:
+		if request.GetSpec() == nil {
+			return nil
+		}
+		message, prefix = check.RouteWithDefaults(request.GetSpec()), "spec."
+	case *api.ApplyFabricRequest:
+		message, prefix = check.Complete(request.GetFabric()), "fabric."
 	}
-	for ; column > 1 && at < len(raw); column-- {
-		_, size := utf8.DecodeRune(raw[at:])
-		at += size
-	}
-	return at
-}
-
-// jsonLevel is an object or a list that has begun and not ended.
-type jsonLevel struct {
-	isList    bool
-	isKeyNext bool // of an object
-	index     int
-	key       string
-}
-
-// jsonPath is what leads to the key or value that begins at an offset, such as fabric.streams[3].align; "": there is none.
-func jsonPath(raw []byte, at int) string {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	levels := []*jsonLevel{{isList: true}} // the whole
-	for {
-		begin := int(decoder.InputOffset())
-		for begin < len(raw) && strings.IndexByte(" \t\r\n,:", raw[begin]) >= 0 {
-			begin++
-		}
-		token, err := decoder.Token()
-		if err != nil {
-			return ""
-		}
-		top := levels[len(levels)-1]
-		delimiter, _ := token.(json.Delim)
-		if delimiter == '}' || delimiter == ']' {
-			levels = levels[:len(levels)-1]
-			levels[len(levels)-1].next()
-			continue
-		}
-		isKey := top.isKeyNext
-		if isKey {
-			top.key, _ = token.(string)
-			top.isKeyNext = false
-		}
-		switch {
-		case begin == at:
-			return pathOf(levels)
-		case delimiter != 0:
-			levels = append(levels, &jsonLevel{isList: delimiter == '[', isKeyNext: delimiter == '{'})
-		case !isKey:
-			top.next()
-		}
-	}
-}
-
-// next goes behind a value.
-func (l *jsonLevel) next() {
-	l.index++
-	l.isKeyNext = !l.isList
-}
-
-func pathOf(levels []*jsonLevel) string {
-	var path strings.Builder
-	for _, one := range levels[1:] {
-		if one.isList {
-			fmt.Fprintf(&path, "[%d]", one.index)
-		} else {
-			path.WriteString("." + one.key)
-		}
-	}
-	return strings.TrimPrefix(path.String(), ".")
+	problems, _ = check.Message(message, prefix) // of a message without rules there is nothing to tell
+	return problems
 }

@@ -4,12 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
@@ -67,6 +72,11 @@ func TestHTTP_SamePortSameRules(t *testing.T) {
 		{"bad field's rule", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "align": 96}}`, 400, `"rule":"expected a power of two from 64 to 4096"`},
 		{"unknown parameter", admin, "GET", "/v1/streams?pagesize=5", "", 400, `"field":"pagesize"`},
 		{"bad parameter", admin, "GET", "/v1/streams?page_size=five", "", 400, `"field":"page_size"`},
+		{"bad parameter's value", admin, "GET", "/v1/streams?page_size=-1", "", 400, `"value":"\"-1\""`},
+		{"parameter of no such value", admin, "GET", "/v1/targets?presence=HERE", "", 400, `"value":"\"HERE\""`},
+		{"parameter of which values", admin, "GET", "/v1/targets?presence=HERE", "", 400, `"rule":"expected one of PRESENCE_ALIVE, PRESENCE_GONE"`},
+		{"unknown field's value", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "aling": 96}}`, 400, `"value":"96"`},
+		{"no such value", admin, "POST", "/v1/streams", `{"spec": {"name": "a", "policy": "POLICY_WAIT"}}`, 400, `"rule":"expected one of POLICY_BLOCK, POLICY_REJECT (line`},
 		{"not JSON", admin, "POST", "/v1/streams", `{`, 400, `"code":3`},
 		{"without the role", host, "POST", "/v1/streams", `{"spec": {"name": "a"}}`, 403, `has not the role admin`},
 		{"list", host, "GET", "/v1/streams?page_size=5&name=desk7/*", "", 200, `"name":"desk7/orders"`},
@@ -133,6 +143,74 @@ func TestHTTP_NamesFieldsByTheirPath(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %s", test.name, code, body, test.want)
 		}
 	}
+}
+
+// All that is wrong with a body is told at once: fields that there are not, values of another type, fields that are there twice, and in what can be read of it what breaks the rules.
+func TestHTTP_AllProblemsOfABody(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "rules: []\n")
+	admin := g.web(g.keeper(identity.KindAdmin, "ada", time.Hour))
+	for _, test := range []struct {
+		name, method, path, body string
+		want                     []string
+	}{
+		{"a stream", "POST", "/v1/streams", `{"spec": {"nime": "a", "align": 96, "ringSizeBytes": "x", "name": "b", "name": "c", "deadline": "soon", "level": "ETERNAL"}, "isDryRun": 7, "x": {"y": [1]}}`,
+			[]string{`spec.nime="a": ` + fieldRule + ` (line 1:11)`, `spec.ringSizeBytes="x": expected a value of type uint64 (line 1:54)`, `spec.name="c": expected the field once: it is there twice`,
+				`spec.deadline="soon": expected a value of type google.protobuf.Duration`, `spec.level="ETERNAL": expected one of LEVEL_POSTED, LEVEL_VISIBLE`, `isDryRun=7: expected a value of type bool`, "x={\"y\": [1]}: " + fieldRule,
+				`spec.align=96: expected a power of two from 64 to 4096`}},
+		{"a fabric", "PUT", "/v1/fabric", "{\"fabric\": {\"streams\": [\n  {\"name\": 5},\n  {\"name\": \"../b\", \"colour\": 1},\n  {\"name\": \"\u00e9\", \"size\": 1}, 7], \"targets\": {}}}",
+			[]string{`fabric.streams[0].name=5: expected a value of type string (line 2:12)`, `fabric.streams[1].colour=1: ` + fieldRule + ` (line 3:20)`, `fabric.streams[2].size=1: ` + fieldRule + ` (line 4:17)`,
+				`fabric.streams[3]=7: expected a value of type a JSON object (line 4:29)`, `fabric.targets={}: expected a value of type a list (line 4:44)`, `fabric.streams[1].name="../b": expected 1 to 63`,
+				`fabric.streams[2].name="é": expected 1 to 63`}},
+		{"a route", "POST", "/v1/routes", `{"spec": {"name": "r", "rules": [{"classes": [{"first": -1}, {"last": 1.5}], "legs": [{"stream": 1}]}], "rules": []}}`,
+			[]string{`spec.rules[0].classes[0].first=-1: expected a value of type uint32`, `spec.rules[0].classes[1].last=1.5: expected a value of type uint32`, `spec.rules[0].legs[0].stream=1: expected a value of type string`,
+				`spec.rules=[]: expected the field once`}},
+		{"no object", "POST", "/v1/streams", `[1]`, []string{`body=[1]: expected a value of type a JSON object (line 1:1)`}},
+		{"no JSON", "POST", "/v1/streams", `{"spec": }`, []string{`body="": expected the request`}},
+	} {
+		code, body := g.ask(admin, test.method, test.path, test.body)
+		var answer struct {
+			Details []struct {
+				Problems []struct{ Field, Value, Rule string }
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || code != 400 || len(answer.Details) == 0 {
+			t.Errorf("%s: got %d %s, %v", test.name, code, body, err)
+			continue
+		}
+		told := answer.Details[0].Problems
+		for i, one := range told {
+			if one.Value == "" {
+				one.Value = `""`
+			}
+			if text := one.Field + "=" + one.Value + ": " + one.Rule; i >= len(test.want) || !strings.HasPrefix(text, test.want[i]) {
+				t.Errorf("%s: problem %d is %s", test.name, i, text)
+			}
+		}
+		if len(told) != len(test.want) {
+			t.Errorf("%s: %d problems, want %d", test.name, len(told), len(test.want))
+		}
+	}
+}
+
+// Whatever a body has: where protojson takes it for a request nothing is found, and where it does not something is, with a place in it.
+func TestProblemsOfJSON_AsProtojsonHasIt(t *testing.T) {
+	words := rapid.SampledFrom([]string{`"spec"`, `"name"`, `"align"`, `"fabric"`, `"streams"`, `"deadline"`, `"ringSizeBytes"`, `"ring_size_bytes"`, "{", "}", "[", "]", ":", ",", "1", "-1", `"1"`, `"1s"`, "null", "true", `"\u0000"`})
+	rapid.Check(t, func(rt *rapid.T) {
+		raw := []byte(strings.Join(rapid.SliceOfN(words, 0, 24).Draw(rt, "words"), ""))
+		if rapid.Bool().Draw(rt, "begun") {
+			raw = fmt.Appendf(nil, `{"fabric": {"streams": [{%s}], "targets": %s}}`, raw, rapid.SampledFrom([]string{"[]", "{}", "[{}]", "null", "[null]"}).Draw(rt, "targets"))
+		}
+		if !json.Valid(raw) {
+			return
+		}
+		for _, message := range []proto.Message{new(api.ApplyFabricRequest), new(api.CreateStreamRequest)} {
+			err := protojson.Unmarshal(raw, message.ProtoReflect().New().Interface())
+			if problems := problemsOfJSON(raw, message); (err != nil) != (len(problems) > 0) {
+				rt.Fatalf("%s: protojson says %v, told are %v", raw, err, problems)
+			}
+		}
+	})
 }
 
 // A watch over HTTP is a line of JSON a message, as they come.

@@ -68,7 +68,7 @@ func (s *Server) guardUnary(ctx context.Context, request any, info *grpc.UnarySe
 	if err := s.limiter.call(clientOf(ctx, caller.ID, info.FullMethod)); err != nil {
 		return nil, err
 	}
-	if err := checkLength(request); err != nil {
+	if err := checkLength(ctx, request); err != nil {
 		return nil, err
 	}
 	if s.isBlindTo(info.FullMethod) {
@@ -208,7 +208,7 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	defer end()
 	ctx, cancel := context.WithCancelCause(context.WithValue(stream.Context(), callerKey{}, caller))
 	defer cancel(nil)
-	go s.lookAgain(ctx, cancel, info.FullMethod)
+	go s.lookAgain(ctx, cancel, caller, info.FullMethod)
 	_, err = s.recorder.act(ctx, caller, info.FullMethod, nil, func() (any, error) {
 		return nil, handler(server, guardedStream{ServerStream: stream, ctx: ctx})
 	})
@@ -218,7 +218,8 @@ func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.St
 	return err
 }
 
-func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, method string) {
+// lookAgain ends a call whose caller has lost the right to it, and a watch of whom the rules say something else than when it was opened: opened again, it tells what he may see by now.
+func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, caller access.Caller, method string) {
 	tick := time.NewTicker(guardInterval)
 	defer tick.Stop()
 	for blind := 0; ; {
@@ -234,11 +235,20 @@ func (s *Server) lookAgain(ctx context.Context, cancel context.CancelCauseFunc, 
 			cancel(api.Blind(blindText))
 			return
 		}
-		if _, err := s.admit(ctx, method); err != nil {
+		now, err := s.admit(ctx, method)
+		if err == nil && !now.IsSame(caller) && isWatch(method) {
+			err = status.Errorf(codes.Unavailable, "what %s may see has changed: open the watch again", caller.ID)
+		}
+		if err != nil {
 			cancel(err)
 			return
 		}
 	}
+}
+
+// isWatch tells the calls that tell of what changes. Health's has no streams in it.
+func isWatch(method string) bool {
+	return strings.HasPrefix(method[strings.LastIndexByte(method, '/')+1:], "Watch")
 }
 
 // speaksFor checks that an agent is one whom the caller may speak for, and gives it with what the control plane says of it.
@@ -249,7 +259,7 @@ func speaksFor(ctx context.Context, role access.Role, agent *api.Agent) error {
 	}
 	agent.Streams = nil
 	if role == access.RoleDrain {
-		agent.Streams = caller.Streams(role)
+		agent.Streams = caller.StreamsOf(role, agent.Host, agent.Id)
 	}
 	return nil
 }
@@ -259,5 +269,8 @@ func (g guardedStream) RecvMsg(into any) error {
 	if err := g.ServerStream.RecvMsg(into); err != nil {
 		return err
 	}
-	return checkLength(into)
+	if err := checkLength(g.Context(), into); err != nil {
+		return err
+	}
+	return checkRequest(into)
 }

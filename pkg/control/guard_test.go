@@ -60,6 +60,11 @@ func startGuarded(t *testing.T, rules string) *guarded {
 // startGuardedAt -- one that takes so many calls a second of a client; 0 = as usual.
 func startGuardedAt(t *testing.T, rules string, callRate float64) *guarded {
 	t.Helper()
+	return startGuardedWith(t, rules, Config{CallRate: callRate})
+}
+
+func startGuardedWith(t *testing.T, rules string, config Config) *guarded {
+	t.Helper()
 	g := &guarded{t: t, dir: t.TempDir(), log: &lockedBuffer{}}
 	var err error
 	if g.authority, err = identity.InitAuthority(filepath.Join(g.dir, "tls"), "farlog", time.Now()); err != nil {
@@ -75,7 +80,9 @@ func startGuardedAt(t *testing.T, rules string, callRate float64) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(Config{Client: openEtcd(t, filepath.Join(g.dir, "etcd")).Client(), Logger: logger, IsSole: true, Lease: stepTimeout, Keeper: keeper, Access: file, CallRate: callRate})
+	config.Client, config.Logger, config.IsSole, config.Lease = openEtcd(t, filepath.Join(g.dir, "etcd")).Client(), logger, true, stepTimeout
+	config.Keeper, config.Access = keeper, file
+	server := New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -245,6 +252,15 @@ func memberTrials() map[string]trial {
 			_, err := api.NewControlServiceClient(conn).CheckWriters(ctx, &api.CheckWritersRequest{Host: "alpha", Writers: []*api.RunningWriter{{Stream: "desk7/orders", Epoch: 1}}})
 			return err
 		},
+		"WatchWriters": func(ctx context.Context, conn *grpc.ClientConn) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			watch, err := api.NewControlServiceClient(conn).WatchWriters(ctx, &api.WatchWritersRequest{Host: "alpha"})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			return err
+		},
 		"RebindStream": func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := api.NewControlServiceClient(conn).RebindStream(ctx, &api.RebindStreamRequest{Stream: "desk7/orders", Drain: "alpha", Reason: "test"})
 			return err
@@ -331,6 +347,10 @@ var allowed = map[string]string{
 	"CreateDrain":      "admin",
 	"UpdateDrain":      "admin",
 	"DeleteDrain":      "admin",
+	"WatchRegions":     "append drain replay admin audit target",
+	"WatchGrants":      "admin audit",
+	"WatchEpochs":      "append drain replay admin audit target",
+	"WatchWriters":     "append",
 	"ListRegions":      "append drain replay admin audit target",
 	"ListGrants":       "admin audit",
 	"ListEpochs":       "append drain replay admin audit target",

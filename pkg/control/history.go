@@ -58,6 +58,16 @@ func (h *history) touch(v *view, key string, revision int64) {
 	}
 }
 
+// forgotten notes that what an agent told is taken away. That it is told anew changes nothing of a host.
+func (h *history) forgotten(v *view, key string, revision int64) {
+	switch prefix, name := cutKey(key); prefix {
+	case keyTargets:
+		h.note(revision, subject{changedTarget, v.targets[name].GetAgent().GetHost()})
+	case keyDrains:
+		h.note(revision, subject{changedDrain, v.drains[name].GetAgent().GetHost()})
+	}
+}
+
 func (h *history) note(revision int64, changed ...subject) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -53,6 +53,8 @@ const (
 	keyLiveTargets = keyRoot + "state/live/targets/"
 	keyLiveDrains  = keyRoot + "state/live/drains/"
 	keyLeader      = keyRoot + "leader"
+
+	keyPast = "/farlog/past/epochs/" // beside keyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
 )
 
 func encode(message proto.Message) (string, error) {
@@ -91,6 +93,10 @@ func asJSON(key string, value []byte) (string, error) {
 		message = new(api.TargetState)
 	case keyDrains:
 		message = new(api.DrainState)
+	case "":
+		if strings.HasPrefix(key, keyPast) {
+			message = new(api.PastEpochs)
+		}
 	}
 	if message == nil || isJSON(value) {
 		return string(value), nil

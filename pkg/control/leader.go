@@ -40,6 +40,9 @@ type reconciler struct {
 	isLeading *atomic.Bool  // told to whoever asks
 	planned   *atomic.Int64 // streams that were looked at
 	sink      func(context.Context, [][]byte) error
+
+	auditStream string    // that the sink writes
+	held        time.Time // when it was last written to, or opened anew
 }
 
 // run reconciles until ctx is done.
@@ -105,6 +108,7 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 // keepSettled plans whatever may need something, as soon as it may: all streams at first and then now and again, for what nobody has thought of.
 func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) error {
 	unsettled, again, lost := map[string]bool{}, reconcile.Dirt{}, 0
+	gone := map[string]time.Time{}
 	again.TouchAll()
 	rarely := time.NewTicker(fullPassPeriod)
 	defer rarely.Stop()
@@ -133,6 +137,9 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 		case <-r.mirror.dirty:
 		case <-rarely.C:
 			again.TouchAll()
+			if err := r.forget(ctx, gone, time.Now(), guards); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -176,10 +183,10 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 func (r *reconciler) logDecision(action reconcile.Action) {
 	switch {
 	case action.Place != nil:
-		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member)
+		r.logger.Info("placed ring", "stream", streamOf(action), "target", action.Place.Target, "member", action.Place.Member+1)
 	case action.Renew != nil:
 		r.logger.Warn("ring is missing, and has no record: nobody was ever let in to write it; wanting it anew", "stream", streamOf(action), "target", action.Renew.Target,
-			"member", action.Renew.Member, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
+			"member", action.Renew.Member+1, "lost_uuid", fmt.Sprintf("%x", action.Renew.LostUuid))
 	case action.Bind != nil:
 		r.logger.Info("bound stream to its ring", "stream", streamOf(action), "ring_uuid", fmt.Sprintf("%x", action.Bind.RingUuid))
 	case action.Retire != "":

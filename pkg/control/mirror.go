@@ -67,16 +67,19 @@ type mirror struct {
 
 	writing sync.Mutex // held from the copy of a view to its publication
 
-	mutex   sync.Mutex
-	current *view
-	changed chan struct{}            // closed and replaced at each publication
-	told    map[string]chan struct{} // by the key of an agent's life: closed and forgotten when it is to be told something else
-	dirt    reconcile.Dirt           // since takeDirt
-	dirty   chan struct{}            // has room for one word: there is dirt
+	mutex          sync.Mutex
+	current        *view
+	changed        chan struct{}            // closed and replaced at each publication
+	told           map[string]chan struct{} // by the key of an agent's life: closed and forgotten when it is to be told something else
+	streamsChanged changes
+	listeners      map[string]map[*listener]bool // by host
+	dirt           reconcile.Dirt                // since takeDirt
+	dirty          chan struct{}                 // has room for one word: there is dirt
 }
 
 func newMirror(client *clientv3.Client, logger *slog.Logger) *mirror {
-	return &mirror{client: client, logger: logger, history: newHistory(), current: newView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, dirty: make(chan struct{}, 1)}
+	return &mirror{client: client, logger: logger, history: newHistory(), current: newView(), changed: make(chan struct{}), told: map[string]chan struct{}{}, dirty: make(chan struct{}, 1),
+		listeners: map[string]map[*listener]bool{}, streamsChanged: changes{at: map[string]int64{}}}
 }
 
 // load returns the present view, and a channel that is closed when there is a newer one.
@@ -179,6 +182,7 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 		touched.note(next, prefix, name)
 		if event.Type == clientv3.EventTypeDelete {
 			m.history.touch(next, key, event.Kv.ModRevision)
+			m.history.forgotten(next, key, event.Kv.ModRevision)
 			next.remove(key)
 			next.declaredAt(key, event.Kv.ModRevision)
 		} else {
@@ -205,6 +209,7 @@ func (m *mirror) publish(next *view, touched *touched) {
 	m.current = next
 	close(m.changed)
 	m.changed = make(chan struct{})
+	m.spread(next, touched)
 	if touched == nil {
 		touched = newTouched()
 		touched.TouchAll()

@@ -78,35 +78,41 @@ func (v *view) reindex(prefix, name string, change func()) {
 
 // touched is what changes of etcd concern: who is told something else than before, and which streams may need something.
 type touched struct {
-	agents map[string]bool // by the key of their life
+	agents  map[string]bool            // by the key of their life
+	streams map[string]bool            // of which whoever watches is told
+	writers map[string]map[string]bool // by host: of these, the streams whose writer is on it
 	reconcile.Dirt
 }
 
-func newTouched() *touched { return &touched{agents: map[string]bool{}} }
+func newTouched() *touched {
+	return &touched{agents: map[string]bool{}, streams: map[string]bool{}, writers: map[string]map[string]bool{}}
+}
 
 // note is called before and after a change of what lies under a key.
 func (t *touched) note(v *view, prefix, name string) {
 	stream, _, _ := strings.Cut(name, "#")
 	switch prefix {
 	case keyRings:
-		t.Touch(stream)
+		t.touch(v, stream)
 		t.tellTarget(v.rings[name])
 	case keyAdmissions:
-		t.Touch(stream)
+		t.touch(v, stream)
 		t.tellTarget(v.rings[name])
 		t.tellDrain(v.assignments[stream])
 	case keyAssignments:
-		t.Touch(stream)
+		t.touch(v, stream)
 		t.tellDrain(v.assignments[stream])
 		t.tellTargets(v, stream)
 		if len(v.drainSpecs) > 0 {
 			t.TouchUnsettled() // a drain that takes so many streams may have room for another one
 		}
 	case keyDeletions, keyStreams:
-		t.Touch(stream)
+		t.touch(v, stream)
 		t.tellTargets(v, stream)
 	case keyEpochs:
-		t.Touch(stream)
+		t.touch(v, stream)
+	case keyGrants:
+		t.tell(v, stream)
 	case keyTargetSpecs, keyDrainSpecs:
 		t.TouchAll()
 	case keyLiveTargets:
@@ -116,7 +122,7 @@ func (t *touched) note(v *view, prefix, name string) {
 		t.TouchUnsettled() // some of which may wait for a target that is near enough
 	case keyLiveDrains:
 		for _, stream := range v.givenTo.of[name] {
-			t.Touch(stream)
+			t.touch(v, stream)
 		}
 		t.tellWhereFrom(v, name)
 		t.TouchUnsettled()
@@ -153,7 +159,7 @@ func (t *touched) tellDrain(given *api.Assignment) {
 func (t *touched) touchRingsAt(v *view, target string) {
 	for _, ring := range v.ringsAt.of[target] {
 		stream, _, _ := strings.Cut(ring, "#")
-		t.Touch(stream)
+		t.touch(v, stream)
 	}
 }
 
@@ -163,18 +169,18 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 		t.touchRingsAt(v, target)
 		t.agents[keyLiveTargets+target] = true
 	}
-	if before == nil || now == nil || !isSameMedia(before.Media, now.Media) {
+	if before == nil || now == nil || !api.IsSameMedia(before.Media, now.Media) {
 		t.TouchUnsettled()
 	}
 	for i, ring := range now.GetRings() {
-		if i >= len(before.GetRings()) || !isSameRing(before.Rings[i], ring) {
-			t.Touch(ring.Stream)
+		if i >= len(before.GetRings()) || !api.IsSameRing(before.Rings[i], ring) {
+			t.touch(v, ring.Stream)
 			t.agents[keyLiveTargets+target] = true // who may come to it depends on how it is reached
 		}
 	}
 	for i, ring := range before.GetRings() { // one that was reported may no longer be
 		if i >= len(now.GetRings()) || now.Rings[i].Stream != ring.Stream {
-			t.Touch(ring.Stream)
+			t.touch(v, ring.Stream)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
@@ -25,8 +26,8 @@ func alreadyExists(kind, name string, changes []*api.FieldChange) error {
 	}
 	first := changes[0]
 	label := first.Name
-	if labels[label] != "" {
-		label = labels[label]
+	if check.Labels[label] != "" {
+		label = check.Labels[label]
 	}
 	var problems []*api.Problem
 	for _, change := range changes {

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
 // prune makes the end of what is not declared part of a plan. A stream that may not end is a problem, so that nothing is done; and so is a file without
@@ -19,7 +20,7 @@ func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
 		return
 	}
 	var stay []string
-	left := v.routesWith(fabric.GetRoutes()) // by the end
+	left := v.routeSpecs().With(fabric.GetRoutes()) // by the end
 	for _, one := range p.undeclared {
 		if name, isRoute := strings.CutPrefix(one, "route "); isRoute && caller.May(api.ControlService_DeleteRoute_FullMethodName, name) == nil {
 			delete(left, name)
@@ -42,8 +43,8 @@ func (p *fabricPlan) prune(v *view, caller access.Caller, fabric *api.Fabric) {
 	p.undeclared = stay
 }
 
-func (p *fabricPlan) pruneRoute(left routes, name string) {
-	if by := left.whoSelects("", name); by != "" {
+func (p *fabricPlan) pruneRoute(left check.Routes, name string) {
+	if by := left.WhoSelects("", name); by != "" {
 		p.fail("routes", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
 		return
 	}
@@ -51,8 +52,8 @@ func (p *fabricPlan) pruneRoute(left routes, name string) {
 	p.changes = append(p.changes, &api.Change{Kind: "route", Name: name, IsDeleted: true})
 }
 
-func (p *fabricPlan) pruneStream(v *view, left routes, caller access.Caller, name string) {
-	if by := left.whoSelects(name, ""); by != "" {
+func (p *fabricPlan) pruneStream(v *view, left check.Routes, caller access.Caller, name string) {
+	if by := left.WhoSelects(name, ""); by != "" {
 		p.fail("streams", fmt.Sprintf("%q", name), "is not declared, and cannot be deleted: route %q selects it", by)
 		return
 	}

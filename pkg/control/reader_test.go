@@ -1,6 +1,9 @@
 package control
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -12,22 +15,53 @@ import (
 
 // Each reader has a number of its own, those who did not come are forgotten, and so many at a time are not let in that a target would be full of them. Writers and drains stay.
 func TestAdmitReader(t *testing.T) {
-	now, token := time.Unix(1000, 0), make([]byte, tokenLen)
+	now := time.Unix(1000, 0)
 	admission := &api.Admission{EpochMin: 3, Grants: []*api.FarGrant{{Role: api.GrantRole_GRANT_ROLE_WRITER, Epoch: 3}, {Role: api.GrantRole_GRANT_ROLE_DRAIN, Generation: 9}}}
-	for i := range readersMax + 1 {
-		if generation, err := admitReader(admission, token, nil, now, grantUnusedMax); err != nil || generation != uint64(i+1) {
+	coming := &comingReader{tokens: [][]byte{make([]byte, tokenLen)}, from: [][]string{nil}, life: grantUnusedMax}
+	for i := range readersMax {
+		if generation, err := coming.admit(admission, 0, now); err != nil || generation != uint64(i+1) {
 			t.Fatalf("reader %d: number %d, %v", i, generation, err)
 		}
 	}
-	_, err := admitReader(admission, token, nil, now, grantUnusedMax)
+	_, err := coming.admit(admission, 0, now)
 	if reason, _ := checkRefusal(t, err); status.Code(err) != codes.ResourceExhausted || reason != reasonReaders {
 		t.Errorf("one too many: %v", err)
 	}
-	generation, err := admitReader(admission, token, nil, now.Add(grantUnusedMax+time.Second), grantUnusedMax)
-	if err != nil || generation != readersMax+2 {
+	generation, err := coming.admit(admission, 0, now.Add(grantUnusedMax+time.Second))
+	if err != nil || generation != readersMax+1 {
 		t.Errorf("later: number %d, %v", generation, err)
 	}
-	if len(admission.Grants) != 4 || !isWriter(admission.Grants[0]) || !isDrain(admission.Grants[1]) || admission.EpochMin != 3 {
+	if len(admission.Grants) != 3 || !isWriter(admission.Grants[0]) || !isDrain(admission.Grants[1]) || admission.EpochMin != 3 {
 		t.Errorf("left: %v", admission)
+	}
+}
+
+// A reader that renews its grant takes the place of its own, and of nobody else's: also when there is no place for another one.
+func TestAdmitReader_Renewed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	token := func(i int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i)) }
+	coming := func(i int) *comingReader {
+		return &comingReader{tokens: [][]byte{token(i)}, from: [][]string{nil}, life: grantUnusedMax}
+	}
+	admission := new(api.Admission)
+	for i := range readersMax {
+		if _, err := coming(i).admit(admission, 0, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := coming(readersMax)
+	sum := sha256.Sum256(token(7))
+	again.renewed = [][]byte{sum[:]}
+	generation, err := again.admit(admission, 0, now)
+	if err != nil || generation != readersMax+1 || len(admission.Grants) != readersMax {
+		t.Fatalf("renewed: number %d, %d grants, %v", generation, len(admission.Grants), err)
+	}
+	if _, err := again.admit(admission, 0, now); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the same one once more, which is forgotten already: %v", err)
+	}
+	for _, grant := range admission.Grants {
+		if bytes.Equal(grant.Token, token(7)) || !grant.Expires.AsTime().Equal(now.Add(grantUnusedMax)) {
+			t.Errorf("left: %v", grant)
+		}
 	}
 }

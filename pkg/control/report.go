@@ -1,10 +1,10 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -12,8 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -37,7 +35,15 @@ type reports struct {
 
 	mutex sync.Mutex
 	hosts map[string]*api.HostState // by name: what its agent told this instance last
+	told  map[string]told           // by key: the state that was answered last
+	last  uint64                    // report that was named
 	kept  map[string]time.Time      // by key: when the figures were last written; where they are not what they were then, and else absent
+}
+
+// told is a report and what the mirror showed for it. Whatever has come to stand in its place since, by whomever, is another.
+type told struct {
+	report uint64
+	state  proto.Message
 }
 
 func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
@@ -45,14 +51,16 @@ func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
 	if isSole {
 		every = figuresKeptSole
 	}
-	return &reports{client: client, mirror: mirror, every: every, kept: map[string]time.Time{}, hosts: map[string]*api.HostState{}}
+	return &reports{client: client, mirror: mirror, every: every, kept: map[string]time.Time{}, hosts: map[string]*api.HostState{},
+		told: map[string]told{}, last: rand.Uint64()}
 }
 
-func (r *reports) keepTarget(ctx context.Context, state *api.TargetState) error {
+// keepTarget keeps a state, and gives it a name; 0: something else has taken its place already.
+func (r *reports) keepTarget(ctx context.Context, state *api.TargetState) (uint64, error) {
 	key, isNews, isMoved := keyTargets+state.Agent.Id, true, false
 	r.mirror.show(func(now, next *view) bool {
 		before := now.targets[state.Agent.Id]
-		isNews, isMoved = !isSameTarget(before, state), areTargetFiguresMoved(before, state)
+		isNews, isMoved = !api.IsSameTarget(before, state), areTargetFiguresMoved(before, state)
 		if !isNews {
 			next.targets = maps.Clone(now.targets)
 			next.owned[keyTargets] = true
@@ -60,14 +68,20 @@ func (r *reports) keepTarget(ctx context.Context, state *api.TargetState) error 
 		}
 		return !isNews
 	})
-	return r.keep(ctx, key, state, isNews, isMoved)
+	if err := r.keep(ctx, key, state, isNews, isMoved); err != nil {
+		return 0, err
+	}
+	now, _ := r.mirror.load()
+	seen := now.targets[state.Agent.Id]
+	return r.name(key, seen, api.IsSameTarget(seen, state)), nil
 }
 
-func (r *reports) keepDrain(ctx context.Context, state *api.DrainState) error {
+// keepDrain is as keepTarget.
+func (r *reports) keepDrain(ctx context.Context, state *api.DrainState) (uint64, error) {
 	key, isNews, isMoved := keyDrains+state.Agent.Id, true, false
 	r.mirror.show(func(now, next *view) bool {
 		before := now.drains[state.Agent.Id]
-		isNews, isMoved = !isSameDrain(before, state), areDrainFiguresMoved(before, state)
+		isNews, isMoved = !api.IsSameDrain(before, state), areDrainFiguresMoved(before, state)
 		if !isNews {
 			next.drains = maps.Clone(now.drains)
 			next.owned[keyDrains] = true
@@ -75,7 +89,32 @@ func (r *reports) keepDrain(ctx context.Context, state *api.DrainState) error {
 		}
 		return !isNews
 	})
-	return r.keep(ctx, key, state, isNews, isMoved)
+	if err := r.keep(ctx, key, state, isNews, isMoved); err != nil {
+		return 0, err
+	}
+	now, _ := r.mirror.load()
+	seen := now.drains[state.Agent.Id]
+	return r.name(key, seen, api.IsSameDrain(seen, state)), nil
+}
+
+// name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the mirror shows is what was reported.
+func (r *reports) name(key string, seen proto.Message, isSeen bool) uint64 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.told, key)
+	if !isSeen {
+		return 0
+	}
+	r.last = max(1, r.last+1)
+	r.told[key] = told{r.last, seen}
+	return r.last
+}
+
+// isTold tells whether a report was the last one of an agent to this instance, and nothing has taken the place of what it said.
+func (r *reports) isTold(key string, report uint64, seen proto.Message) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return report != 0 && r.told[key] == told{report, seen}
 }
 
 // keep writes a state with news, or with figures whose turn it is. A state is not guarded: the last report is the truth.
@@ -106,59 +145,6 @@ func (r *reports) isTurn(key string, isMoved bool) bool {
 		r.kept[key] = time.Now()
 	}
 	return isWaiting && time.Since(since) >= r.every
-}
-
-// isSameTarget tells that nothing but figures differs.
-func isSameTarget(a, b *api.TargetState) bool {
-	return a != nil && proto.Equal(a.Agent, b.Agent) && isSameMedia(a.Media, b.Media) && slices.EqualFunc(a.Rings, b.Rings, isSameRing)
-}
-
-// isSameMedia leaves out what devices count.
-func isSameMedia(a, b []*api.MediaHealth) bool {
-	return slices.EqualFunc(a, b, func(a, b *api.MediaHealth) bool {
-		return a.Device == b.Device && a.UsedRatio == b.UsedRatio && a.SpareRatio == b.SpareRatio && a.SpareThresholdRatio == b.SpareThresholdRatio && a.CriticalWarning == b.CriticalWarning
-	})
-}
-
-// isSameRing is written out because a control plane may be told of ten thousand rings a second. TestReport_EveryFieldCounts finds a field that was forgotten.
-func isSameRing(a, b *api.RingState) bool {
-	return a.Stream == b.Stream && a.StreamId == b.StreamId && a.Target == b.Target && a.Uri == b.Uri && bytes.Equal(a.RingUuid, b.RingUuid) && a.Error == b.Error &&
-		isSameContract(a.Contract, b.Contract) && slices.Equal(a.FarUris, b.FarUris) && a.CapacityBytes == b.CapacityBytes &&
-		a.WriterId == b.WriterId && a.IsWriterHeld == b.IsWriterHeld && a.IsDrainHeld == b.IsDrainHeld &&
-		a.WriterEpoch == b.WriterEpoch && a.EpochMin == b.EpochMin && a.LastEpoch == b.LastEpoch && isSameTime(a.EpochOpened, b.EpochOpened) &&
-		a.EpochFenced == b.EpochFenced && a.EpochAdmitted == b.EpochAdmitted && a.DrainGeneration == b.DrainGeneration && a.ReaderGeneration == b.ReaderGeneration &&
-		a.IsClosed == b.IsClosed && a.IsRemoved == b.IsRemoved && a.IsMissing == b.IsMissing &&
-		// The one thing that is decided by cursors is the end of a stream, and by whether there ever was anything.
-		(a.HeadLsn > 0) == (b.HeadLsn > 0) && (a.AppendedLsn > 0) == (b.AppendedLsn > 0) && (!a.IsClosed || isAllStored(a) == isAllStored(b)) &&
-		(a.IsWriterHeld || (a.LagBytes > 0) == (b.LagBytes > 0)) // of a ring that nobody writes: it may be deleted
-}
-
-func isAllStored(ring *api.RingState) bool {
-	return ring.LagBytes == 0 && ring.HeadLsn == ring.AppendedLsn
-}
-
-func isSameContract(a, b *api.Contract) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Kind == b.Kind && a.FlushMethod == b.FlushMethod && a.Probe == b.Probe && a.Level == b.Level && a.GranularityBytes == b.GranularityBytes &&
-		a.AtomicUnitBytes == b.AtomicUnitBytes && a.IsReadBack == b.IsReadBack && a.SizeBytes == b.SizeBytes && a.Attestation == b.Attestation &&
-		isSameDuration(a.DeadlineDefault, b.DeadlineDefault)
-}
-
-func isSameTime(a, b *timestamppb.Timestamp) bool {
-	return (a == nil) == (b == nil) && a.GetSeconds() == b.GetSeconds() && a.GetNanos() == b.GetNanos()
-}
-
-func isSameDuration(a, b *durationpb.Duration) bool {
-	return (a == nil) == (b == nil) && a.GetSeconds() == b.GetSeconds() && a.GetNanos() == b.GetNanos()
-}
-
-func isSameDrain(a, b *api.DrainState) bool {
-	isSame := func(a, b *api.DrainProgress) bool {
-		return a.Stream == b.Stream && bytes.Equal(a.RingUuid, b.RingUuid) && a.LastError == b.LastError
-	}
-	return a != nil && proto.Equal(a.Agent, b.Agent) && a.StoreDir == b.StoreDir && slices.EqualFunc(a.Progress, b.Progress, isSame)
 }
 
 // areTargetFiguresMoved looks at the cursors, which all other figures follow. Times alone are not worth a write.

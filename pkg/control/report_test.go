@@ -77,8 +77,8 @@ func TestReport_EveryFieldCounts(t *testing.T) {
 	drain := &api.DrainState{Agent: &api.Agent{Id: "d1"}, Progress: []*api.DrainProgress{{Stream: "a"}}}
 	counted := 0
 	for state, isSame := range map[proto.Message]func(proto.Message) bool{
-		target: func(now proto.Message) bool { return isSameTarget(target, now.(*api.TargetState)) },
-		drain:  func(now proto.Message) bool { return isSameDrain(drain, now.(*api.DrainState)) },
+		target: func(now proto.Message) bool { return api.IsSameTarget(target, now.(*api.TargetState)) },
+		drain:  func(now proto.Message) bool { return api.IsSameDrain(drain, now.(*api.DrainState)) },
 	} {
 		changed := proto.Clone(state)
 		if !isSame(changed) {
@@ -87,7 +87,7 @@ func TestReport_EveryFieldCounts(t *testing.T) {
 		setEach(changed.ProtoReflect(), func(field protoreflect.FieldDescriptor) {
 			counted++
 			if isSame(changed) != figures[field.FullName()] {
-				t.Errorf("%s: compare it in isSameRing or its like, or name it as a figure here", field.FullName())
+				t.Errorf("%s: compare it in IsSameRing or its like, or name it as a figure here", field.FullName())
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestReport_EmptiedRingIsNews(t *testing.T) {
 		{"more stored, nobody writes", &api.RingState{HeadLsn: 1, AppendedLsn: 5, LagBytes: 4}, &api.RingState{HeadLsn: 3, AppendedLsn: 5, LagBytes: 2}, false},
 		{"closed and all stored", &api.RingState{IsClosed: true, HeadLsn: 1, AppendedLsn: 5}, &api.RingState{IsClosed: true, HeadLsn: 5, AppendedLsn: 5}, true},
 	} {
-		if isNews := !isSameRing(test.before, test.now); isNews != test.isNews {
+		if isNews := !api.IsSameRing(test.before, test.now); isNews != test.isNews {
 			t.Errorf("%s: news %v, expected %v", test.name, isNews, test.isNews)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -270,11 +270,11 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision, err := store.writeRoute(one.context(), seen, routeWithDefaults(route("left", "to a", "by right")))
+	revision, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("left", "to a", "by right")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.writeRoute(one.context(), seen, routeWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("right", "to b", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("the other half: %v", err)
 	}
 	if _, err := store.deleteRoute(one.context(), seen, "right"); status.Code(err) != codes.Aborted {
@@ -290,7 +290,7 @@ func TestRoutes_GuardedAgainstEachOther(t *testing.T) {
 	if _, err := store.deleteRoute(one.context(), seen, "left"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.writeRoute(one.context(), seen, routeWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
+	if _, err := store.writeRoute(one.context(), seen, check.RouteWithDefaults(route("right", "by left"))); status.Code(err) != codes.Aborted {
 		t.Errorf("by one that is gone: %v", err)
 	}
 }
@@ -356,6 +356,7 @@ func TestGuard_RoutesOfARole(t *testing.T) {
 	if list, err := desk7.ListRoutes(t.Context(), &api.ListRoutesRequest{}); err != nil || len(list.Routes) != 1 {
 		t.Errorf("listed %v, %v", list, err)
 	}
+	watchAsDesk7(t, admin, desk7)
 	for _, name := range []string{"desk7/all", "desk8/all"} {
 		if _, err := desk7.AcquireRoute(t.Context(), &api.AcquireRouteRequest{Route: name}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: %v", name, err)
@@ -363,62 +364,48 @@ func TestGuard_RoutesOfARole(t *testing.T) {
 	}
 }
 
-// Whatever routes there are: each that passes the check selects a record for just those streams for which the rules that name each other say so.
-func TestResolve_SelectsAsTheRulesSay(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		all := routes{}
-		for i := range 4 {
-			all[fmt.Sprint("r", i)] = drawRoute(rt, i)
-		}
-		for _, name := range sortedKeys(all) {
-			check := routeCheck{routes: all, spec: all[name], whyNot: func(string) string { return "" }, isAsked: func(string) bool { return true }}
-			if len(check.run()) > 0 {
-				return // none of them would be kept
+// watchAsDesk7 watches as somebody who has a role on desk7/* alone: of a route that is not his he hears neither what it is nor that it has changed, whatever he asks for.
+func watchAsDesk7(t *testing.T, admin, desk7 api.ControlServiceClient) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	var watches []grpc.ServerStreamingClient[api.WatchRoutesResponse]
+	hear := func(want string) {
+		t.Helper()
+		for i, watch := range watches {
+			message, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, one := range message.Routes {
+				names = append(names, one.Route.Spec.Name)
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("watch %d is told of %q, expected %q", i, got, want)
 			}
 		}
-		for _, name := range sortedKeys(all) {
-			resolved := all.resolve(name)
-			for range 10 {
-				class, criticality := uint32(rapid.IntRange(0, 9).Draw(rt, "class")), uint32(rapid.IntRange(0, 3).Draw(rt, "criticality"))
-				got, want := map[string]bool{}, map[string]bool{}
-				walk(all, resolved, class, criticality, got)
-				walk(all, all[name].Rules, class, criticality, want)
-				if fmt.Sprint(got) != fmt.Sprint(want) {
-					rt.Fatalf("route %s, class %d, criticality %d: resolved to %v, the rules say %v: %v", name, class, criticality, got, want, all)
-				}
-			}
-		}
-	})
-}
-
-// walk follows the rules as they are written.
-func walk(all routes, rules []*api.RouteRule, class, criticality uint32, selected map[string]bool) {
-	for _, rule := range rules {
-		isClass := len(rule.Classes) == 0 || slices.ContainsFunc(rule.Classes, func(one *api.ClassRange) bool { return one.First <= class && class <= one.Last })
-		if !isClass || criticality < rule.CriticalityMin {
-			continue
-		}
-		for _, leg := range rule.Legs {
-			selected[leg.Stream] = true
-		}
-		walk(all, all[rule.Route].GetRules(), class, criticality, selected)
 	}
-}
-
-func drawRoute(rt *rapid.T, number int) *api.RouteSpec {
-	spec := &api.RouteSpec{Name: fmt.Sprint("r", number)}
-	for i := range rapid.IntRange(1, 3).Draw(rt, "rules") {
-		rule := &api.RouteRule{CriticalityMin: uint32(rapid.IntRange(0, 3).Draw(rt, "least"))}
-		for range rapid.IntRange(0, 2).Draw(rt, "ranges") {
-			first := uint32(rapid.IntRange(0, 9).Draw(rt, "first"))
-			rule.Classes = append(rule.Classes, &api.ClassRange{First: first, Last: first + uint32(rapid.IntRange(0, 4).Draw(rt, "more"))})
+	for _, name := range []string{"", "desk7/*", "**"} {
+		watch, err := desk7.WatchRoutes(ctx, &api.WatchRoutesRequest{Name: name})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if rapid.IntRange(0, 3).Draw(rt, "by route") == 0 {
-			rule.Route = fmt.Sprint("r", (number+rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "route"))%4)
-		} else {
-			rule.Legs = []*api.RouteLeg{{Stream: fmt.Sprintf("s%d%d", number, i)}}
-		}
-		spec.Rules = append(spec.Rules, rule)
+		watches = append(watches, watch)
 	}
-	return spec
+	hear("desk7/all")
+	if _, err := admin.UpdateRoute(ctx, &api.UpdateRouteRequest{Spec: route("desk8/all", "to desk8/orders")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CreateRoute(ctx, &api.CreateRouteRequest{Spec: route("desk7/more", "to desk7/orders")}); err != nil {
+		t.Fatal(err)
+	}
+	hear("desk7/all desk7/more")
+	other, err := desk7.WatchRoutes(ctx, &api.WatchRoutesRequest{Name: "desk8/*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if message, err := other.Recv(); err != nil || len(message.Routes) != 0 {
+		t.Errorf("of desk8: told %v, %v", message, err)
+	}
 }

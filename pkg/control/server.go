@@ -32,6 +32,9 @@ import (
 const (
 	// ReportIntervalDefault is how often agents report.
 	ReportIntervalDefault = time.Second
+	// FiguresRateDefault is of how many rings figures are told in one ReportInterval. Where there are more, they are told less often, but each figuresEachMost-th time.
+	FiguresRateDefault = 3000
+	figuresEachMost    = 5
 	// LeaseDefault is how long an agent that stops reporting is taken to live.
 	LeaseDefault = 5 * time.Second
 
@@ -49,6 +52,7 @@ type Config struct {
 	Logger         *slog.Logger
 	IsSole         bool          // no other instance can share this etcd: no election is held
 	ReportInterval time.Duration // 0 = ReportIntervalDefault
+	FiguresRate    int           // 0 = FiguresRateDefault
 	Lease          time.Duration // 0 = LeaseDefault; etcd's least is 2 s
 
 	Keeper *identity.Keeper // certificates; nil = no TLS, and whoever comes may do everything: for loopback only
@@ -59,7 +63,9 @@ type Config struct {
 	ReaderGrant time.Duration // how long a reader on another host may take from its grant to its coming; 0 = ReaderGrantDefault
 
 	// Audit makes records of the audit stream durable, in order; nil: acts are not recorded. It is called by the instance that leads, one call at a time.
-	Audit func(ctx context.Context, records [][]byte) error
+	// Without records it opens the stream anew, and holds it.
+	Audit       func(ctx context.Context, records [][]byte) error
+	AuditStream string // its name; "": it is opened when there is something to record, and not before
 
 	// Hooks for metrics; each may be nil. They are called from many goroutines.
 	OnRequest func(method, code string, took time.Duration)
@@ -85,6 +91,7 @@ type Server struct {
 	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
 	planned    atomic.Int64  // streams that the reconciler has looked at
+	creating   chan struct{} // has room for one: who creates a stream
 	stopping   chan struct{} // closed when Run ends: watches end too
 }
 
@@ -92,6 +99,9 @@ type Server struct {
 func New(config Config) *Server {
 	if config.ReportInterval == 0 {
 		config.ReportInterval = ReportIntervalDefault
+	}
+	if config.FiguresRate == 0 {
+		config.FiguresRate = FiguresRateDefault
 	}
 	if config.Lease == 0 {
 		config.Lease = LeaseDefault
@@ -111,6 +121,7 @@ func New(config Config) *Server {
 		recorder: &recorder{client: config.Client, instance: instanceName(), isOn: config.Audit != nil},
 		liveness: &liveness{client: config.Client, mirror: mirror, ttl: config.Lease},
 		reports:  newReports(config.Client, mirror, config.IsSole),
+		creating: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 	}
 }
@@ -128,6 +139,11 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, ready func()) e
 		return err
 	}
 	s.isAnswered.Store(true)
+	if s.recorder.isOn && s.config.Keeper != nil {
+		files := &fileActs{recorder: s.recorder, keeper: s.config.Keeper, access: s.config.Access}
+		files.watch()
+		workers.Go(func() { files.run(ctx) })
+	}
 	workers.Go(func() { s.newReconciler().run(ctx) })
 
 	return s.serve(ctx, listener, &workers, ready)
@@ -181,6 +197,7 @@ func (s *Server) newReconciler() *reconciler {
 	return &reconciler{
 		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
 		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, sink: s.config.Audit,
+		auditStream: s.config.AuditStream,
 	}
 }
 
@@ -198,6 +215,7 @@ func (s *Server) newGRPC() (*grpc.Server, *health.Server) {
 	server := grpc.NewServer(
 		grpc.Creds(credentials),
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(api.IsTraced))),
+		grpc.StatsHandler(lengths{}),
 		grpc.ConnectionTimeout(connectMax),
 		grpc.MaxRecvMsgSize(messageReadMax),
 		grpc.MaxConcurrentStreams(callsAtOnceMax),

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -78,28 +76,57 @@ func (v *view) assignmentsOf(drain *api.Agent) *api.WatchAssignmentsResponse {
 
 // ReportTarget implements farlog.v1.TargetService.
 func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequest) (*api.ReportTargetResponse, error) {
+	if request.State == nil && request.Unchanged != nil {
+		isKnown, err := s.unchanged(ctx, access.RoleTarget, request.Unchanged)
+		return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown}, err
+	}
 	agent := request.GetState().GetAgent()
 	if err := s.register(ctx, access.RoleTarget, agent); err != nil {
 		return nil, err
 	}
 	now, _ := s.mirror.load()
 	now.keepSigns(request.State)
-	if err := s.reports.keepTarget(ctx, request.State); err != nil {
+	report, err := s.reports.keepTarget(ctx, request.State)
+	if err != nil {
 		return nil, err
 	}
-	return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval)}, nil
+	return &api.ReportTargetResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
 }
 
 // ReportDrain implements farlog.v1.DrainService.
 func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainRequest) (*api.ReportDrainResponse, error) {
+	if request.State == nil && request.Unchanged != nil {
+		isKnown, err := s.unchanged(ctx, access.RoleDrain, request.Unchanged)
+		return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), IsStateWanted: !isKnown}, err
+	}
 	agent := request.GetState().GetAgent()
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
-	if err := s.reports.keepDrain(ctx, request.State); err != nil {
+	report, err := s.reports.keepDrain(ctx, request.State)
+	if err != nil {
 		return nil, err
 	}
-	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval)}, nil
+	now, _ := s.mirror.load()
+	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
+}
+
+// unchanged renews the life of an agent, and tells whether the state is known that it says it has.
+func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api.Unchanged) (bool, error) {
+	if err := s.register(ctx, role, unchanged.Agent); err != nil {
+		return false, err
+	}
+	now, _ := s.mirror.load()
+	id := unchanged.Agent.Id
+	if role == access.RoleTarget {
+		return s.reports.isTold(keyTargets+id, unchanged.Report, now.targets[id]), nil
+	}
+	return s.reports.isTold(keyDrains+id, unchanged.Report, now.drains[id]), nil
+}
+
+// figuresEach is with how many reports agents tell figures once: with each, unless there are so many rings that it would be most of what is done here.
+func (s *Server) figuresEach(v *view) uint32 {
+	return uint32(min(max(1, (len(v.rings)+s.config.FiguresRate-1)/s.config.FiguresRate), figuresEachMost))
 }
 
 // livePrefix is where the agents of a role live.
@@ -126,26 +153,4 @@ func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agen
 		return err
 	}
 	return s.liveness.touch(ctx, livePrefix[role]+agent.Id, agent)
-}
-
-// watch sends what is wanted of an agent, by the key of its life: first at once and then whenever it has become something else.
-func watch[M proto.Message](s *Server, ctx context.Context, agent string, wanted func(*view) M, send func(M) error) error {
-	var last M
-	isFirst := true
-	for {
-		now, changed := s.mirror.loadFor(agent)
-		if next := wanted(now); isFirst || !proto.Equal(last, next) {
-			if err := send(next); err != nil {
-				return err
-			}
-			last, isFirst = next, false
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.stopping:
-			return status.Error(codes.Unavailable, "the control plane is stopping")
-		}
-	}
 }

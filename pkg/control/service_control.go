@@ -69,7 +69,7 @@ func (s *Server) AcquireWriter(ctx context.Context, request *api.AcquireWriterRe
 	// The caller may have seen that before the target has.
 	known := knownEpoch(rings)
 	seen := uint32(min(uint64(request.EpochSeen), uint64(known)+epochSeenMax))
-	granted, revision, err := s.specs.nextEpoch(ctx, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit)
+	granted, revision, err := s.specs.nextEpoch(ctx, now, now.grantOf(rings, admitting, request), max(known, seen), len(rings), admitting.admit, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -270,10 +270,18 @@ func completeHolder(ctx context.Context, request *api.AcquireWriterRequest) erro
 	if request.Holder == nil {
 		request.Holder = new(api.Holder)
 	}
-	if err := callerOf(ctx).MayHold(request.Holder.Host); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
+	if err := mayHold(ctx, request.Stream, request.Holder.Host); err != nil {
+		return err
 	}
 	request.Holder.Identity = string(callerOf(ctx).ID)
+	return nil
+}
+
+// mayHold refuses a grant of a stream for a host from which its caller does not write it.
+func mayHold(ctx context.Context, stream, host string) error {
+	if err := callerOf(ctx).MayHold(stream, host); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
 	return nil
 }
 

@@ -19,6 +19,9 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
 	}
+	if err := mayHold(ctx, request.Stream, request.Holder.GetHost()); err != nil {
+		return nil, err
+	}
 	now, err := s.fresh()
 	if err != nil {
 		return nil, err
@@ -59,11 +62,14 @@ func (v *view) isGrantOf(request *api.ExtendWriterRequest, identity string) erro
 }
 
 // ringsChanged lists the members whose ring is another one than the writer has, and is there.
-func (v *view) ringsChanged(request *api.ExtendWriterRequest) (changed []int) {
-	rings, _ := reconcile.RingSpecs(v.rings, v.streams[request.Stream])
-	for i, ring := range rings {
-		isKnown := i < len(request.RingUuids) && bytes.Equal(request.RingUuids[i], ring.GetRingUuid())
-		if !isKnown && ring.GetReplacement() != nil && reconcile.IsBoundRing(ring, reconcile.SeenRing(v.targets, ring)) {
+func (v *view) ringsChanged(request *api.ExtendWriterRequest) []int {
+	return changedRings(v.replacedRings(request.Stream), request.RingUuids)
+}
+
+// changedRings are those of the rings that have come in the place of others that somebody does not have.
+func changedRings(replaced, has [][]byte) (changed []int) {
+	for i, uuid := range replaced {
+		if len(uuid) > 0 && (i >= len(has) || !bytes.Equal(has[i], uuid)) {
 			changed = append(changed, i)
 		}
 	}

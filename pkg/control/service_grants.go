@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/grpc"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
@@ -22,14 +24,33 @@ func (s *Server) ListGrants(ctx context.Context, request *api.ListGrantsRequest)
 	}
 	response := &api.ListGrantsResponse{Revision: now.revision}
 	response.Grants, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.GrantInfo]) {
-		for _, one := range now.grantsOf(stream) {
-			if (request.Role == 0 || one.Role == request.Role) && (request.Host == "" || now.hostOf(one) == request.Host) {
-				found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role, max(uint64(one.Epoch), one.Generation)), one})
-			}
+		for _, one := range now.grantsAsked(stream, request) {
+			found = append(found, keyed[*api.GrantInfo]{fmt.Sprintf("%d %020d", one.Role, max(uint64(one.Epoch), one.Generation)), one})
 		}
 		return found
 	})
 	return response, err
+}
+
+// WatchGrants implements farlog.v1.FabricService.
+func (s *Server) WatchGrants(request *api.WatchGrantsRequest, stream grpc.ServerStreamingServer[api.WatchGrantsResponse]) error {
+	return watchStreams(s, stream.Context(), streamsWatch[*api.GrantInfo]{
+		method: api.FabricService_WatchGrants_FullMethodName, named: request.Stream, revision: request.Revision,
+		of: func(now *view, stream string) []*api.GrantInfo { return now.grantsAsked(stream, request) },
+		send: func(told streamsTold[*api.GrantInfo]) error {
+			return stream.Send(&api.WatchGrantsResponse{Revision: told.revision, Grants: told.items, Streams: told.streams, IsAll: told.isAll})
+		},
+	})
+}
+
+// grantsAsked lists the grants of a stream that a request is for.
+func (v *view) grantsAsked(stream string, asked interface {
+	GetRole() api.GrantRole
+	GetHost() string
+}) []*api.GrantInfo {
+	return slices.DeleteFunc(v.grantsOf(stream), func(one *api.GrantInfo) bool {
+		return asked.GetRole() != 0 && one.Role != asked.GetRole() || asked.GetHost() != "" && v.hostOf(one) != asked.GetHost()
+	})
 }
 
 // hostOf is where a grant's holder is; "": not known.
@@ -118,8 +139,25 @@ func (s *Server) ListEpochs(ctx context.Context, request *api.ListEpochsRequest)
 		return nil, err
 	}
 	response := &api.ListEpochsResponse{Revision: now.revision}
+	if request.IsPast && (request.PageSize == 0 || request.PageSize > pastPageMost) {
+		request.PageSize = pastPageMost
+	}
 	response.Epochs, response.NextPageToken, err = onePage(request, streams, func(stream string) (*api.EpochInfo, bool) { return now.epochsOf(stream), true })
+	if err == nil && request.IsPast {
+		err = s.addPast(ctx, response.Epochs)
+	}
 	return response, err
+}
+
+// WatchEpochs implements farlog.v1.FabricService.
+func (s *Server) WatchEpochs(request *api.WatchEpochsRequest, stream grpc.ServerStreamingServer[api.WatchEpochsResponse]) error {
+	return watchStreams(s, stream.Context(), streamsWatch[*api.EpochInfo]{
+		method: api.FabricService_WatchEpochs_FullMethodName, named: request.Stream, revision: request.Revision,
+		of: func(now *view, stream string) []*api.EpochInfo { return []*api.EpochInfo{now.epochsOf(stream)} },
+		send: func(told streamsTold[*api.EpochInfo]) error {
+			return stream.Send(&api.WatchEpochsResponse{Revision: told.revision, Epochs: told.items, Streams: told.streams, IsAll: told.isAll})
+		},
+	})
 }
 
 // epochsOf is what is known of a stream's epochs.

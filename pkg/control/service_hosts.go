@@ -27,7 +27,7 @@ func (s *Server) ReportHost(ctx context.Context, request *api.ReportHostRequest)
 	if state.GetHost() == "" {
 		return nil, invalid("", []*api.Problem{{Field: "state.host", Value: `""`, Rule: "expected the host's name"}})
 	}
-	if err := callerOf(ctx).MayHold(state.Host); err != nil {
+	if err := callerOf(ctx).MayReport(state.Host); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	toOurClock(state, time.Now())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (s *Server) ReplaceMember(ctx context.Context, request *api.ReplaceMemberRe
 	}
 	by := &api.Replacement{Began: timestamppb.New(time.Now()), By: string(callerOf(ctx).ID), Reason: request.Reason}
 	ring := reconcile.Replaced(rings[member], target, by)
-	response := &api.ReplaceMemberResponse{Ring: ring, IsWriterHeld: now.hasWriter(rings), IsLossNeeded: now.countingOf(rings, member) < reconcile.FenceCount(stream)}
+	response := &api.ReplaceMemberResponse{Ring: ring, IsWriterHeld: now.hasWriter(rings), IsLossNeeded: reconcile.TellingCount(now.tells(rings), member) < reconcile.FenceCount(stream)}
 	if request.IsDryRun {
 		return response, nil
 	}
@@ -68,18 +69,13 @@ func (s *Server) AcceptLoss(ctx context.Context, request *api.AcceptLossRequest)
 		return nil, unmet(reasonWriterHeld, "stream", quoted(request.Stream), "expected a stream that no writer has").
 			errorf("stream %q: a writer has it, and holds what is not drained: nothing has to be lost", request.Stream)
 	}
-	if now.countingOf(rings, -1) >= reconcile.FenceCount(stream) {
+	if telling := reconcile.TellingCount(now.tells(rings), -1); telling >= reconcile.FenceCount(stream) {
 		return nil, unmet(reasonNothingLost, "stream", quoted(request.Stream), "expected fewer than %d members that tell what was acknowledged", reconcile.FenceCount(stream)).
-			errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, now.countingOf(rings, -1), reconcile.FenceCount(stream))
+			errorf("stream %q: nothing is lost: %d of its members tell what was acknowledged, and %d are enough", request.Stream, telling, reconcile.FenceCount(stream))
 	}
 	response, changed := new(api.AcceptLossResponse), map[int]*api.RingSpec{}
-	for i, ring := range rings {
-		if reconcile.Counts(ring, reconcile.SeenRing(now.targets, ring)) {
-			continue
-		}
-		after := proto.Clone(ring).(*api.RingSpec)
-		after.Replacement.IsLossAccepted = true
-		changed[i] = after
+	for i, ring := range now.toBeCounted(stream, rings) {
+		changed[i] = accepted(ring, request.Reason, string(callerOf(ctx).ID))
 		response.Members = append(response.Members, ring.Target)
 		response.Losses = append(response.Losses, now.lossText(request.Stream, ring))
 	}
@@ -153,19 +149,47 @@ func (v *view) hasWriter(rings []*api.RingSpec) bool {
 	})
 }
 
-// countingOf is how many of the rings count, or will when they are reached, without the one that is to be replaced.
-func (v *view) countingOf(rings []*api.RingSpec, without int) (count int) {
+// tells lists which of the rings tell an opening what was acknowledged.
+func (v *view) tells(rings []*api.RingSpec) []bool {
+	return reconcile.Tells(rings, func(ring *api.RingSpec) *api.RingState { return reconcile.SeenRing(v.targets, ring) })
+}
+
+// toBeCounted are the rings that are to count as they are. One that nobody replaced, and that was never told an epoch, holds nothing, and nothing was ever acknowledged with it: where such
+// are enough, no new one need be taken for what the ring before it was.
+func (v *view) toBeCounted(stream *api.Stream, rings []*api.RingSpec) iter.Seq2[int, *api.RingSpec] {
+	tells := v.tells(rings)
+	enough := reconcile.TellingCount(tells, -1)
 	for i, ring := range rings {
-		if i != without && reconcile.Counts(ring, reconcile.SeenRing(v.targets, ring)) {
-			count++
+		if !tells[i] && ring.Replacement == nil && v.liveTargets[ring.Target] != nil {
+			enough++
 		}
 	}
-	return count
+	return func(yield func(int, *api.RingSpec) bool) {
+		for i, ring := range rings {
+			isWanted := !tells[i] && (ring.Replacement == nil || enough < reconcile.FenceCount(stream))
+			if isWanted && !yield(i, ring) {
+				return
+			}
+		}
+	}
+}
+
+// accepted is a ring that its target makes count as it is.
+func accepted(ring *api.RingSpec, reason, by string) *api.RingSpec {
+	after := proto.Clone(ring).(*api.RingSpec)
+	if after.Replacement == nil {
+		after.Replacement = &api.Replacement{FormerTarget: ring.Target, Began: timestamppb.New(time.Now()), By: by, Reason: reason}
+	}
+	after.Replacement.IsLossAccepted = true
+	return after
 }
 
 // lossText says what a former ring had, as its target last reported it, and how far the other members and the store have it.
 func (v *view) lossText(name string, ring *api.RingSpec) string {
 	replacement := ring.GetReplacement()
+	if replacement == nil {
+		return fmt.Sprintf("the ring of target %s was never told an epoch: it holds nothing, and nothing is lost with it", ring.Target)
+	}
 	text := fmt.Sprintf("the ring of target %s, replaced at %s (%s)", replacement.FormerTarget, clockTime(replacement.Began.AsTime()), replacement.Reason)
 	var former *api.RingState
 	for _, state := range v.targets[replacement.FormerTarget].GetRings() {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // A stream with one ring is taken over when its target has said that the writer is shut out, and not before; the act is recorded with its reason and
@@ -85,7 +87,7 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if _, err := specs.setRings(one.context(), before, "a", map[int]*api.RingSpec{0: replaced}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := specs.nextEpoch(one.context(), before, &api.Grant{Stream: "a"}, 0, 1, admit); !errors.Is(err, errRingsChanged) {
+	if _, _, err := specs.nextEpoch(one.context(), before, &api.Grant{Stream: "a"}, 0, 1, admit, nil); !errors.Is(err, errRingsChanged) {
 		t.Errorf("granted for the ring of before: %v", err)
 	}
 	if got, err := etcd.Client().Get(t.Context(), keyEpochs+"a", clientv3.WithCountOnly()); err != nil || got.Count != 0 {
@@ -96,10 +98,44 @@ func TestNextEpoch_RingReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := specs.nextEpoch(one.context(), after, &api.Grant{Stream: "a"}, 0, 1, admit); err != nil {
+	if _, _, err := specs.nextEpoch(one.context(), after, &api.Grant{Stream: "a"}, 0, 1, admit, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := specs.setRings(one.context(), after, "a", map[int]*api.RingSpec{0: replaced}); status.Code(err) != codes.Aborted {
 		t.Errorf("replaced by what was seen before a grant: %v", err)
+	}
+}
+
+// A new ring is taken for the one before it, with what that may have had, only where those that were never told an epoch, and hold nothing, are too few.
+func TestToBeCounted_UntoldOnesFirst(t *testing.T) {
+	stream := &api.Stream{Spec: &api.StreamSpec{Name: "a", Members: 3}, K: 2}
+	of := func(target string, replacement *api.Replacement) *api.RingSpec {
+		return &api.RingSpec{Target: target, RingUuid: []byte(target), Stream: stream, Replacement: replacement}
+	}
+	rings := []*api.RingSpec{of("t1", &api.Replacement{FormerTarget: "t0"}), of("t2", nil), of("t3", nil)}
+	v := &view{targets: map[string]*api.TargetState{}, liveTargets: map[string]*api.Agent{"t1": {}, "t2": {}, "t3": {}}}
+	for _, ring := range rings {
+		v.targets[ring.Target] = &api.TargetState{Rings: []*api.RingState{{Stream: "a", Target: ring.Target, RingUuid: ring.RingUuid}}}
+	}
+	v.targets["t2"].Rings[0].WriterEpoch = 7
+	counted := func() (targets []string) {
+		for _, ring := range v.toBeCounted(stream, rings) {
+			targets = append(targets, ring.Target)
+		}
+		return targets
+	}
+	if got := counted(); !slices.Equal(got, []string{"t3"}) {
+		t.Errorf("one of them is empty for sure, but counted were %v", got)
+	}
+	if text := v.lossText("a", rings[2]); !strings.Contains(text, "nothing is lost with it") {
+		t.Errorf("of t3 is said %q", text)
+	}
+	delete(v.liveTargets, "t3")
+	if got := counted(); !slices.Equal(got, []string{"t1", "t3"}) {
+		t.Errorf("that one is away, and counted were %v", got)
+	}
+	after := accepted(rings[2], "test", "operator")
+	if !after.Replacement.IsLossAccepted || rings[2].Replacement != nil || reconcile.Counts(after, v.targets["t3"].Rings[0]) || !bytes.Equal(after.RingUuid, rings[2].RingUuid) {
+		t.Errorf("accepted %v", after)
 	}
 }

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -20,8 +23,8 @@ import (
 // ReaderGrantDefault is how long a reader may take from its grant to its coming.
 const ReaderGrantDefault = grantUnusedMax
 
-// readersMax bounds how many readers of one ring are let in within that time.
-const readersMax = 64
+// readersMax bounds how many readers of one ring are let in within that time; those that renew their grants are among them for as long as they read.
+const readersMax = 256
 
 // AcquireReader implements farlog.v1.ControlService. As for writers: it is persisted, then the target confirms, then it is told.
 func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRequest) (*api.AcquireReaderResponse, error) {
@@ -40,7 +43,7 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 	if err != nil {
 		return nil, err
 	}
-	coming.life = s.config.ReaderGrant
+	coming.life, coming.renewed = s.config.ReaderGrant, request.Renewed
 	if err := s.letIn(ctx, now, request.Stream, coming); err != nil {
 		return nil, err
 	}
@@ -52,10 +55,14 @@ func (s *Server) AcquireReader(ctx context.Context, request *api.AcquireReaderRe
 		}
 		members = append(members, member)
 	}
-	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid", asked.Holder.GetPid(), "is_far", coming.isFar(), "by", callerOf(ctx).ID)
-	return &api.AcquireReaderResponse{Grant: &api.Grant{
+	s.config.Logger.Info("granted to a reader", "stream", request.Stream, "host", asked.Holder.GetHost(), "pid", asked.Holder.GetPid(), "is_far", coming.isFar(), "is_renewed", len(request.Renewed) > 0, "by", callerOf(ctx).ID)
+	grant := &api.Grant{
 		Stream: request.Stream, StreamId: stream.StreamId, Members: members, K: stream.K, RecordLenMax: stream.Spec.RecordLenMax, Holder: asked.Holder, Granted: timestamppb.Now(),
-	}}, nil
+	}
+	if coming.isFar() {
+		grant.GoodFor = durationpb.New(time.Until(coming.expires))
+	}
+	return &api.AcquireReaderResponse{Grant: grant}, nil
 }
 
 // comingReader is somebody who is to be let in at the doors of a stream's rings.
@@ -64,6 +71,8 @@ type comingReader struct {
 	from        [][]string // the addresses from which each may be brought
 	generations []uint64   // the target lets him in when it says this one
 	life        time.Duration
+	expires     time.Time // by the clock here, once he is let in
+	renewed     [][]byte  // the SHA-256 of the tokens that his take the place of
 }
 
 func (v *view) coming(rings []*api.RingState, asked *api.AcquireWriterRequest) (*comingReader, error) {
@@ -155,6 +164,7 @@ func (c *comingReader) refusal(now *view, stream string, limit time.Duration) er
 
 // addReader lets a reader in at the rings of a stream that is there and is to stay. errRingsChanged: they are no longer those of the view.
 func (s specStore) addReader(ctx context.Context, v *view, stream string, coming *comingReader, now time.Time) (revision int64, err error) {
+	coming.expires = now.Add(coming.life)
 	for {
 		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(keyDeletions+stream), clientv3.OpGet(keyStreams+stream, clientv3.WithCountOnly())).Commit()
 		if err != nil {
@@ -170,7 +180,7 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 				continue
 			}
 			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(stream, i), func(admission *api.Admission) (err error) {
-				coming.generations[i], err = admitReader(admission, token, coming.from[i], now, coming.life)
+				coming.generations[i], err = coming.admit(admission, i, now)
 				return err
 			})
 			if err != nil {
@@ -191,30 +201,36 @@ func (s specStore) addReader(ctx context.Context, v *view, stream string, coming
 	}
 }
 
-// admitReader lets in one more reader, and forgets those whose time to come is over.
-func admitReader(admission *api.Admission, token []byte, from []string, now time.Time, life time.Duration) (generation uint64, err error) {
-	count := 0
+// admit lets him in at one ring, and forgets those whose time to come is over and those whose place he takes.
+func (c *comingReader) admit(admission *api.Admission, ring int, now time.Time) (generation uint64, err error) {
 	for _, grant := range admission.Grants {
 		if isReader(grant) {
 			generation = max(generation, grant.Generation)
 		}
 	}
+	count := 0
 	admission.Grants = slices.DeleteFunc(admission.Grants, func(grant *api.FarGrant) bool {
-		isOver := isReader(grant) && grant.Expires.AsTime().Before(now) && grant.Generation != generation // the last one keeps the count
+		isOver := isReader(grant) && (grant.Expires.AsTime().Before(now) || c.isRenewed(grant))
 		if isReader(grant) && !isOver {
 			count++
 		}
 		return isOver
 	})
-	if count > readersMax {
-		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, life).
-			errorf("%d readers were let in within %s: expected fewer, try again later", count, life)
+	if count >= readersMax {
+		return 0, overQuota(reasonReaders, "stream", "", "expected at most %d readers let in within %s", readersMax, c.life).
+			errorf("%d readers were let in within %s: expected fewer, try again later", count, c.life)
 	}
 	generation++
 	admission.Grants = append(admission.Grants, &api.FarGrant{
-		Token: token, Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(life)), Addresses: from,
+		Token: c.tokens[ring], Role: api.GrantRole_GRANT_ROLE_READER, Generation: generation, Expires: timestamppb.New(now.Add(c.life)), Addresses: c.from[ring],
 	})
 	return generation, nil
+}
+
+// isRenewed tells a grant whose place this one takes. Whoever holds it shows that by its sum, which is no secret and so may be recorded.
+func (c *comingReader) isRenewed(grant *api.FarGrant) bool {
+	sum := sha256.Sum256(grant.Token)
+	return slices.ContainsFunc(c.renewed, func(one []byte) bool { return bytes.Equal(one, sum[:]) })
 }
 
 func isReader(grant *api.FarGrant) bool { return grant.Role == api.GrantRole_GRANT_ROLE_READER }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/reconcile"
 )
@@ -21,18 +23,37 @@ func (s *Server) ListRegions(ctx context.Context, request *api.ListRegionsReques
 	}
 	response := &api.ListRegionsResponse{Revision: now.revision}
 	response.Regions, response.NextPageToken, err = onePageOfStreams(request, streams, func(stream string) (found []keyed[*api.RegionInfo]) {
-		specs, _ := reconcile.RingSpecs(now.rings, now.streams[stream])
-		for i, spec := range specs {
-			if spec == nil {
-				continue
-			}
-			if one := now.region(stream, i, spec); isRegionListed(one, request) {
-				found = append(found, keyed[*api.RegionInfo]{fmt.Sprintf("%03d", i), one})
-			}
+		for _, one := range now.regionsOf(stream, request) {
+			found = append(found, keyed[*api.RegionInfo]{fmt.Sprintf("%03d", one.Member), one})
 		}
 		return found
 	})
 	return response, err
+}
+
+// WatchRegions implements farlog.v1.FabricService.
+func (s *Server) WatchRegions(request *api.WatchRegionsRequest, stream grpc.ServerStreamingServer[api.WatchRegionsResponse]) error {
+	return watchStreams(s, stream.Context(), streamsWatch[*api.RegionInfo]{
+		method: api.FabricService_WatchRegions_FullMethodName, named: request.Stream, revision: request.Revision,
+		of: func(now *view, stream string) []*api.RegionInfo { return now.regionsOf(stream, request) },
+		send: func(told streamsTold[*api.RegionInfo]) error {
+			return stream.Send(&api.WatchRegionsResponse{Revision: told.revision, Regions: told.items, Streams: told.streams, IsAll: told.isAll})
+		},
+	})
+}
+
+// regionsOf lists the rings of a stream that are asked for.
+func (v *view) regionsOf(stream string, asked regionsAsked) (found []*api.RegionInfo) {
+	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+	for i, spec := range specs {
+		if spec == nil {
+			continue
+		}
+		if one := v.region(stream, i, spec); isRegionListed(one, asked) {
+			found = append(found, one)
+		}
+	}
+	return found
 }
 
 // region is one ring, wanted and seen.
@@ -44,7 +65,15 @@ func (v *view) region(stream string, member int, spec *api.RingSpec) *api.Region
 	}
 }
 
-func isRegionListed(one *api.RegionInfo, request *api.ListRegionsRequest) bool {
-	return (request.Target == "" || one.Target == request.Target) && (request.Host == "" || one.Host == request.Host) &&
-		(request.Kind == "" || one.State.GetContract().GetKind() == request.Kind) && (!request.IsInError || one.State.GetError() != "")
+// regionsAsked is a request for rings.
+type regionsAsked interface {
+	GetTarget() string
+	GetHost() string
+	GetKind() string
+	GetIsInError() bool
+}
+
+func isRegionListed(one *api.RegionInfo, asked regionsAsked) bool {
+	return (asked.GetTarget() == "" || one.Target == asked.GetTarget()) && (asked.GetHost() == "" || one.Host == asked.GetHost()) &&
+		(asked.GetKind() == "" || one.State.GetContract().GetKind() == asked.GetKind()) && (!asked.GetIsInError() || one.State.GetError() != "")
 }

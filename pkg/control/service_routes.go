@@ -10,9 +10,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
@@ -71,8 +73,7 @@ func (s *Server) checkRoute(asked *api.RouteSpec) (*view, *api.RouteSpec, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	check := routeCheck{routes: now.routesWith([]*api.RouteSpec{spec}), spec: spec, prefix: "spec.", whyNot: now.whyNoLeg, isAsked: func(string) bool { return false }}
-	if problems := check.run(); len(problems) > 0 {
+	if problems := check.Route(now.declared(), spec); len(problems) > 0 {
 		return nil, nil, invalid(fmt.Sprintf("route %q: ", spec.Name), problems)
 	}
 	return now, spec, nil
@@ -115,7 +116,7 @@ func (s *Server) DeleteRoute(ctx context.Context, request *api.DeleteRouteReques
 	if err != nil {
 		return nil, err
 	}
-	if by := now.routesWith(nil).whoSelects("", request.Name); by != "" {
+	if by := now.routeSpecs().WhoSelects("", request.Name); by != "" {
 		return nil, unmet(reasonSelected, "name", quoted(request.Name), "expected a route that no other selects: route %q does", by).
 			errorf("route %q is not deleted: route %q selects it: change or delete that first", request.Name, by)
 	}
@@ -144,10 +145,10 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 	if err != nil {
 		return nil, err
 	}
-	all := now.routesWith(nil)
+	all := now.routeSpecs()
 	response := &api.ListRoutesResponse{Revision: now.routeRevision}
 	for _, name := range names {
-		if name <= after || request.Stream != "" && !all.hasLeg(name, request.Stream) {
+		if name <= after || request.Stream != "" && !hasLeg(all, name, request.Stream) {
 			continue
 		}
 		if len(response.Routes) == size {
@@ -159,8 +160,8 @@ func (s *Server) ListRoutes(ctx context.Context, request *api.ListRoutesRequest)
 	return response, nil
 }
 
-func (r routes) hasLeg(name, stream string) bool {
-	return slices.ContainsFunc(legsOf(r.resolve(name)), func(leg *api.RouteLeg) bool { return leg.Stream == stream })
+func hasLeg(all check.Routes, name, stream string) bool {
+	return slices.ContainsFunc(check.LegsOf(all.Resolve(name)), func(leg *api.RouteLeg) bool { return leg.Stream == stream })
 }
 
 // routesNamed lists the routes that a name or pattern means, and on which a caller has a role for a call.
@@ -168,7 +169,7 @@ func (v *view) routesNamed(caller access.Caller, method, named string) ([]string
 	if named == "" {
 		named = pattern.All
 	}
-	if err := checkPattern("name", named, "expected a name or a pattern such as desk7/* or desk7/**"); err != nil {
+	if err := checkPattern("name", named, streamPatternRule); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(sortedKeys(v.routes), func(name string) bool {
@@ -186,36 +187,37 @@ func (s *Server) GetRoute(ctx context.Context, request *api.GetRouteRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetRouteResponse{Route: have, Resolved: now.routesWith(nil).resolve(request.Name)}, nil
+	return &api.GetRouteResponse{Route: have, Resolved: now.routeSpecs().Resolve(request.Name)}, nil
 }
 
 // WatchRoutes implements farlog.v1.ControlService. Each message is the whole truth, so that one that was missed does no harm.
 func (s *Server) WatchRoutes(request *api.WatchRoutesRequest, stream grpc.ServerStreamingServer[api.WatchRoutesResponse]) error {
 	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
-	for {
+	var told *api.WatchRoutesResponse // not again when a route has changed that the caller does not see
+	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, changed := s.mirror.load()
-		if now.routeRevision != last || isFirst {
-			names, err := now.routesNamed(callerOf(ctx), api.ControlService_WatchRoutes_FullMethodName, request.Name)
-			if err != nil {
-				return err
-			}
-			response, all := &api.WatchRoutesResponse{Revision: now.routeRevision}, now.routesWith(nil)
-			for _, name := range names {
-				response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.routes[name], Resolved: all.resolve(name)})
-			}
-			if err := stream.Send(response); err != nil {
-				return err
-			}
-			last, isFirst = now.routeRevision, false
+		if now.routeRevision == last && !isFirst {
+			return changed, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.stopping:
-			return status.Error(codes.Unavailable, "the control plane is stopping")
+		last, isFirst = now.routeRevision, false
+		names, err := now.routesNamed(callerOf(ctx), api.ControlService_WatchRoutes_FullMethodName, request.Name)
+		if err != nil {
+			return nil, err
 		}
-	}
+		response, all := &api.WatchRoutesResponse{Revision: now.routeRevision}, now.routeSpecs()
+		for _, name := range names {
+			response.Routes = append(response.Routes, &api.GetRouteResponse{Route: now.routes[name], Resolved: all.Resolve(name)})
+		}
+		if told != nil && isSameRoutes(told.Routes, response.Routes) {
+			return changed, nil
+		}
+		told = response
+		return changed, stream.Send(response)
+	})
+}
+
+func isSameRoutes(one, other []*api.GetRouteResponse) bool {
+	return slices.EqualFunc(one, other, func(a, b *api.GetRouteResponse) bool { return proto.Equal(a, b) })
 }
 
 // AcquireRoute implements farlog.v1.ControlService. The streams are granted side by side: one whose fence has to be waited for holds up no other.
@@ -228,11 +230,14 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := completeHolder(ctx, &api.AcquireWriterRequest{Holder: copyOf(request.Holder)}); err != nil {
+	if err := checkHolder(request.Holder); err != nil {
 		return nil, err
 	}
-	response := &api.AcquireRouteResponse{Route: have, Resolved: now.routesWith(nil).resolve(request.Route)}
-	for _, leg := range legsOf(response.Resolved) {
+	if err := callerOf(ctx).MayHoldRoute(request.Route, request.Holder.GetHost()); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	response := &api.AcquireRouteResponse{Route: have, Resolved: now.routeSpecs().Resolve(request.Route)}
+	for _, leg := range check.LegsOf(response.Resolved) {
 		if len(request.Streams) == 0 || slices.Contains(request.Streams, leg.Stream) {
 			response.Legs = append(response.Legs, &api.LegGrant{Stream: leg.Stream, IsOptional: leg.IsOptional})
 		}
@@ -245,6 +250,9 @@ func (s *Server) AcquireRoute(ctx context.Context, request *api.AcquireRouteRequ
 	for _, leg := range response.Legs {
 		if err := callerOf(ctx).May(api.ControlService_AcquireWriter_FullMethodName, leg.Stream); err != nil {
 			return nil, status.Error(codes.PermissionDenied, err.Error())
+		}
+		if err := mayHold(ctx, leg.Stream, request.Holder.GetHost()); err != nil {
+			return nil, err
 		}
 	}
 	var granting sync.WaitGroup

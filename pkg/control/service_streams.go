@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/pattern"
 )
 
@@ -23,27 +23,16 @@ func (s *Server) CreateStream(ctx context.Context, request *api.CreateStreamRequ
 		return nil, err
 	}
 	if isSystem(spec.Name) {
-		return nil, invalid("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: systemRule}})
+		return nil, invalid("stream ", []*api.Problem{{Field: "spec.name", Value: fmt.Sprintf("%q", spec.Name), Rule: check.SystemRule}})
 	}
 	if request.IsDryRun {
 		return s.wouldCreate(spec)
 	}
-	if now, _ := s.mirror.load(); now.fits(spec) != nil {
-		if now, err = s.fresh(); err != nil { // one that another control plane has just created may not be seen here yet
-			return nil, err
-		}
-		if err := now.fits(spec); err != nil {
-			return nil, err
-		}
-	}
-	stream, isNew, revision, err := s.createWithin(ctx, spec)
+	stream, isNew, err := s.createWithin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	if err := isSameSpec(stream.Spec, spec); err != nil {
-		return nil, err
-	}
-	if err := s.mirror.waitRevision(ctx, revision); err != nil {
 		return nil, err
 	}
 	if now, _ := s.mirror.load(); !isNew && now.isStaying(spec.Name) != nil {
@@ -67,7 +56,7 @@ func (s *Server) wouldCreate(spec *api.StreamSpec) (*api.CreateStreamResponse, e
 	if have := now.streams[spec.Name]; have != nil {
 		return &api.CreateStreamResponse{Stream: have}, isSameSpec(have.Spec, spec)
 	}
-	if err := cmp.Or(now.fits(spec), now.within(spec)); err != nil {
+	if _, err := now.refuseRoom(spec); err != nil {
 		return nil, err
 	}
 	return &api.CreateStreamResponse{Stream: &api.Stream{Spec: spec, K: spec.Needed}, IsNew: true}, nil
@@ -99,12 +88,22 @@ func (s *Server) UpdateStream(ctx context.Context, request *api.UpdateStreamRequ
 	}
 	fields, problems := specChanges(have.Spec, spec, "spec.")
 	if len(problems) > 0 {
-		return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, problemText(problems[0])), problems)
+		return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, check.Text(problems[0])), problems)
+	}
+	isLimited, err := now.refuseRate(have.Spec, spec)
+	if err != nil {
+		return nil, err
 	}
 	if len(fields) == 0 || request.IsDryRun {
 		return &api.UpdateStreamResponse{Stream: streamWith(have, spec), Fields: fields}, nil
 	}
-	revision, err := s.specs.updateStream(ctx, have, spec)
+	var taking *taking
+	if isLimited {
+		if taking, err = s.specs.take(ctx, now.revision); err != nil {
+			return nil, err
+		}
+	}
+	revision, err := s.specs.updateStream(ctx, have, spec, taking)
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +145,15 @@ func (s *Server) ListStreams(ctx context.Context, request *api.ListStreamsReques
 	return response, nil
 }
 
+// streamPatternRule is what a name of streams is told that is none.
+const streamPatternRule = "expected a name or a pattern such as desk7/* or desk7/**"
+
 // streamsNamed lists the names of the streams that the caller may see, in order; field is where the name or pattern stands in the request.
 func (v *view) streamsNamed(caller access.Caller, method, field, named string) ([]string, error) {
 	if named == "" {
 		named = pattern.All
 	}
-	if err := checkPattern(field, named, "expected a name or a pattern such as desk7/* or desk7/**"); err != nil {
+	if err := checkPattern(field, named, streamPatternRule); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -186,28 +188,18 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 // whoever tells the last revision it has heard of is told the rest, however long ago that was.
 func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
 	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
-	for {
+	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, changed := s.mirror.load()
-		if now.fabricRevision > last || isFirst {
-			response, err := now.changedSince(callerOf(ctx), request.Name, last)
-			if err != nil {
-				return err
-			}
-			if len(response.Streams)+len(response.Deleted) > 0 || isFirst {
-				if err := stream.Send(response); err != nil {
-					return err
-				}
-			}
-			last, isFirst = response.Revision, false
+		if now.fabricRevision <= last && !isFirst {
+			return changed, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.stopping:
-			return status.Error(codes.Unavailable, "the control plane is stopping")
+		response, err := now.changedSince(callerOf(ctx), request.Name, last)
+		if err == nil && (len(response.Streams)+len(response.Deleted) > 0 || isFirst) {
+			err = stream.Send(response)
 		}
-	}
+		last, isFirst = now.fabricRevision, false
+		return changed, err
+	})
 }
 
 // changedSince lists the streams that were created or changed after a revision, the oldest change first.
@@ -236,15 +228,13 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if request.Revision != 0 && request.Revision != now.fabricRevision {
 		return nil, staleRevision("the fabric", now.fabricRevision, request.Revision)
 	}
-	plan, err := planFabric(now, request.Fabric)
+	var pruner *access.Caller
+	if caller := callerOf(ctx); request.IsPrune {
+		pruner = &caller
+	}
+	plan, err := planFabric(now, request.Fabric, pruner)
 	if err != nil {
 		return nil, err
-	}
-	if request.IsPrune {
-		plan.prune(now, callerOf(ctx), request.Fabric)
-	}
-	if len(plan.problems) == 0 {
-		plan.checkRoom(now, request.Fabric)
 	}
 	if err := mayApply(callerOf(ctx), plan); err != nil {
 		return nil, err
@@ -256,13 +246,18 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 	if request.IsDryRun || len(plan.changes) == 0 {
 		return response, nil
 	}
-	if response.Revision, err = s.specs.apply(ctx, now, plan); err != nil {
+	if response.Revision, err = s.applyPlan(ctx, now, plan); err != nil {
 		return nil, err
 	}
 	for _, change := range plan.changes {
 		s.config.Logger.Info("applied", "kind", change.Kind, "name", change.Name, "is_new", change.IsNew, "is_deleted", change.IsDeleted, "by", callerOf(ctx).ID)
 	}
-	return response, s.mirror.waitRevision(ctx, response.Revision)
+	if err := s.mirror.waitRevision(ctx, response.Revision); err != nil {
+		return nil, err
+	}
+	now, _ = s.mirror.load()
+	response.Drift = now.driftBehind(callerOf(ctx), request.Fabric, plan.created)
+	return response, nil
 }
 
 // mayApply asks for the role on every stream and route that would change; a host is every stream's, and a quota is not its tenant's to raise.

@@ -20,7 +20,7 @@ func (s *Server) TakeOverStream(ctx context.Context, request *api.TakeOverStream
 	granted, revision, err := s.specs.nextEpoch(ctx, now, nobody, knownEpoch(rings), len(rings), func(_ int, admission *api.Admission, epoch uint32) error {
 		endWriters(admission, epoch)
 		return nil
-	})
+	}, &succession{by: string(callerOf(ctx).ID), reason: request.Reason})
 	if err != nil {
 		return nil, err
 	}

@@ -5,19 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 	"github.com/farlog/farlog/pkg/control/reconcile"
-)
-
-// Defaults of a stream. Limits are rules in farlog.proto; docs/format.md §2 and §3 say where they come from.
-const (
-	ringHeaderBytes     = 0x3000
-	ringSizeDefault     = 64 << 20
-	recordLenMaxDefault = 1 << 20
-	ringRecordsLeast    = 4 // a ring holds at least so many of its largest records
-	alignDefault        = 64
 )
 
 // completeSpec fills in the defaults and checks every field. It is pure: the same request always means the same
@@ -26,8 +16,8 @@ func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
 	if asked == nil {
 		return nil, invalid("stream: ", []*api.Problem{{Field: "spec", Rule: "expected a spec with a name"}})
 	}
-	spec := withDefaults(asked)
-	problems, err := problemsOf(spec, "spec.")
+	spec := check.StreamWithDefaults(asked)
+	problems, err := check.Message(spec, "spec.")
 	if err != nil {
 		return nil, err
 	}
@@ -38,30 +28,6 @@ func completeSpec(asked *api.StreamSpec) (*api.StreamSpec, error) {
 		return nil, invalid("stream ", problems)
 	}
 	return nil, invalid(fmt.Sprintf("stream %q: ", spec.Name), problems)
-}
-
-// withDefaults leaves alone what was given, right or wrong.
-func withDefaults(asked *api.StreamSpec) *api.StreamSpec {
-	spec := proto.Clone(asked).(*api.StreamSpec)
-	setDefault(&spec.RingSizeBytes, ringSizeDefault)
-	setDefault(&spec.Align, alignDefault)
-	setDefault(&spec.Level, api.Level_LEVEL_PERSISTENT)
-	setDefault(&spec.Policy, api.Policy_POLICY_BLOCK)
-	setDefault(&spec.Members, 1)
-	setDefault(&spec.Needed, spec.Members/2+1) // more than half: then any two groups that acknowledge have one in common
-	setDefault(&spec.FailureDomain, reconcile.DomainHost)
-	if spec.RingSizeBytes > ringHeaderBytes {
-		capacity := spec.RingSizeBytes - ringHeaderBytes
-		setDefault(&spec.RecordLenMax, uint32(min(capacity/ringRecordsLeast, recordLenMaxDefault))&^(spec.Align-1))
-	}
-	return spec
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func levelName(level api.Level) string {
@@ -95,6 +61,8 @@ var specFields = []specField{
 	{"failure_domain", "failure_domain", func(s *api.StreamSpec) string { return unlessDefault(s.FailureDomain, reconcile.DomainHost) }, false},
 	{"writer_host", "writer_host", func(s *api.StreamSpec) string { return s.WriterHost }, true},
 	{"latency_limit", "latency_limit", func(s *api.StreamSpec) string { return unlessDefault(s.LatencyLimit.AsDuration().String(), "0s") }, true},
+	{"records_per_second", "records_per_second", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.RecordsPerSecond), "0") }, true},
+	{"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec) string { return unlessDefault(fmt.Sprint(s.BytesPerSecond), "0") }, true},
 }
 
 // unlessDefault is empty for what a spec has that says nothing. Those that were declared before there were members say nothing of them.

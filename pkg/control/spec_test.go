@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 )
 
 func TestCompleteSpec_BadFieldIsNamedWithItsValue(t *testing.T) {
@@ -58,7 +59,7 @@ func TestCompleteSpec_CompletingTwiceChangesNothing(t *testing.T) {
 		if err != nil || !proto.Equal(spec, again) {
 			rt.Fatalf("%v became %v, %v", spec, again, err)
 		}
-		if capacity := spec.RingSizeBytes - ringHeaderBytes; uint64(spec.RecordLenMax)*4 > capacity || spec.RecordLenMax%spec.Align != 0 {
+		if capacity := spec.RingSizeBytes - check.RingHeaderBytes; uint64(spec.RecordLenMax)*4 > capacity || spec.RecordLenMax%spec.Align != 0 {
 			rt.Fatalf("default record_len_max %d does not fit: %v", spec.RecordLenMax, spec)
 		}
 	})

@@ -66,12 +66,13 @@ func (s specStore) createStream(ctx context.Context, spec *api.StreamSpec, guard
 // nextEpoch persists and returns an epoch above every one granted before and above least. The grant that names it is
 // written in the same transaction, so that what is known about a holder is never newer or older than its epoch; and so is what admit
 // makes of the admissions of its rings with that epoch. The rings are those of the view: errRingsChanged when they no longer are, so that no epoch is granted for rings that others
-// have taken the place of. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
+// have taken the place of. What is known of the epoch before goes to the past ones; taken says why, when it is an operator who takes the stream. Without a holder it is an epoch for nobody: nothing is known of it but its number. It can be seen at the revision.
 func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, least uint32, members int, admit func(member int, admission *api.Admission, epoch uint32) error,
-) (granted *api.Grant, revision int64, err error) {
+	taken *succession) (granted *api.Grant, revision int64, err error) {
 	key := keyEpochs + grant.Stream
 	for {
-		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly())).Commit()
+		got, err := s.client.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(keyDeletions+grant.Stream), clientv3.OpGet(keyStreams+grant.Stream, clientv3.WithCountOnly()),
+			clientv3.OpGet(keyGrants+grant.Stream), clientv3.OpGet(keyPast+grant.Stream)).Commit()
 		if err != nil {
 			return nil, 0, fmt.Errorf("read epoch of stream %q: %w", grant.Stream, err)
 		}
@@ -83,6 +84,7 @@ func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, lea
 		if err != nil {
 			return nil, 0, err
 		}
+		ended := last
 		if last = max(last, least); last == math.MaxUint32 {
 			return nil, 0, fmt.Errorf("stream %q: epochs are used up (%d)", grant.Stream, last)
 		}
@@ -97,6 +99,13 @@ func (s specStore) nextEpoch(ctx context.Context, v *view, grant *api.Grant, lea
 		writes := []clientv3.Op{clientv3.OpPut(key, strconv.FormatUint(uint64(granted.Epoch), 10))}
 		if grant.Holder != nil {
 			writes = append(writes, clientv3.OpPut(keyGrants+grant.Stream, value))
+		}
+		if ended > 0 {
+			past, err := withPast(got.Responses[4].GetResponseRange(), v.pastEpoch(ended, got.Responses[3].GetResponseRange(), granted, taken), granted.Stream)
+			if err != nil {
+				return nil, 0, err
+			}
+			writes = append(writes, past)
 		}
 		for i := range members {
 			unchanged, write, err := s.admission(ctx, reconcile.MemberKey(grant.Stream, i), func(admission *api.Admission) error { return admit(i, admission, granted.Epoch) })

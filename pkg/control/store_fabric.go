@@ -2,8 +2,8 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -29,26 +29,96 @@ func encodeStream(stream *api.Stream) (string, error) {
 	return encode(stream)
 }
 
-// updateStream writes a spec unless somebody else has since have was read.
-func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api.StreamSpec) (revision int64, err error) {
+// taking makes a transaction that takes of a quota without creating a stream one that others see as such: it writes the last id anew, as it is.
+type taking struct {
+	guards []clientv3.Cmp
+	write  clientv3.Op
+}
+
+// take is for a transaction that was judged by what there was at a revision.
+func (s specStore) take(ctx context.Context, since int64) (*taking, error) {
+	got, err := s.client.Get(ctx, keyStreamID)
+	if err != nil {
+		return nil, fmt.Errorf("read the last stream id: %w", err)
+	}
+	last, guard, err := counter(keyStreamID, got.Kvs)
+	if err != nil {
+		return nil, err
+	}
+	return &taking{append(roomGuards(since, since), guard), clientv3.OpPut(keyStreamID, strconv.FormatUint(uint64(last), 10))}, nil
+}
+
+// updateStream writes a spec unless somebody else has since have was read, or has taken of a quota what this one takes.
+func (s specStore) updateStream(ctx context.Context, have *api.Stream, spec *api.StreamSpec, taking *taking) (revision int64, err error) {
 	key := keyStreams + spec.Name
 	value, err := encodeStream(streamWith(have, spec))
 	if err != nil {
 		return 0, err
 	}
-	put, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", have.Revision)).Then(clientv3.OpPut(key, value)).Commit()
+	guards, writes := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", have.Revision)}, []clientv3.Op{clientv3.OpPut(key, value)}
+	if taking != nil {
+		guards, writes = append(guards, taking.guards...), append(writes, taking.write)
+	}
+	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("change stream %q: %w", spec.Name, err)
 	}
 	if !put.Succeeded {
-		return 0, changedMeanwhile(fmt.Sprintf("stream %q", spec.Name))
+		return 0, changedMeanwhile(fmt.Sprintf("stream %q, or what its tenant has,", spec.Name))
 	}
 	return put.Header.Revision, nil
 }
 
-// apply writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
-// declared, and the same again goes on from there.
-func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
+// applyPlan writes a plan that was made of a view, batch by batch. Whatever somebody else has changed since the view ends it: what was written by then is as
+// declared, and the same again goes on from there. Streams that somebody else creates meanwhile do not, as long as there is room for all.
+func (s *Server) applyPlan(ctx context.Context, v *view, plan *fabricPlan) (int64, error) {
+	specs, err := s.specs.applySpecs(ctx, v, plan)
+	if err != nil {
+		return 0, err
+	}
+	created, err := s.applyCreated(ctx, v, plan, specs)
+	if err != nil {
+		return 0, err
+	}
+	routed, err := s.specs.applyRoutes(ctx, v, plan.routes, plan.ended)
+	if err != nil {
+		return 0, err
+	}
+	ended, err := s.specs.endPruned(ctx, v, plan, max(v.revision, routed))
+	return max(specs, created, routed, ended), err
+}
+
+// applyCreated makes the streams that are new. written is the revision of what else of the plan has been written.
+func (s *Server) applyCreated(ctx context.Context, v *view, plan *fabricPlan, written int64) (revision int64, err error) {
+	since := v.revision // of the creations that room was judged by; a batch of our own takes none that was not
+	if plan.isRaised {
+		since = max(since, written)
+	}
+	for rest := plan.created; len(rest) > 0; {
+		count := min(len(rest), applyBatch)
+		var unused []clientv3.Cmp
+		if plan.isLimited { // a stream of somebody else may have taken what was left of a target or of a quota
+			unused = roomGuards(since, max(since, written))
+		}
+		revision, err = s.specs.createBatch(ctx, rest[:count], unused)
+		if errors.Is(err, errUsedMeanwhile) {
+			now, err := s.judgeAgain(ctx, plan, rest, revision)
+			if err != nil {
+				return 0, err
+			}
+			since = now.revision
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		since, rest = revision, rest[count:]
+	}
+	return revision, nil
+}
+
+// applySpecs writes what is declared of hosts and tenants, and streams that are there and declared otherwise.
+func (s specStore) applySpecs(ctx context.Context, v *view, plan *fabricPlan) (revision int64, err error) {
 	var guards []clientv3.Cmp
 	var writes []clientv3.Op
 	put := func(key string, message proto.Message) error {
@@ -80,33 +150,25 @@ func (s specStore) apply(ctx context.Context, v *view, plan *fabricPlan) (revisi
 		}
 		guards, writes = append(guards, unchangedSince(v, keyStreams+spec.Name)), append(writes, clientv3.OpPut(keyStreams+spec.Name, value))
 	}
-	for len(writes) > 0 {
+	for since := v.revision; len(writes) > 0; since = revision {
 		count := min(len(writes), applyBatch)
-		if revision, err = s.commit(ctx, guards[:count], writes[:count]); err != nil {
-			return 0, err
-		}
+		batchGuards, batch := guards[:count:count], writes[:count:count]
 		guards, writes = guards[count:], writes[count:]
-	}
-	since := v.revision
-	for batch := range slices.Chunk(plan.created, applyBatch) {
-		var unused []clientv3.Cmp
-		if plan.isLimited { // a stream of somebody else may have taken what was left of a quota
-			unused = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keyStreamID), "<", since+1)}
+		if plan.isRaised {
+			taking, err := s.take(ctx, since)
+			if err != nil {
+				return 0, err
+			}
+			batchGuards, batch = append(batchGuards, taking.guards...), append(batch, taking.write)
 		}
-		if revision, err = s.createBatch(ctx, batch, unused); err != nil {
+		if revision, err = s.commit(ctx, batchGuards, batch); err != nil {
 			return 0, err
 		}
-		since = revision
 	}
-	routed, err := s.applyRoutes(ctx, v, plan.routes, plan.ended)
-	if err != nil {
-		return 0, err
-	}
-	ended, err := s.endPruned(ctx, v, plan, max(v.revision, routed))
-	return max(revision, routed, ended), err
+	return revision, nil
 }
 
-// createBatch makes streams and gives them the next ids, in one transaction.
+// createBatch makes streams and gives them the next ids, in one transaction. Where that does not hold any more it is errUsedMeanwhile, and the revision that to look at.
 func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, guards []clientv3.Cmp) (int64, error) {
 	got, err := s.client.Get(ctx, keyStreamID)
 	if err != nil {
@@ -126,7 +188,14 @@ func (s specStore) createBatch(ctx context.Context, specs []*api.StreamSpec, gua
 		key := keyStreams + spec.Name
 		guards, writes = append(guards, clientv3.Compare(clientv3.CreateRevision(key), "=", 0)), append(writes, clientv3.OpPut(key, value))
 	}
-	return s.commit(ctx, guards, writes)
+	put, err := s.client.Txn(ctx).If(guards...).Then(writes...).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("create streams: %w", err)
+	}
+	if !put.Succeeded {
+		return put.Header.Revision, errUsedMeanwhile
+	}
+	return put.Header.Revision, nil
 }
 
 func (s specStore) commit(ctx context.Context, guards []clientv3.Cmp, writes []clientv3.Op) (int64, error) {
@@ -140,6 +209,8 @@ func (s specStore) commit(ctx context.Context, guards []clientv3.Cmp, writes []c
 	return put.Header.Revision, nil
 }
 
-func unchangedSince(v *view, key string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(key), "<", v.revision+1)
+func unchangedSince(v *view, key string) clientv3.Cmp { return unchangedSinceRevision(v.revision, key) }
+
+func unchangedSinceRevision(revision int64, key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "<", revision+1)
 }

@@ -1,120 +1,20 @@
 package control
 
 import (
-	"errors"
-	"fmt"
 	"strings"
-	"sync"
 
-	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	"buf.build/go/protovalidate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
 )
-
-// validator reads the rules in farlog.proto, once.
-var validator = sync.OnceValues(func() (protovalidate.Validator, error) {
-	return protovalidate.New(protovalidate.WithMessages(&api.StreamSpec{}, &api.TargetSpec{}, &api.DrainSpec{}, &api.TenantSpec{}, &api.RouteSpec{}, &api.Fabric{}, &api.ListStreamsRequest{}, &api.WatchStreamsRequest{},
-		&api.ListRoutesRequest{}, &api.WatchRoutesRequest{}, &api.TakeOverStreamRequest{}, &api.RebindStreamRequest{}, &api.ReplaceMemberRequest{}, &api.AcceptLossRequest{}))
-})
-
-// labels are the words for fields in a text for people, where these are others than the name.
-var labels = map[string]string{"ring_size_bytes": "ring size"}
-
-// problemsOf lists what is wrong with a message by the rules in farlog.proto; prefix stands before the names of fields.
-func problemsOf(message proto.Message, prefix string) ([]*api.Problem, error) {
-	rules, err := validator()
-	if err != nil {
-		return nil, fmt.Errorf("read rules: %w", err)
-	}
-	err = rules.Validate(message)
-	if err == nil {
-		return nil, nil
-	}
-	var invalid *protovalidate.ValidationError
-	if !errors.As(err, &invalid) {
-		return nil, fmt.Errorf("apply rules: %w", err)
-	}
-	var problems []*api.Problem
-	for _, violation := range invalid.Violations {
-		problems = append(problems, problemOf(message, prefix, violation))
-	}
-	return problems, nil
-}
-
-func problemOf(message proto.Message, prefix string, violation *protovalidate.Violation) *api.Problem {
-	field, value, descriptor := protovalidate.FieldPathString(violation.Proto.GetField()), violation.FieldValue, violation.FieldDescriptor
-	if descriptor == nil { // a rule of several fields has the name of the one that is to be changed
-		within := messageAt(message.ProtoReflect(), violation.Proto.GetField())
-		name := violation.Proto.GetRuleId()
-		field = strings.TrimPrefix(field+"."+name, ".")
-		value = protoreflect.Value{}
-		if descriptor = within.Descriptor().Fields().ByName(protoreflect.Name(name)); descriptor != nil {
-			value = within.Get(descriptor)
-		}
-	}
-	return &api.Problem{Field: prefix + field, Value: valueText(descriptor, value), Rule: violation.Proto.GetMessage()}
-}
-
-// messageAt goes down a path of messages and lists of them.
-func messageAt(message protoreflect.Message, path *validate.FieldPath) protoreflect.Message {
-	for _, element := range path.GetElements() {
-		value := message.Get(message.Descriptor().Fields().ByName(protoreflect.Name(element.GetFieldName())))
-		if element.HasIndex() {
-			value = value.List().Get(int(element.GetIndex()))
-		}
-		message = value.Message()
-	}
-	return message
-}
-
-// valueText is a value as an operator would write it.
-func valueText(descriptor protoreflect.FieldDescriptor, value protoreflect.Value) string {
-	if descriptor == nil || !value.IsValid() {
-		return ""
-	}
-	if descriptor.IsList() {
-		return fmt.Sprintf("%d of them", value.List().Len())
-	}
-	switch descriptor.Kind() {
-	case protoreflect.EnumKind:
-		if known := descriptor.Enum().Values().ByNumber(value.Enum()); known != nil {
-			name := string(known.Name())
-			if descriptor.Enum().Name() == "LegPolicy" {
-				name = strings.TrimPrefix(name, "LEG_")
-			}
-			_, name, _ = strings.Cut(name, "_")
-			return strings.ToLower(name)
-		}
-	case protoreflect.StringKind:
-		return fmt.Sprintf("%q", value.String())
-	case protoreflect.MessageKind:
-		if duration, ok := value.Message().Interface().(*durationpb.Duration); ok {
-			return duration.AsDuration().String()
-		}
-		return ""
-	}
-	return fmt.Sprint(value.Interface())
-}
-
-// problemText is one problem for people.
-func problemText(problem *api.Problem) string {
-	field := problem.Field[strings.LastIndexByte(problem.Field, '.')+1:]
-	if label := labels[field]; label != "" {
-		field = label
-	}
-	return strings.TrimSpace(field+" "+problem.Value) + ": " + problem.Rule
-}
 
 // invalid makes the error of a request: a text of all that is wrong, and the same field by field. subject, such as a stream, stands before it.
 func invalid(subject string, problems []*api.Problem) error {
 	texts := make([]string, len(problems))
 	for i, problem := range problems {
-		texts[i] = problemText(problem)
+		texts[i] = check.Text(problem)
 	}
 	return withProblems(codes.InvalidArgument, subject+strings.Join(texts, "; "), problems)
 }
@@ -139,6 +39,8 @@ func checkRequest(request any) error {
 		return checkMessage(request)
 	case *api.CheckWritersRequest:
 		return checkMessage(request)
+	case *api.WatchWritersRequest:
+		return checkMessage(request)
 	case *api.TakeOverStreamRequest:
 		return checkMessage(request)
 	case *api.RebindStreamRequest:
@@ -152,7 +54,7 @@ func checkRequest(request any) error {
 }
 
 func checkMessage(message proto.Message) error {
-	problems, err := problemsOf(message, "")
+	problems, err := check.Message(message, "")
 	if err != nil || len(problems) == 0 {
 		return err
 	}

@@ -54,6 +54,7 @@ var calls = map[string][]Role{
 	acquireWriter:                              {RoleAppend},
 	extendWriter:                               {RoleAppend},
 	"/farlog.v1.ControlService/CheckWriters":   {RoleAppend},            // on some stream; of the others it tells nothing
+	"/farlog.v1.ControlService/WatchWriters":   {RoleAppend},            // as CheckWriters
 	acquireReader:                              {RoleReplay, RoleAudit}, // which of them on a stream: rolesOn
 	takeOverStream:                             {RoleAdmin},
 	"/farlog.v1.ControlService/RebindStream":   {RoleAdmin},
@@ -80,8 +81,11 @@ var calls = map[string][]Role{
 	"/farlog.v1.FabricService/UpdateDrain":     {RoleAdmin},
 	"/farlog.v1.FabricService/DeleteDrain":     {RoleAdmin},
 	"/farlog.v1.FabricService/ListRegions":     anyRole,
+	"/farlog.v1.FabricService/WatchRegions":    anyRole,
 	"/farlog.v1.FabricService/ListGrants":      {RoleAdmin, RoleAudit},
+	"/farlog.v1.FabricService/WatchGrants":     {RoleAdmin, RoleAudit},
 	"/farlog.v1.FabricService/ListEpochs":      anyRole,
+	"/farlog.v1.FabricService/WatchEpochs":     anyRole,
 	"/farlog.v1.FabricService/ListHosts":       {RoleAdmin, RoleAudit},
 	"/farlog.v1.HostService/ReportHost":        {RoleAppend},
 	"/farlog.v1.TargetService/WatchRings":      {RoleTarget},
@@ -110,6 +114,13 @@ type Caller struct {
 	ID      identity.ID
 	IsLocal bool // of a connection without identity, on loopback: may do everything
 	grants  []Rule
+}
+
+// IsSame tells whether the rules give two callers the same.
+func (c Caller) IsSame(other Caller) bool {
+	return c.ID == other.ID && c.IsLocal == other.IsLocal && slices.EqualFunc(c.grants, other.grants, func(a, b Rule) bool {
+		return slices.Equal(a.Identities, b.Identities) && slices.Equal(a.Roles, b.Roles) && slices.Equal(a.Streams, b.Streams) && slices.Equal(a.Hosts, b.Hosts)
+	})
 }
 
 // Local is whoever comes where no identity is asked for.
@@ -174,35 +185,71 @@ func (c Caller) MaySpeakFor(role Role, host, agent string) error {
 		return nil
 	}
 	var hosts []string
-	for _, rule := range c.grants {
-		if !slices.Contains(rule.Roles, role) {
-			continue
-		}
-		if len(rule.Hosts) == 0 || slices.Contains(rule.Hosts, host) && isAgentOf(agent, host) {
+	for _, rule := range c.with(role) {
+		if rule.isFor(host, agent) {
 			return nil
 		}
 		hosts = append(hosts, rule.Hosts...)
 	}
-	return fmt.Errorf("%s may not speak for agent %q on host %q: expected host %s, as its certificate or the control plane's --access-file says", c.ID, agent, host,
-		strings.Join(hosts, " or "))
+	return fmt.Errorf("%s may not speak for agent %q on host %q: %s", c.ID, agent, host, expectedHost(hosts))
 }
 
-// MayHold decides whether a caller may be granted a stream for a host. Where the rules name hosts, it must be one of them.
-func (c Caller) MayHold(host string) error {
+// MayHold decides whether a caller may be granted a stream for a host: one rule has to give it the stream there. That another rule names the host says nothing of this stream.
+func (c Caller) MayHold(stream, host string) error { return c.mayHold("stream", stream, host) }
+
+// MayHoldRoute decides whether a caller may be granted a route for a host.
+func (c Caller) MayHoldRoute(route, host string) error { return c.mayHold("route", route, host) }
+
+func (c Caller) mayHold(kind, name, host string) error {
 	if c.IsLocal {
 		return nil
 	}
 	var hosts []string
-	for _, rule := range c.grants {
-		if !slices.Contains(rule.Roles, RoleAppend) {
+	isCovered := false
+	for _, rule := range c.with(RoleAppend) {
+		if !rule.covers(name) {
 			continue
 		}
-		if len(rule.Hosts) == 0 || slices.Contains(rule.Hosts, host) {
+		if rule.isOn(host) {
+			return nil
+		}
+		isCovered = true
+		hosts = append(hosts, rule.Hosts...)
+	}
+	if !isCovered {
+		return c.refusal([]Role{RoleAppend}, kind, name)
+	}
+	return fmt.Errorf("%s may not write %s %q from host %q: %s", c.ID, kind, name, host, expectedHost(hosts))
+}
+
+// MayReport decides whether a caller may tell what a host measured: he must write something from there.
+func (c Caller) MayReport(host string) error {
+	if c.IsLocal {
+		return nil
+	}
+	var hosts []string
+	for _, rule := range c.with(RoleAppend) {
+		if rule.isOn(host) {
 			return nil
 		}
 		hosts = append(hosts, rule.Hosts...)
 	}
-	return fmt.Errorf("%s may not write from host %q: expected host %s, as its certificate or the control plane's --access-file says", c.ID, host, strings.Join(hosts, " or "))
+	return fmt.Errorf("%s may not report for host %q: %s", c.ID, host, expectedHost(hosts))
+}
+
+func expectedHost(hosts []string) string {
+	slices.Sort(hosts)
+	return fmt.Sprintf("expected host %s, as its certificate or the control plane's --access-file says", strings.Join(slices.Compact(hosts), " or "))
+}
+
+// with are the rules that give a caller a role.
+func (c Caller) with(role Role) (rules []Rule) {
+	for _, rule := range c.grants {
+		if slices.Contains(rule.Roles, role) {
+			rules = append(rules, rule)
+		}
+	}
+	return rules
 }
 
 // isAgentOf tells an id as farlogd makes them: the host, a dash, eight digits.
@@ -211,14 +258,22 @@ func isAgentOf(agent, host string) bool {
 	return ok && len(digits) == 8 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// Streams are the patterns of the streams on which a caller has a role.
+// Streams are the patterns of the streams on which a caller has a role, be it on some hosts only.
 func (c Caller) Streams(role Role) []string {
+	return c.patterns(role, func(Rule) bool { return true })
+}
+
+// StreamsOf are the patterns of the streams on which a caller has a role as an agent, on its host. There are none for whom MaySpeakFor refuses.
+func (c Caller) StreamsOf(role Role, host, agent string) []string {
+	return c.patterns(role, func(rule Rule) bool { return rule.isFor(host, agent) })
+}
+
+func (c Caller) patterns(role Role, counts func(Rule) bool) (patterns []string) {
 	if c.IsLocal {
 		return []string{pattern.All}
 	}
-	var patterns []string
-	for _, rule := range c.grants {
-		if slices.Contains(rule.Roles, role) {
+	for _, rule := range c.with(role) {
+		if counts(rule) {
 			patterns = append(patterns, rule.patterns()...)
 		}
 	}
@@ -265,6 +320,14 @@ func (r Rule) patterns() []string {
 }
 
 func (r Rule) covers(stream string) bool { return pattern.Covers(r.patterns(), stream) }
+
+// isOn tells whether a rule counts on a host.
+func (r Rule) isOn(host string) bool { return len(r.Hosts) == 0 || slices.Contains(r.Hosts, host) }
+
+// isFor tells whether a rule counts for an agent that says it is on a host.
+func (r Rule) isFor(host, agent string) bool {
+	return r.isOn(host) && (len(r.Hosts) == 0 || isAgentOf(agent, host))
+}
 
 // Rules are applied in order: all that name an identity together say what it may do, and take the place of what its kind of certificate would give.
 type Rules []Rule

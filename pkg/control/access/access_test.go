@@ -1,6 +1,7 @@
 package access
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -137,9 +138,50 @@ func TestCaller_HoldsForItsHostOnly(t *testing.T) {
 		{"spiffe://bank/desk7", "t2", true},
 		{"spiffe://bank/desk7", "t3", false},
 	} {
-		if got := rules.Caller(test.id).MayHold(test.host) == nil; got != test.want {
+		if got := rules.Caller(test.id).MayHold("desk7/orders", test.host) == nil; got != test.want {
 			t.Errorf("%s for host %q: allowed %v", test.id, test.host, got)
 		}
+	}
+}
+
+// One rule gives its streams on its hosts. What another one says of a host or of a stream adds nothing to that.
+func TestCaller_RulesDoNotMixStreamsAndHosts(t *testing.T) {
+	both := []Role{RoleAppend, RoleDrain}
+	caller := Rules{
+		{Identities: []string{"bank"}, Roles: both, Streams: []string{"desk7/*"}, Hosts: []string{"h1"}},
+		{Identities: []string{"bank"}, Roles: both, Streams: []string{"desk8/*"}, Hosts: []string{"h2"}},
+		{Identities: []string{"bank"}, Roles: []Role{RoleReplay}, Hosts: []string{"h3"}}, // of another role
+		{Identities: []string{"bank"}, Roles: []Role{RoleDrain}, Streams: []string{"desk9/*"}},
+	}.Caller("bank")
+	for _, test := range []struct {
+		host           string
+		desk7, desk8   bool
+		reports        bool
+		streams, other string // of the agent of this host, and of an agent with somebody else's id
+	}{
+		{"h1", true, false, true, "[desk7/* desk9/*]", "[desk9/*]"},
+		{"h2", false, true, true, "[desk8/* desk9/*]", "[desk9/*]"},
+		{"h3", false, false, false, "[desk9/*]", "[desk9/*]"},
+		{"", false, false, false, "[desk9/*]", "[desk9/*]"},
+	} {
+		if got := caller.MayHold("desk7/x", test.host) == nil; got != test.desk7 {
+			t.Errorf("desk7 from host %q: allowed %v", test.host, got)
+		}
+		if got := caller.MayHoldRoute("desk8/x", test.host) == nil; got != test.desk8 {
+			t.Errorf("desk8 from host %q: allowed %v", test.host, got)
+		}
+		if got := caller.MayReport(test.host) == nil; got != test.reports {
+			t.Errorf("report of host %q: allowed %v", test.host, got)
+		}
+		if got := fmt.Sprint(caller.StreamsOf(RoleDrain, test.host, test.host+"-0011aabb")); got != test.streams {
+			t.Errorf("drain on host %q: %s, expected %s", test.host, got, test.streams)
+		}
+		if got := fmt.Sprint(caller.StreamsOf(RoleDrain, test.host, "h9-0011aabb")); got != test.other {
+			t.Errorf("drain h9 on host %q: %s, expected %s", test.host, got, test.other)
+		}
+	}
+	if err := caller.MayHold("desk9/x", "h1"); err == nil || !strings.Contains(err.Error(), `bank has not the role append on stream "desk9/x"`) {
+		t.Errorf("desk9 from h1: %v", err)
 	}
 }
 

@@ -26,6 +26,8 @@ type File struct {
 	size     int64
 	rules    Rules
 	failure  string
+	digest   string                 // of what was read last
+	tell     func(identity.Reading) // nil = nobody is told
 }
 
 // OpenFile reads the rules; path "" = there are none.
@@ -34,12 +36,34 @@ func OpenFile(path string, logger *slog.Logger) (*File, error) {
 	if path == "" {
 		return f, nil
 	}
-	rules, info, err := readRules(path)
+	rules, info, digest, err := readRules(path)
 	if err != nil {
 		return nil, err
 	}
-	f.take(rules, info)
+	f.take(rules, info, digest)
 	return f, nil
+}
+
+// Watch tells of the rules in force at once, and then of each other content of the file that is read, taken or refused. It is looked at when somebody asks what he may. Before it is used by others; tell is
+// called by whoever asks, and must not wait nor ask in turn.
+func (f *File) Watch(tell func(identity.Reading)) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.tell = tell
+	if f.path != "" {
+		f.tellRead(nil)
+	}
+}
+
+func (f *File) tellRead(refused error) {
+	if f.tell == nil {
+		return
+	}
+	reading := identity.Reading{Kind: identity.FileAccess, File: f.path, SHA256: f.digest, Err: refused}
+	if refused == nil {
+		reading.Text = fmt.Sprintf("%d rules", len(f.rules))
+	}
+	f.tell(reading)
 }
 
 // Caller finds out what an identity may do by the rules of now.
@@ -56,33 +80,35 @@ func (f *File) load() Rules {
 	if err == nil && info.ModTime().Equal(f.modified) && info.Size() == f.size && f.failure == "" {
 		return f.rules
 	}
-	rules, info, err := readRules(f.path)
+	rules, info, digest, err := readRules(f.path)
 	if err == nil {
-		f.take(rules, info)
+		f.take(rules, info, digest)
+		f.tellRead(nil)
 		f.logger.Info("access rules were read again", "file", f.path, "rules", len(rules))
-	} else if text := err.Error(); text != f.failure {
-		f.failure = text
+	} else if text := err.Error(); text != f.failure || digest != f.digest {
+		f.failure, f.digest = text, digest
+		f.tellRead(err)
 		f.logger.Warn("access rules cannot be read again, going on with those read before", "error", err)
 	}
 	return f.rules
 }
 
-func (f *File) take(rules Rules, info os.FileInfo) {
-	f.looked, f.rules, f.modified, f.size, f.failure = time.Now(), rules, info.ModTime(), info.Size(), ""
+func (f *File) take(rules Rules, info os.FileInfo, digest string) {
+	f.looked, f.rules, f.modified, f.size, f.failure, f.digest = time.Now(), rules, info.ModTime(), info.Size(), "", digest
 }
 
-func readRules(path string) (Rules, os.FileInfo, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
+// readRules gives the digest of what is there also when that is refused.
+func readRules(path string) (rules Rules, info os.FileInfo, digest string, err error) {
+	if info, err = os.Stat(path); err != nil {
+		return nil, nil, "", fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
+		return nil, nil, "", fmt.Errorf("access file %q: %w", path, errors.Unwrap(err))
 	}
-	rules, err := ParseRules(raw)
-	if err != nil {
-		return nil, nil, fmt.Errorf("access file %q: %w", path, err)
+	digest = identity.DigestOf(raw)
+	if rules, err = ParseRules(raw); err != nil {
+		return nil, nil, digest, fmt.Errorf("access file %q: %w", path, err)
 	}
-	return rules, info, nil
+	return rules, info, digest, nil
 }

@@ -1,0 +1,93 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/farlog/farlog/pkg/control/access"
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// fileLookInterval is how often the files of certificates and rules are looked at when nobody calls: who changes one finds the act that long after.
+const fileLookInterval = time.Second
+
+// fileActs makes acts of the files that decide who is let in and who may do what, as they are read: whoever may write them rules here without any call. What is in force at the start is one as well: a file may
+// have been changed while no control plane ran.
+type fileActs struct {
+	recorder *recorder
+	keeper   *identity.Keeper
+	access   *access.File
+
+	mutex   sync.Mutex
+	waiting []*Act
+}
+
+// fileAct is the request of such an act.
+type fileAct struct {
+	File   string `json:"file"`
+	SHA256 string `json:"sha256"` // of what is there, also when it is refused; "" = nothing that can be read
+}
+
+// watch begins before anybody is let in. It is for a control plane with certificates whose acts are recorded.
+func (f *fileActs) watch() {
+	f.keeper.Watch(f.take)
+	f.access.Watch(f.take)
+}
+
+// take is called by whoever read the file, and only notes what was read.
+func (f *fileActs) take(reading identity.Reading) {
+	act := f.recorder.begin(context.Background(), access.Caller{ID: "control"}, "Read"+string(reading.Kind), nil)
+	act.Request, _ = json.Marshal(fileAct{reading.File, reading.SHA256}) // two strings: it does not fail
+	var err error
+	if reading.Err != nil {
+		err = withReason(codes.FailedPrecondition, "", reading.Err.Error(), nil)
+	}
+	act.take(nil, err)
+	if reading.Text != "" {
+		act.Changes = []string{fmt.Sprintf("%s: %s, sha256 %s", reading.File, reading.Text, reading.SHA256)}
+	}
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.waiting = append(f.waiting, act)
+}
+
+// run looks at the files, and writes down what was noted, until ctx is done. What etcd does not take stays noted, in its order.
+func (f *fileActs) run(ctx context.Context) {
+	tick := time.NewTicker(fileLookInterval)
+	defer tick.Stop()
+	for {
+		f.write(ctx)
+		select {
+		case <-ctx.Done():
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), actWriteMax)
+			defer cancel()
+			f.write(ending)
+			return
+		case <-tick.C:
+		}
+		f.keeper.ID()
+		f.access.Caller("")
+	}
+}
+
+func (f *fileActs) write(ctx context.Context) {
+	f.mutex.Lock()
+	waiting := f.waiting
+	f.mutex.Unlock()
+	for _, act := range waiting {
+		call, cancel := context.WithTimeout(ctx, actWriteMax)
+		err := f.recorder.put(call, act)
+		cancel()
+		if err != nil {
+			return // the recorder's other callers tell of it
+		}
+		f.mutex.Lock()
+		f.waiting = f.waiting[1:]
+		f.mutex.Unlock()
+	}
+}

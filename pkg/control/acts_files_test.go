@@ -1,0 +1,117 @@
+package control
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farlog/farlog/pkg/identity"
+)
+
+// Whoever may write the file of rules, the list of revoked certificates or the authority's file rules here without a call. So what is read there is an act, taken or refused, with the digest of what is there: first
+// what is in force at the start, then each other content, whether anybody calls or not.
+func TestActs_FilesThatAreReadAgain(t *testing.T) {
+	kept := new(sink)
+	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.take})
+	path := func(name string) string { return filepath.Join(g.dir, name) }
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(path(name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		t.Helper()
+		raw, err := os.ReadFile(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	var wanted []string
+	step := func(what ...string) {
+		t.Helper()
+		wanted = append(wanted, what...)
+		for deadline := time.Now().Add(stepTimeout); kept.count() < len(wanted) && time.Now().Before(deadline); {
+			time.Sleep(pollPause)
+		}
+		var got []string
+		for _, act := range kept.acts {
+			var request fileAct
+			if err := json.Unmarshal(act.Request, &request); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.Join([]string{act.What, strings.TrimPrefix(request.File, g.dir), request.SHA256[:min(8, len(request.SHA256))], act.Outcome, act.Error}, " "))
+			if act.Who != "control" || act.Instance == "" || (act.Outcome == "OK") != (len(act.Changes) == 1) {
+				t.Errorf("%+v", act)
+			}
+		}
+		isWanted := func(got, want string) bool { return strings.HasPrefix(got, want) }
+		if !slices.EqualFunc(got, wanted, isWanted) {
+			t.Fatalf("acts:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
+		}
+	}
+	digest := func(content string) string { return identity.DigestOf([]byte(content))[:8] }
+	const rules, list, authority = "access.yaml", "tls/crl.pem", "tls/ca.crt"
+	before := read(list)
+	step("ReadAuthority /"+authority+" "+digest(read(authority))+" OK", "ReadRevocationList /"+list+" "+digest(before)+" OK", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
+
+	g.keeper(identity.KindHost, "trading1", time.Hour)
+	if _, err := g.authority.Revoke([]string{path("host-trading1/host.crt")}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	newer := read(list)
+	write(rules, "rules: nonsense\n")
+	step("ReadRevocationList /"+list+" "+digest(newer)+" OK", "ReadAccessRules /"+rules+" "+digest("rules: nonsense\n")+" FAILEDPRECONDITION access file ")
+	write(list, before)
+	write(rules, "rules: []\n")
+	step("ReadRevocationList /"+list+" "+digest(before)+" FAILEDPRECONDITION the list of revoked certificates that is there now is of ", "ReadAccessRules /"+rules+" "+digest("rules: []\n")+" OK")
+	write(list, newer)
+	if err := os.Remove(path(rules)); err != nil {
+		t.Fatal(err)
+	}
+	step("ReadRevocationList /"+list+" "+digest(newer)+" OK", "ReadAccessRules /"+rules+"  FAILEDPRECONDITION access file ")
+}
+
+// A file that the keeper reads says who is let in, or who this process is: what the first ones say is told.
+func TestActs_AreAllFilesThatLetIn(t *testing.T) {
+	own := []string{"Cert", "Key"} // of this process; they let nobody in
+	told := map[string]bool{"Authority": true, "Revoked": true}
+	files := reflect.TypeFor[identity.Files]()
+	for i := range files.NumField() {
+		if field := files.Field(i); field.Type.Kind() == reflect.String && !told[field.Name] && !slices.Contains(own, field.Name) {
+			t.Errorf("identity.Files.%s: expected an act when it is read again: add it to Keeper.tellRead, or here to those that let nobody in", field.Name)
+		}
+	}
+	keeper, err := identity.NewKeeper(identity.In(newGuardDir(t), identity.KindControl), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := map[string]bool{}
+	keeper.Watch(func(reading identity.Reading) {
+		for name := range told {
+			heard[name] = heard[name] || reflect.ValueOf(keeper.Files()).FieldByName(name).String() == reading.File
+		}
+	})
+	if !reflect.DeepEqual(heard, told) {
+		t.Errorf("told of %v", heard)
+	}
+}
+
+// newGuardDir is a directory with an authority and a control plane's certificate.
+func newGuardDir(t *testing.T) string {
+	t.Helper()
+	authority, err := identity.InitAuthority(filepath.Join(t.TempDir(), "tls"), "farlog", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := authority.Issue(authority.Dir, identity.Order{Kind: identity.KindControl, Name: "control1", Validity: time.Hour}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return authority.Dir
+}

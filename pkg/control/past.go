@@ -1,0 +1,97 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/reconcile"
+)
+
+const (
+	pastMost     = 16   // epochs of a stream that are kept behind its last: at 10,000 streams with so many each about 20 MiB of etcd's file, and none of the mirror's memory
+	pastPageMost = 1000 // streams in an answer with them
+	pastAtOnce   = 100  // streams in one question to etcd, which takes at most 128
+)
+
+// succession is who takes a stream from its holder, and why.
+type succession struct{ by, reason string }
+
+// withPast adds an epoch to those of its stream that were before, as read; it is written with the epoch that takes its place, so that there is nobody else who writes it.
+func withPast(before *etcdserverpb.RangeResponse, one *api.PastEpoch, stream string) (clientv3.Op, error) {
+	past := new(api.PastEpochs)
+	for _, kv := range before.GetKvs() {
+		if err := decode(string(kv.Key), kv.Value, past); err != nil {
+			past.Reset() // what has been is told to people alone, and stops no writer
+		}
+	}
+	if last := len(past.Epochs) - 1; last >= 0 && one.Granted == nil {
+		one.Granted = past.Epochs[last].Ended
+	}
+	past.Epochs = append(past.Epochs, one)
+	past.Epochs = past.Epochs[max(0, len(past.Epochs)-pastMost):]
+	value, err := encodeBytes(past)
+	return clientv3.OpPut(keyPast+stream, value), err
+}
+
+// pastEpoch is an epoch as it ends, because another one is handed out; grants are the stream's last grant, as read.
+func (v *view) pastEpoch(ended uint32, grants *etcdserverpb.RangeResponse, next *api.Grant, taken *succession) *api.PastEpoch {
+	one := &api.PastEpoch{Epoch: ended, Ended: next.Granted, By: next.GetHolder().GetIdentity()}
+	for _, kv := range grants.GetKvs() {
+		last := new(api.Grant)
+		if err := decode(string(kv.Key), kv.Value, last); err == nil && last.Epoch == ended && last.Holder != nil { // another one's epoch was for nobody
+			one.Holder = &api.Holder{Host: last.Holder.Host, Pid: last.Holder.Pid, Name: last.Holder.Name, Identity: last.Holder.Identity}
+			one.Granted = last.Granted
+		}
+	}
+	switch {
+	case taken != nil:
+		one.End, one.By, one.Reason = api.EpochEnd_EPOCH_END_TAKEN_OVER, taken.by, taken.reason
+	case one.Holder != nil && !v.wasOpened(next.Stream, ended):
+		one.End = api.EpochEnd_EPOCH_END_UNUSED
+	case one.Holder != nil && one.Holder.Host == next.GetHolder().GetHost() && one.Holder.Name == next.GetHolder().GetName():
+		one.End = api.EpochEnd_EPOCH_END_RESTARTED
+	default:
+		one.End = api.EpochEnd_EPOCH_END_REPLACED
+	}
+	return one
+}
+
+// wasOpened tells whether a target has reported a ring that was opened with an epoch, or a later one.
+func (v *view) wasOpened(stream string, epoch uint32) bool {
+	specs, _ := reconcile.RingSpecs(v.rings, v.streams[stream])
+	return slices.ContainsFunc(specs, func(spec *api.RingSpec) bool {
+		seen := reconcile.SeenRing(v.targets, spec)
+		return max(seen.GetWriterEpoch(), seen.GetLastEpoch()) >= epoch
+	})
+}
+
+// addPast puts what is kept of the epochs before into what is known of each stream's.
+func (s *Server) addPast(ctx context.Context, epochs []*api.EpochInfo) error {
+	for part := range slices.Chunk(epochs, pastAtOnce) {
+		var asked []clientv3.Op
+		for _, one := range part {
+			asked = append(asked, clientv3.OpGet(keyPast+one.Stream))
+		}
+		got, err := s.config.Client.Txn(ctx).Then(asked...).Commit()
+		if err != nil {
+			return fmt.Errorf("read past epochs: %w", err)
+		}
+		for i, one := range part {
+			past := new(api.PastEpochs)
+			for _, kv := range got.Responses[i].GetResponseRange().Kvs {
+				if err := decode(string(kv.Key), kv.Value, past); err != nil {
+					return err
+				}
+			}
+			// The last may have become one of the past since the view.
+			one.Past = slices.DeleteFunc(past.Epochs, func(past *api.PastEpoch) bool { return past.Epoch >= one.Granted })
+			slices.Reverse(one.Past)
+		}
+	}
+	return nil
+}

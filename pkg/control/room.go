@@ -1,0 +1,146 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/control/check"
+)
+
+// errUsedMeanwhile -- a stream was created since the view in which there was room for this one.
+var errUsedMeanwhile = errors.New("a stream was created meanwhile")
+
+// refuseRoom refuses a stream for which there is no room beside all others: of a target's capacity, or of its tenant's quota. isLimited: there is, as long as no other is created.
+func (v *view) refuseRoom(spec *api.StreamSpec) (isLimited bool, err error) {
+	if v.streams[spec.Name] != nil {
+		return false, nil
+	}
+	rules, isLimited := v.declared().WhyNoRoom([]*api.StreamSpec{spec})
+	if rule := rules[spec.Name]; rule != "" {
+		return true, overQuota(reasonCapacity, "spec.ring_size_bytes", fmt.Sprint(spec.RingSizeBytes), "%s", rule).
+			errorf("stream %q: ring size %d: %s; raise a capacity, declare another target (farlog apply, targets), or take a smaller ring", spec.Name, spec.RingSizeBytes, rule)
+	}
+	tenant := check.TenantOf(spec.Name)
+	quota := v.tenants[tenant]
+	if quota == nil {
+		return isLimited, nil
+	}
+	return true, overQuotas(spec, check.WhyOver(quota, check.Uses(v.streams)[tenant], spec))
+}
+
+// refuseRate refuses a stream that is declared to be faster than its tenant's quota lets it. isLimited: it is not, as long as no other takes of it.
+func (v *view) refuseRate(before, spec *api.StreamSpec) (isLimited bool, err error) {
+	tenant := check.TenantOf(spec.Name)
+	quota := v.tenants[tenant]
+	if quota == nil || isSystem(spec.Name) {
+		return false, nil
+	}
+	return check.IsFaster(before, spec), overQuotas(spec, check.WhyTooFast(quota, check.Uses(v.streams)[tenant], before, spec))
+}
+
+func overQuotas(spec *api.StreamSpec, problems []*api.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	texts := make([]string, len(problems))
+	for i, one := range problems {
+		one.Field = "spec." + one.Field
+		texts[i] = check.Text(one)
+	}
+	return withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("stream %q: %s", spec.Name, strings.Join(texts, "; ")), problems)
+}
+
+// roomGuards hold as long as what was said of room is so: no stream was created since one revision, no target or quota declared otherwise since another.
+func roomGuards(created, specs int64) []clientv3.Cmp {
+	return []clientv3.Cmp{
+		unchangedSinceRevision(created, keyStreamID), unchangedSinceRevision(specs, keyTargetSpecs).WithPrefix(), unchangedSinceRevision(specs, keyTenants).WithPrefix(),
+	}
+}
+
+// createWithin creates a stream where there is room: of two that would only together go beyond what is left the second one is refused, whichever control plane it was asked of. Those of one
+// control plane take turns: all but one of them would be in vain. It can be seen when this returns.
+func (s *Server) createWithin(ctx context.Context, spec *api.StreamSpec) (stream *api.Stream, isNew bool, err error) {
+	select {
+	case s.creating <- struct{}{}:
+		defer func() { <-s.creating }()
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	for {
+		now, err := s.fresh()
+		if err != nil {
+			return nil, false, err
+		}
+		stream, isNew, revision, err := s.createAt(ctx, now, spec)
+		if err != nil && !errors.Is(err, errUsedMeanwhile) {
+			if isOld, failed := s.catchUp(ctx, now, keyStreams+spec.Name, keyStreamID); failed != nil || !isOld {
+				return nil, false, cmp.Or(failed, err)
+			}
+			continue
+		}
+		if seen := s.mirror.waitRevision(ctx, revision); seen != nil || err == nil {
+			return stream, isNew, seen
+		}
+	}
+}
+
+// createAt creates a stream where a view says that there is room. errUsedMeanwhile: of what it says something had changed when the stream was to be written; the revision is what to look at.
+func (s *Server) createAt(ctx context.Context, now *view, spec *api.StreamSpec) (stream *api.Stream, isNew bool, revision int64, err error) {
+	isLimited, err := now.refuseRoom(spec)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	var guards []clientv3.Cmp
+	if isLimited {
+		guards = roomGuards(now.revision, now.revision)
+	}
+	return s.specs.createStream(ctx, spec, guards...)
+}
+
+// catchUp waits until a view shows what etcd has of some keys now; isOld: the one before did not. What another control plane has made a moment ago is there, and not refused.
+func (s *Server) catchUp(ctx context.Context, seen *view, keys ...string) (isOld bool, err error) {
+	newest := int64(0)
+	for _, key := range keys {
+		got, err := s.config.Client.Get(ctx, key)
+		if err != nil {
+			return false, fmt.Errorf("read %q: %w", key, err)
+		}
+		for _, one := range got.Kvs {
+			newest = max(newest, one.ModRevision)
+		}
+	}
+	if newest <= seen.revision {
+		return false, nil
+	}
+	return true, s.mirror.waitRevision(ctx, newest)
+}
+
+// judgeAgain judges the streams of a plan that are not yet created once more, because somebody else has created others since: what has room still goes on from what is seen then.
+func (s *Server) judgeAgain(ctx context.Context, plan *fabricPlan, rest []*api.StreamSpec, revision int64) (now *view, err error) {
+	if err := s.mirror.waitRevision(ctx, revision); err != nil {
+		return nil, err
+	}
+	if now, err = s.fresh(); err != nil {
+		return nil, err
+	}
+	for _, spec := range rest {
+		if now.streams[spec.Name] != nil {
+			return nil, changedMeanwhile("the fabric")
+		}
+	}
+	world := now.declared()
+	world.Ending = plan.ending()
+	found, err := check.Fabric(world, &api.Fabric{Streams: rest})
+	if err != nil || len(found.Problems) == 0 {
+		return now, err
+	}
+	return nil, withReason(codes.FailedPrecondition, reasonSpec, fmt.Sprintf("somebody else has created streams meanwhile, and %d of these have no room left, of which the first: %s; what was created stays",
+		len(found.Problems), check.Text(found.Problems[0])), found.Problems)
+}
