@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,19 +15,16 @@ func newEpochCommand(env *environment) *cobra.Command {
 	group := &cobra.Command{Use: "epoch", Short: "See which epochs streams are at", Args: groupArgs, RunE: runGroup}
 	group.AddCommand(streamListCommand("List the epochs of streams: the last that was granted, to whom, and below which writers are fenced",
 		`Lists a line for each stream; --output wide has one for each of its rings, with what its target reports: the epoch of its writer and since when, whether that one has the ring now, and which fence
-and which writer the target has confirmed.`,
+and which writer the target has confirmed. Of one STREAM, named in full, the epochs before the last follow, at most 16: who held each, from when to when, and why it ended. ENDED BY is
+taken over (farlog stream takeover, with its reason), restarted (the same program was granted the stream anew), replaced (another one was, such as a standby) or unused (no ring was opened with it before
+somebody was granted the next: it expired, or its holder never came).`,
 		func(ctx context.Context, stream string) error { return listEpochs(ctx, env, stream) }))
 	return group
 }
 
 func listEpochs(ctx context.Context, env *environment, stream string) error {
-	request, all := &api.ListEpochsRequest{Stream: stream}, new(api.ListEpochsResponse)
-	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
-		request.PageToken = token
-		page, err := client.ListEpochs(ctx, request)
-		all.Epochs, all.Revision = append(all.Epochs, page.GetEpochs()...), page.GetRevision()
-		return page.GetNextPageToken(), err
-	})
+	request := &api.ListEpochsRequest{Stream: stream, IsPast: stream != "" && !isPattern(stream)}
+	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListEpochs)
 	if err == nil && len(all.Epochs) == 0 {
 		err = env.mayBeEmpty(ctx, stream)
 	}
@@ -35,22 +34,54 @@ func listEpochs(ctx context.Context, env *environment, stream string) error {
 	if env.isJSON() {
 		return env.writeProto(all)
 	}
+	if err := printEpochs(env, all.Epochs); err != nil || !request.IsPast || len(all.Epochs[0].Past) == 0 {
+		return err
+	}
+	return printPast(env, all.Epochs[0].Past)
+}
+
+func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 	table := env.newTable()
 	head := "STREAM\tGRANTED\tFENCED BELOW\tHOLDER\tSINCE"
 	if env.isWide() {
 		head += "\tMEMBER\tTARGET\tWRITER\tLAST\tOPENED\tHELD\tTARGET FENCES BELOW\tTARGET ADMITS"
 	}
 	fmt.Fprintln(table, head)
-	for _, one := range all.Epochs {
+	for _, one := range epochs {
 		stem := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)), numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
 		if !env.isWide() || len(one.Members) == 0 {
 			fmt.Fprintln(table, stem)
 			continue
 		}
 		for _, member := range one.Members {
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stem, member.Member, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stem, member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
 				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)), numberText(uint64(member.EpochAdmitted)))
 		}
 	}
 	return table.Flush()
+}
+
+// printPast prints the epochs before the last of one stream.
+func printPast(env *environment, past []*api.PastEpoch) error {
+	fmt.Fprintln(env.stdout)
+	table := env.newTable()
+	fmt.Fprintln(table, "PAST EPOCH\tHOLDER\tSINCE\tUNTIL\tENDED BY\tWHOSE\tREASON")
+	for _, one := range past {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)), stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
+			reasonText(one.Reason))
+	}
+	return table.Flush()
+}
+
+// endText is why an epoch ended, in a word or two.
+func endText(end api.EpochEnd) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(end.String(), "EPOCH_END_"), "_", " "))
+}
+
+// reasonText is what an operator gave as a reason, as one line, whatever is in it.
+func reasonText(reason string) string {
+	if reason == "" {
+		return "-"
+	}
+	return strconv.Quote(reason)
 }

@@ -1,23 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/config"
 )
 
 func newApplyCommand(env *environment) *cobra.Command {
-	path, isDryRun, isPrune := "", false, false
+	path, isDryRun, isPrune, wait := "", false, false, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create and change targets, drains, streams and routes until they are as a file declares them",
@@ -25,25 +27,37 @@ func newApplyCommand(env *environment) *cobra.Command {
 What the file does not declare stays as it is, unless --prune deletes it: as farlog stream delete does, all of it or nothing. A file with mistakes changes nothing; all of them are told, each with
 its line and column.
 
-What is declared and is not so in the world is shown with its reason: a host without a target, a stream without its ring or drain.
+What is declared and is not so in the world is shown with its reason: a host without a target, a stream without its ring or drain. Of what is new that is what nobody has begun to make, as no target
+takes it; of many the first ones, and how many there are. --wait goes on until all of it is so.
 
-Exit code 0: it is declared so now. With --dry-run 0: it was so already, and is so in the world, 1: something else is declared, 3: it is declared so, and is not so in the world. 2: the file has mistakes.`,
+Exit code 0: it is declared so now. With --wait 0: and is so in the world, 3: it is declared so, and some of it, which is shown, is not so in the world by then. With --dry-run 0: it was so already, and is so in the world, 1: something else is declared, 3: it is declared so, and is not so in the world. 2: the file has mistakes.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
 				return usageErrorf("apply: expected -f FILE (- for standard input)")
 			}
-			return applyFabric(cmd.Context(), env, path, isDryRun, isPrune)
+			if isDryRun && cmd.Flags().Changed("wait") {
+				return usageErrorf("--wait: expected none with --dry-run, which changes nothing that would become so")
+			}
+			return applyFabric(cmd.Context(), env, applying{path, isDryRun, isPrune, wait})
 		},
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "", "YAML `file` of targets, drains, streams and routes; - for standard input")
 	cmd.Flags().BoolVar(&isDryRun, "dry-run", false, "show what differs and change nothing")
+	cmd.Flags().Var((*config.DurationValue)(&wait), "wait", "how long to wait until all that is declared is so in the world, such as 2m; progress is told")
 	cmd.Flags().BoolVar(&isPrune, "prune", false, "delete what the file does not declare: streams that nobody writes and whose records are stored")
 	return cmd
 }
 
-func applyFabric(ctx context.Context, env *environment, path string, isDryRun, isPrune bool) error {
-	raw, err := readWhole(env, path)
+// applying is how a file is applied.
+type applying struct {
+	path              string
+	isDryRun, isPrune bool
+	wait              time.Duration // 0: not at all
+}
+
+func applyFabric(ctx context.Context, env *environment, how applying) error {
+	raw, err := readWhole(env, how.path)
 	if err != nil {
 		return err
 	}
@@ -53,40 +67,68 @@ func applyFabric(ctx context.Context, env *environment, path string, isDryRun, i
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	calls, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
-	answer, err := client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: isPrune})
+	answer, err := client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
 	if err != nil {
 		problems := problemsIn(err)
 		if len(problems) == 0 && len(file.problems) == 0 {
-			return client.explain(ctx, "", err)
+			return client.explain(calls, "", err)
 		}
 		if len(problems) == 0 {
-			fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(ctx, "", err)))
+			fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(calls, "", err)))
 		}
 		file.take(problems)
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, path, file.problems, "changed")
+		return tellProblems(env, how.path, file.problems, "changed")
 	}
 	isSo := len(answer.Changes) == 0
-	if !isDryRun && !isSo {
-		answer, err = client.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: isPrune})
+	if !how.isDryRun && !isSo {
+		answer, err = client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, Revision: answer.Revision, IsPrune: how.isPrune})
 		if err != nil {
-			return client.explain(ctx, "", err)
+			return client.explain(calls, "", err)
 		}
 	}
-	if err := showChanges(env, answer, isDryRun); err != nil {
+	if how.wait > 0 {
+		return waitApplied(ctx, env, client, file.fabric, answer, how)
+	}
+	if err := showChanges(env, answer, how.isDryRun); err != nil {
 		return err
 	}
 	switch {
-	case isDryRun && !isSo:
+	case how.isDryRun && !isSo:
 		return &exitError{code: exitFailure}
-	case isDryRun && len(answer.Drift) > 0:
+	case how.isDryRun && len(answer.Drift) > 0:
 		return &exitError{code: exitDrift}
 	}
 	return nil
+}
+
+// waitApplied shows what was changed, and waits until all that is declared is so.
+func waitApplied(ctx context.Context, env *environment, client *controlClient, fabric *api.Fabric, answer *api.ApplyFabricResponse, how applying) (err error) {
+	if !env.isJSON() {
+		shown := &api.ApplyFabricResponse{Changes: answer.Changes, Undeclared: answer.Undeclared}
+		if err := showChanges(env, shown, false); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	if answer.Drift, err = waitSo(ctx, env, client, fabric, how.wait); err != nil {
+		return err
+	}
+	if env.isJSON() {
+		err = env.writeProto(answer)
+	} else {
+		showDrift(env, answer.Drift)
+	}
+	if len(answer.Drift) > 0 {
+		fmt.Fprintf(env.stderr, "%d of it not so in the world after %s\n", len(answer.Drift), how.wait)
+		return cmp.Or(err, error(&exitError{code: exitDrift}))
+	}
+	fmt.Fprintf(env.stderr, "all of it is so in the world after %s\n", time.Since(begun).Round(time.Millisecond))
+	return err
 }
 
 func readWhole(env *environment, path string) ([]byte, error) {
@@ -149,11 +191,7 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 	if deleted > 0 {
 		deletedText = fmt.Sprintf(", %d to be deleted", deleted)
 	}
-	if isDryRun || len(answer.Changes) == 0 { // else what was just declared is being made
-		showDrift(env, answer.Drift)
-	} else {
-		showDrift(env, ofChangedTargets(answer))
-	}
+	showDrift(env, answer.Drift)
 	if len(answer.Undeclared) > 0 {
 		fmt.Fprintf(env.stderr, "not declared, stays as it is: %s\n", strings.Join(answer.Undeclared, ", "))
 	}
@@ -164,33 +202,12 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 		fmt.Fprintln(env.stderr, "it is as declared already")
 	case isDryRun:
 		fmt.Fprintf(env.stderr, "%d to create, %d to change%s; nothing is changed\n", created, changed, deletedText)
+	case len(answer.Drift) > 0:
+		fmt.Fprintf(env.stderr, "%d created, %d changed%s; %d of it not so in the world\n", created, changed, deletedText, len(answer.Drift))
 	default:
 		fmt.Fprintf(env.stderr, "%d created, %d changed%s\n", created, changed, deletedText)
 	}
 	return nil
-}
-
-// ofChangedTargets is what is not so of targets that were declared before and otherwise: a capacity that is below what lies there, for one.
-func ofChangedTargets(answer *api.ApplyFabricResponse) (list []*api.Drift) {
-	for _, one := range answer.Drift {
-		if one.Kind == "target" && slices.ContainsFunc(answer.Changes, func(change *api.Change) bool {
-			return change.Kind == one.Kind && change.Name == one.Name && !change.IsNew && !change.IsDeleted
-		}) {
-			list = append(list, one)
-		}
-	}
-	return list
-}
-
-// showDrift prints what is declared and not so: a line each, with what is wrong.
-func showDrift(env *environment, drift []*api.Drift) {
-	for _, one := range drift {
-		what := ""
-		if one.Condition != api.Condition_CONDITION_UNSPECIFIED {
-			what = strings.ToUpper(shortName(one.Condition.String())) + ": "
-		}
-		fmt.Fprintf(env.stdout, "! %s %s  %s%s\n", one.Kind, one.Name, what, one.Reason)
-	}
 }
 
 func fieldsText(change *api.Change) string {

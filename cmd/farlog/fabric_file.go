@@ -81,6 +81,14 @@ var tenantFields = []fileField[*api.TenantSpec]{
 		t.RingBytesMax, err = config.ParseSize(text)
 		return err
 	}, func(t *api.TenantSpec) string { return sizeOrNothing(t.RingBytesMax) }},
+	{"records_per_second", "records_per_second_max", func(t *api.TenantSpec, text string) (err error) {
+		t.RecordsPerSecondMax, err = readRate(text)
+		return err
+	}, func(t *api.TenantSpec) string { return rateOrNothing(t.RecordsPerSecondMax) }},
+	{"bytes_per_second", "bytes_per_second_max", func(t *api.TenantSpec, text string) (err error) {
+		t.BytesPerSecondMax, err = config.ParseSize(text)
+		return err
+	}, func(t *api.TenantSpec) string { return sizeOrNothing(t.BytesPerSecondMax) }},
 }
 
 var streamFields = []fileField[*api.StreamSpec]{
@@ -125,6 +133,28 @@ var streamFields = []fileField[*api.StreamSpec]{
 		return err
 	}, func(s *api.StreamSpec) string { return durationOrNothing(s.LatencyLimit.AsDuration()) }},
 	{"drain", "drain_host", func(s *api.StreamSpec, text string) error { s.DrainHost = text; return nil }, func(s *api.StreamSpec) string { return s.DrainHost }},
+	{"records_per_second", "records_per_second", func(s *api.StreamSpec, text string) (err error) { s.RecordsPerSecond, err = readRate(text); return err },
+		func(s *api.StreamSpec) string { return rateOrNothing(s.RecordsPerSecond) }},
+	{"bytes_per_second", "bytes_per_second", func(s *api.StreamSpec, text string) (err error) {
+		s.BytesPerSecond, err = config.ParseSize(text)
+		return err
+	},
+		func(s *api.StreamSpec) string { return sizeOrNothing(s.BytesPerSecond) }},
+}
+
+func rateOrNothing(rate uint64) string {
+	if rate == 0 {
+		return ""
+	}
+	return strconv.FormatUint(rate, 10)
+}
+
+func readRate(text string) (uint64, error) {
+	rate, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || rate == 0 {
+		return 0, fmt.Errorf("expected a whole number of records a second, from 1 on")
+	}
+	return rate, nil
 }
 
 func sizeOrNothing(bytes uint64) string {

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -37,6 +40,30 @@ func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Contex
 	}
 }
 
+// listed is a page of a list.
+type listed interface {
+	proto.Message
+	GetNextPageToken() string
+}
+
+// listAll asks for a list page by page, and gives all of it as one page: what repeats is of all of them, the rest of the last.
+func listAll[Q proto.Message, A listed](ctx context.Context, env *environment, request Q, ask func(api.FabricServiceClient, context.Context, Q, ...grpc.CallOption) (A, error)) (all A, err error) {
+	all = all.ProtoReflect().New().Interface().(A)
+	fields := request.ProtoReflect().Descriptor().Fields()
+	err = env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
+		request.ProtoReflect().Set(fields.ByName("page_token"), protoreflect.ValueOfString(token))
+		page, err := ask(client, ctx, request)
+		if err != nil {
+			return "", err
+		}
+		next := page.GetNextPageToken()
+		page.ProtoReflect().Clear(page.ProtoReflect().Descriptor().Fields().ByName("next_page_token"))
+		proto.Merge(all, page)
+		return next, nil
+	})
+	return all, err
+}
+
 // streamListCommand is a command that lists what belongs to streams: to all, to one, or to those of a pattern.
 func streamListCommand(short, long string, run func(ctx context.Context, stream string) error) *cobra.Command {
 	return &cobra.Command{
@@ -58,12 +85,15 @@ func streamListCommand(short, long string, run func(ctx context.Context, stream 
 
 // mayBeEmpty is an error when a list has nothing because there is no stream of that name. It needs to be asked for an empty list only.
 func (e *environment) mayBeEmpty(ctx context.Context, stream string) error {
-	if stream == "" || strings.ContainsAny(stream, `*?[\`) {
+	if stream == "" || isPattern(stream) {
 		return nil
 	}
 	_, err := e.streamStatus(ctx, stream)
 	return err
 }
+
+// isPattern tells a pattern from a name in full.
+func isPattern(stream string) bool { return strings.ContainsAny(stream, `*?[\`) }
 
 func (e *environment) newTable() *tabwriter.Writer {
 	return tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
 
@@ -29,5 +32,23 @@ func TestEveryPage(t *testing.T) {
 	})
 	if err == nil || len(asked) != 1 {
 		t.Errorf("asked %d times after an error, %v", len(asked), err)
+	}
+}
+
+// What comes in several pages is listed as one, in their order, and asked for with the filter each time.
+func TestListAll_PagesBecomeOne(t *testing.T) {
+	env := &environment{stderr: io.Discard, control: "127.0.0.1:1", isInsecure: true}
+	pages := map[string]*api.ListTargetsResponse{
+		"":  {Targets: []*api.Target{{Host: "a"}, {Host: "b"}}, Revision: 5, NextPageToken: "b"},
+		"b": {Targets: []*api.Target{{Host: "c"}}, Revision: 6},
+	}
+	all, err := listAll(t.Context(), env, &api.ListTargetsRequest{Rack: "r"}, func(_ api.FabricServiceClient, _ context.Context, request *api.ListTargetsRequest, _ ...grpc.CallOption) (*api.ListTargetsResponse, error) {
+		if request.Rack != "r" {
+			t.Errorf("asked with %v", request)
+		}
+		return pages[request.PageToken], nil
+	})
+	if want := (&api.ListTargetsResponse{Targets: []*api.Target{{Host: "a"}, {Host: "b"}, {Host: "c"}}, Revision: 6}); err != nil || !proto.Equal(all, want) {
+		t.Errorf("got %v, %v, want %v", all, err, want)
 	}
 }

@@ -49,7 +49,7 @@ router: x
 		`11:9: streams[1].size: expected one value`,
 		`12:10: streams[1].level eternal: expected posted, visible or persistent`,
 		`13:12: streams[1].members three: expected a whole number from 1 on`,
-		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, writer_host, latency_limit, drain`,
+		`14:3: streams[2]: expected keys: name, size, record_len_max, align, level, policy, deadline, members, needed, failure_domain, target, writer_host, latency_limit, drain, records_per_second, bytes_per_second`,
 		`15:1: router: unknown key, expected one of targets, drains, tenants, streams, routes, plan`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -108,10 +108,17 @@ func TestWriteFabric_ReadsAsItself(t *testing.T) {
 			fabric.Drains = append(fabric.Drains, &api.DrainSpec{Host: name.Draw(rt, "drain's host"), StoreDir: rapid.SampledFrom([]string{"", "/var/lib/farlog"}).Draw(rt, "store"),
 				StreamsMax: rapid.Uint32Range(0, 9).Draw(rt, "streams_max"), IsClosed: rapid.Bool().Draw(rt, "drain closed")})
 		}
+		for range rapid.IntRange(0, 2).Draw(rt, "tenants") {
+			fabric.Tenants = append(fabric.Tenants, &api.TenantSpec{Name: name.Draw(rt, "tenant"), StreamsMax: rapid.Uint64Range(0, 9).Draw(rt, "streams_max"), RingBytesMax: rapid.Uint64Range(0, 1<<44).Draw(rt, "ring_bytes"),
+				RecordsPerSecondMax: rapid.Uint64().Draw(rt, "records of all"), BytesPerSecondMax: rapid.Uint64().Draw(rt, "bytes of all")})
+		}
 		for range rapid.IntRange(0, 3).Draw(rt, "streams") {
 			spec := &api.StreamSpec{Name: name.Draw(rt, "name"), RingSizeBytes: rapid.Uint64Range(1, 1<<44).Draw(rt, "size"),
 				RecordLenMax: rapid.Uint32Range(1, 1<<30).Draw(rt, "record"), Align: rapid.Uint32Range(1, 4096).Draw(rt, "align"),
 				Level: api.Level(rapid.IntRange(1, 3).Draw(rt, "level")), Policy: api.Policy(rapid.IntRange(1, 2).Draw(rt, "policy"))}
+			if rapid.Bool().Draw(rt, "has rates") {
+				spec.RecordsPerSecond, spec.BytesPerSecond = rapid.Uint64Range(1, 1e12).Draw(rt, "records"), rapid.Uint64Range(1, 1e14).Draw(rt, "bytes")
+			}
 			if rapid.Bool().Draw(rt, "has deadline") {
 				spec.Deadline = &durationpb.Duration{Nanos: rapid.Int32Range(1, 999999999).Draw(rt, "deadline")}
 			}

@@ -33,13 +33,7 @@ or has gone) or fenced (the stream was taken from it). EXPIRES is until when who
 }
 
 func listGrants(ctx context.Context, env *environment, request *api.ListGrantsRequest) error {
-	all := new(api.ListGrantsResponse)
-	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
-		request.PageToken = token
-		page, err := client.ListGrants(ctx, request)
-		all.Grants, all.Revision = append(all.Grants, page.GetGrants()...), page.GetRevision()
-		return page.GetNextPageToken(), err
-	})
+	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListGrants)
 	if err == nil && len(all.Grants) == 0 {
 		err = env.mayBeEmpty(ctx, request.Stream)
 	}

@@ -34,7 +34,7 @@ func newHostListCommand(env *environment) *cobra.Command {
 		Use:   "list",
 		Short: "List the hosts whose agents report, and how far they are from each target",
 		Long: `Lists the hosts whose agents (farlogd host) report to the control plane, with a line for each door of a target on another host: the least and the median time of the last 32 handshakes of TCP
-connections to it. Placement of a stream with a writer_host goes by the least.`,
+connections to it. Placement of a stream with a writer_host goes by the least. A host that does not report any more is silent, and after a day it is not listed.`,
 		Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := env.hosts(cmd.Context())
@@ -53,7 +53,7 @@ func printHosts(env *environment, rows []hostRow) error {
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "HOST\tTARGET\tDOOR\tLEAST\tMEDIAN\tOF\tREPORTED\tERROR")
 	for _, row := range rows {
-		reported := row.Reported.Format(time.RFC3339)
+		reported := row.reportedText(time.Now())
 		if len(row.Ways) == 0 {
 			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
 		}
@@ -64,6 +64,19 @@ func printHosts(env *environment, rows []hostRow) error {
 	return table.Flush()
 }
 
+// hostSilent is how old a host's last report may look while its agent reports: of one that measures the same again and again, other control planes than the one it reports to know what is five
+// minutes old.
+const hostSilent = 6 * time.Minute
+
+// reportedText is when a host reported, and for how long it has not when that is too long.
+func (h hostRow) reportedText(now time.Time) string {
+	text := h.Reported.Format(time.RFC3339)
+	if silent := now.Sub(h.Reported); silent > hostSilent {
+		text += ", silent " + humanDuration(silent)
+	}
+	return text
+}
+
 func (w wayRow) text(duration time.Duration) string {
 	if w.Count == 0 {
 		return "-"
@@ -72,26 +85,15 @@ func (w wayRow) text(duration time.Duration) string {
 }
 
 func (e *environment) hosts(ctx context.Context) ([]hostRow, error) {
-	client, err := e.dialControl()
+	all, err := listAll(ctx, e, new(api.ListHostsRequest), api.FabricServiceClient.ListHosts)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	rows := []hostRow{}
-	for request := new(api.ListHostsRequest); ; {
-		response, err := api.NewFabricServiceClient(client.conn).ListHosts(ctx, request)
-		if err != nil {
-			return nil, client.explain(ctx, "", err)
-		}
-		for _, host := range response.Hosts {
-			rows = append(rows, hostRowOf(host))
-		}
-		if request.PageToken = response.NextPageToken; request.PageToken == "" {
-			return rows, nil
-		}
+	for _, host := range all.Hosts {
+		rows = append(rows, hostRowOf(host))
 	}
+	return rows, nil
 }
 
 func hostRowOf(host *api.HostState) hostRow {

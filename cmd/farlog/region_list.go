@@ -15,7 +15,7 @@ func newRegionCommand(env *environment) *cobra.Command {
 	request := new(api.ListRegionsRequest)
 	list := streamListCommand("List the rings of streams: where each is wanted, and what its target sees there",
 		`Lists a line for each ring of each stream. STATE is ok, error (what is wrong stands in place of the ring's URI), target gone (what is shown is what it reported last), or not yet reported.
-LAG is what is in the ring and not in a store.`,
+MEMBER counts from 1, as metrics and alerts do; in --output json it is the API's, which counts from 0. LAG is what is in the ring and not in a store.`,
 		func(ctx context.Context, stream string) error {
 			request.Stream = stream
 			return listRegions(ctx, env, request)
@@ -31,13 +31,7 @@ LAG is what is in the ring and not in a store.`,
 }
 
 func listRegions(ctx context.Context, env *environment, request *api.ListRegionsRequest) error {
-	all := new(api.ListRegionsResponse)
-	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
-		request.PageToken = token
-		page, err := client.ListRegions(ctx, request)
-		all.Regions, all.Revision = append(all.Regions, page.GetRegions()...), page.GetRevision()
-		return page.GetNextPageToken(), err
-	})
+	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListRegions)
 	if err == nil && len(all.Regions) == 0 {
 		err = env.mayBeEmpty(ctx, request.Stream)
 	}
@@ -56,7 +50,7 @@ func listRegions(ctx context.Context, env *environment, request *api.ListRegions
 	for _, one := range all.Regions {
 		state := one.State
 		contract := state.GetContract()
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
 			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()), orDash(textOr(state.GetError(), state.GetUri())))
 		if env.isWide() {
 			fmt.Fprintf(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)), numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),

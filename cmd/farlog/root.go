@@ -30,7 +30,8 @@ type environment struct {
 
 	isInsecure                                    bool // speak without TLS
 	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
-	kinds                                         []identity.Kind // of certificate, the one that is shown first; nil: an administrator's or a host's
+	given                                         func(names ...string) []string // where settings are from
+	kinds                                         []identity.Kind                // of certificate, the one that is shown first; nil: an administrator's or a host's
 }
 
 const (

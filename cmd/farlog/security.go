@@ -23,6 +23,7 @@ func (e *environment) declareSecurity(settings *config.Set) {
 	settings.String(&e.tlsCert, "tls.cert", "", "`file` with your certificate, in place of --tls-dir")
 	settings.String(&e.tlsKey, "tls.key", "", "`file` with its key, in place of --tls-dir")
 	settings.String(&e.tlsCRL, "tls.crl", "", "`file` with the list of revoked certificates, beside --tls-cert")
+	e.given = settings.Given
 	settings.Bool(&e.isInsecure, "insecure", false, "speak to the control plane without TLS; loopback addresses only")
 }
 
@@ -42,7 +43,7 @@ func (e *environment) checkSecurity() error {
 	case e.tlsCRL != "" && given == 0:
 		return usageErrorf("--tls-crl %q: expected beside --tls-cert (--tls-dir has its own)", e.tlsCRL)
 	case e.isInsecure && (given != 0 || e.tlsDir != ""):
-		return usageErrorf("--insecure: expected without certificates")
+		return usageErrorf("--insecure: expected without certificates, leave it out or %s", strings.Join(e.given("tls.dir", "tls.ca", "tls.cert", "tls.key"), ", "))
 	case !e.isInsecure:
 		return nil
 	}

@@ -162,6 +162,9 @@ type statusRow struct {
 	LagRecords        uint64   `json:"lag_records"`
 	LagSeconds        float64  `json:"lag_seconds"`
 
+	UnconfirmedBytes   uint64 `json:"unconfirmed_bytes,omitempty"` // behind the lag: fewer members have them than are needed, and none is on its way
+	UnconfirmedRecords uint64 `json:"unconfirmed_records,omitempty"`
+
 	AppendCount  uint64  `json:"append_count"`
 	AppendRate   float64 `json:"append_records_per_second"`
 	P50Seconds   float64 `json:"append_p50_seconds"`
@@ -184,6 +187,11 @@ type statusRow struct {
 
 	ObservedAgeSeconds *float64 `json:"observed_age_seconds"` // null: never seen
 
+	WearRatio    *float64 `json:"wear_ratio"`            // of its endurance that the most worn device below its rings has used; null: none tells
+	WearDevice   string   `json:"wear_device,omitempty"` // that one
+	WearTarget   string   `json:"wear_target,omitempty"` // whose it is
+	WrittenBytes uint64   `json:"wear_written_bytes,omitempty"`
+
 	Rings      int         `json:"rings"`             // that the stream has
 	RingsReady int         `json:"rings_ready"`       // whose target lives and provides them
 	Needed     int         `json:"needed"`            // of them for an acknowledgement
@@ -199,6 +207,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		DrainedRecords: status.Drain.GetRecords(), DrainDuplicates: status.Drain.GetDuplicates(),
 		Target: targetOf(status), IsTargetAlive: status.IsTargetAlive, Rings: memberCount(status), Needed: max(1, int(status.Stream.K)), Members: memberRows(status), isFailing: isFailing(status.Condition),
 	}
+	row.addWear(status)
 	for _, ring := range status.Rings {
 		if slices.Contains(status.TargetsAlive, ring.Target) && len(ring.RingUuid) > 0 && ring.Error == "" {
 			row.RingsReady++
@@ -206,6 +215,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	}
 	if ring := leadingRing(status); ring != nil {
 		row.addRing(ring)
+		row.addMembers(status)
 		row.addCounters(ring)
 		if !slices.Contains(status.TargetsAlive, ring.Target) {
 			row.TimeToFullSeconds = nil // of before it was gone
@@ -251,6 +261,28 @@ func (r *statusRow) addCounters(ring *api.RingState) {
 	r.FullCount, r.UnknownCount, r.FencedCount = counters.Full, counters.Unknown, counters.Fenced
 }
 
+func (r *statusRow) addWear(status *api.StreamStatus) {
+	if status.Worn != nil {
+		used := status.Worn.UsedRatio
+		r.WearRatio, r.WearDevice, r.WearTarget, r.WrittenBytes = &used, status.Worn.Device, status.WornTarget, status.Worn.WrittenBytes
+	}
+}
+
+// wearPercent is what the most worn device below its rings has used of its endurance; "-" where none tells.
+func wearPercent(r statusRow) string {
+	if r.WearRatio == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100**r.WearRatio)
+}
+
+func (r statusRow) wearText() string {
+	if r.WearRatio == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s of its endurance, %s written  %s of %s", wearPercent(r), humanBytes(r.WrittenBytes), r.WearDevice, r.WearTarget)
+}
+
 // render writes one stream as a few lines of at most statusColumns.
 func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line := func(format string, args ...any) {
@@ -272,9 +304,11 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line("  cursors  head %s  durable %s  appended %s", humanCount(r.HeadLSN), humanCount(r.DurableLSN), humanCount(r.AppendedLSN))
 	line("  ring     %s, %.1f %% full%s", humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
+	r.renderUnconfirmed(line)
 	line("  append   p50 %s  p99 %s  p99.9 %s  max %s  of %s, %.0f/s", humanSeconds(r.P50Seconds), humanSeconds(r.P99Seconds),
 		humanSeconds(r.P999Seconds), humanSeconds(r.MaxSeconds), humanCount(r.AppendCount), r.AppendRate)
 	line("  drain    %s", r.drainText())
+	line("  wear     %s", r.wearText())
 	r.renderMembers(line)
 	if isWide {
 		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))

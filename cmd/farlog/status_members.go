@@ -8,6 +8,7 @@ import (
 
 // memberRow is one ring of a stream that has several.
 type memberRow struct {
+	Member   int    `json:"member"` // from 1 on, as metrics and alerts have it
 	Target   string `json:"target"`
 	State    string `json:"state"` // up, new (it replaced another, and does not count yet), behind (an older epoch), gone (its target does not report), missing (no ring), error
 	URI      string `json:"uri"`
@@ -27,7 +28,7 @@ func memberRows(status *api.StreamStatus) (rows []memberRow) {
 		newest = max(newest, ring.WriterEpoch)
 	}
 	for _, spec := range status.RingSpecs {
-		row := memberRow{Target: spec.Target, State: "missing"}
+		row := memberRow{Member: int(spec.Member) + 1, Target: spec.Target, State: "missing"}
 		for _, ring := range status.Rings {
 			if ring.Target != spec.Target {
 				continue
@@ -74,10 +75,10 @@ func (r statusRow) renderMembers(line func(format string, args ...any)) {
 	}
 	line("  members  %d of %d ready, %d are needed", r.RingsReady, r.Rings, r.Needed)
 	for _, member := range r.Members {
-		line("    %-8s %s  epoch %d  head %s  tail %s  lag %s  %s", member.State, member.Target, member.Epoch, humanCount(member.HeadLSN), humanCount(member.TailLSN),
+		line("    %d %-8s %s  epoch %d  head %s  tail %s  lag %s  %s", member.Member, member.State, member.Target, member.Epoch, humanCount(member.HeadLSN), humanCount(member.TailLSN),
 			humanBytes(member.LagBytes), member.URI)
 		if member.Error != "" {
-			line("             %s", member.Error)
+			line("               %s", member.Error)
 		}
 	}
 }

@@ -39,6 +39,7 @@ type createOptions struct {
 	target, drain      string
 	writer             string
 	latencyLimit       time.Duration
+	records, bytes     uint64 // a second
 }
 
 func newStreamCreateCommand(env *environment) *cobra.Command {
@@ -64,6 +65,8 @@ func newStreamCreateCommand(env *environment) *cobra.Command {
 	flags.StringVar(&options.target, "target", "", "`host` whose target shall have the ring, of a stream with one (default: any)")
 	flags.StringVar(&options.writer, "writer-host", "", "`host` that writes: of the targets that fit, the nearest to it is taken, as its host agent measures (default: any)")
 	flags.Var((*config.DurationValue)(&options.latencyLimit), "latency-limit", "longest way from --writer-host to a target; the stream waits until it is measured (default: any)")
+	flags.Uint64Var(&options.records, "records-per-second", 0, "`records` a second that it is declared to have in the long run, for the quota of its tenant and farlog plan; it limits no append (default: nothing is said)")
+	flags.Var((*config.SizeValue)(&options.bytes), "bytes-per-second", "bytes of payloads and keys of these a second")
 	flags.StringVar(&options.drain, "drain", "", "`host` whose drain shall have the stream (default: any)")
 	flags.Var((*config.DurationValue)(&options.wait), "wait", "how long to wait for the ring to be there; 0 = not at all")
 	return cmd
@@ -74,7 +77,7 @@ func (o createOptions) spec(name string) (*api.StreamSpec, error) {
 		return nil, usageErrorf("stream %q: ring size %d: expected a multiple of 4096 bytes from %d to 16TiB", name, o.size, ringSizeLeast)
 	}
 	spec := &api.StreamSpec{Name: name, RingSizeBytes: o.size, Align: o.align, Members: o.members, Needed: o.needed, FailureDomain: o.failureDomain,
-		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer}
+		TargetHost: o.target, DrainHost: o.drain, WriterHost: o.writer, RecordsPerSecond: o.records, BytesPerSecond: o.bytes}
 	if o.recordLenMax > 1<<31 {
 		return nil, usageErrorf("--record-len-max %s: expected at most 2GiB", config.FormatSize(o.recordLenMax))
 	}

@@ -84,7 +84,8 @@ func newMembersAcceptLossCommand(env *environment) *cobra.Command {
 		Use:   "accept-loss NAME --reason TEXT",
 		Short: "Let a stream be opened again although records may be lost with a member that was replaced",
 		Long: `A stream is not opened while too few of its members tell what was acknowledged: with one member needed, the ring that was replaced may have had the only
-copy. This says that such records are lost, and lets the stream go on with what the other members have. --dry-run says what may be lost, as far as it is known, and
+copy. This says that such records are lost, and lets the stream go on with what the other members have. A member that was away from the stream's first opening, and was
+never told an epoch, holds nothing, and nothing is lost with it: where such are enough, this lets only them count. --dry-run says what may be lost, as far as it is known, and
 changes nothing. It needs the role admin and is recorded with its reason and with what it said.`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -121,7 +122,7 @@ func acceptLoss(ctx context.Context, env *environment, name, reason string, isDr
 	if isDryRun {
 		verb = "loss would be accepted"
 	}
-	fmt.Fprintf(env.stdout, "stream %s: %s; the new ring of target %s counts as it is\n", name, verb, strings.Join(done.Members, ", "))
+	fmt.Fprintf(env.stdout, "stream %s: %s; the ring of target %s counts as it is\n", name, verb, strings.Join(done.Members, ", "))
 	for _, loss := range done.Losses {
 		fmt.Fprintln(env.stdout, loss)
 	}

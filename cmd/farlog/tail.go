@@ -59,7 +59,8 @@ tail holds nothing up. When the drain releases records before they were printed,
 --store they are missed, and it says so. With --name it remembers up to where it has printed and goes on there the next time: a tail that is
 killed prints the records of its last second again.
 
-The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role replay; that of --ring by one in --token-file.
+The ring of a stream that is on another host is read by a reader's grant, which the control plane gives to the role replay, and gives anew while tail runs; while it gives none, tail says so and reads
+on what it may. That of --ring is read by a grant in --token-file.
 farlog://NAME asks the host agent (farlogd host) for it, and needs no certificate. Readers take no lock.`,
 		Example: `  farlog tail desk7/orders -f
   farlog tail desk7/orders --store data/store --from oldest --class 2 --key ORD-17
@@ -169,32 +170,6 @@ func ringsOfStream(ctx context.Context, env *environment, name string) (uris []s
 	return uris, err
 }
 
-// locateReader finds the rings of a stream: one that is here, or what a reader's grant says.
-func locateReader(ctx context.Context, env *environment, options tailOptions, config *consume.Config) error {
-	uris, err := ringsOfStream(ctx, env, options.stream)
-	if err != nil {
-		return err
-	}
-	if len(uris) == 1 && options.transport == "" {
-		config.RingURI = uris[0]
-		if _, err := farlog.Inspect(uris[0]); !errors.Is(err, farlog.ErrNotFound) {
-			return nil // it is here, or what is wrong with it is told when it is opened
-		}
-	}
-	var place writerPlace
-	err = withControl(ctx, env, acquireTimeoutDefault, func(ctx context.Context, client apiv1.ControlServiceClient) error {
-		answer, err := client.AcquireReader(ctx, &apiv1.AcquireReaderRequest{
-			Stream: options.stream, Transport: options.transport, Holder: env.holder("farlog tail"),
-		})
-		if err == nil {
-			place, err = placeOf(answer.Grant)
-		}
-		return err
-	})
-	config.RingURI, config.Token, config.Members = place.uri, place.options.Token, place.options.Members
-	return err
-}
-
 // explainMissing tells that the ring of a stream is on the target's host.
 func explainMissing(err error, stream string) error {
 	if stream != "" && errors.Is(err, farlog.ErrNotFound) {
@@ -210,12 +185,18 @@ type tailer struct {
 	printer   recordPrinter
 	committed time.Time
 	isAway    bool
+	renewal   *tailRenewal // of a grant of the control plane; nil: there is none to be renewed
 }
 
 func runTail(ctx context.Context, env *environment, options tailOptions) error {
 	t := &tailer{env: env, printer: recordPrinter{format: options.format, writer: bufio.NewWriterSize(env.stdout, 64<<10)}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // with it what renews the grant ends
 	config, err := t.configure(ctx, options)
 	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) { // somebody ended it: as later, that is no failure
+			return nil
+		}
 		return err
 	}
 	if config.Position != nil {
@@ -226,6 +207,9 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 	}
 	defer t.consumer.Close()
 	for ctx.Err() == nil {
+		if err := t.renewal.take(t); err != nil {
+			return errors.Join(err, t.commit())
+		}
 		isMore, err := t.step()
 		if err != nil {
 			return errors.Join(err, t.commit())
@@ -248,9 +232,12 @@ func runTail(ctx context.Context, env *environment, options tailOptions) error {
 func (t *tailer) configure(ctx context.Context, options tailOptions) (consume.Config, error) {
 	config := consume.Config{RingURI: options.ring, Stream: options.stream, Start: options.start, Time: options.since, OnNotice: t.notice}
 	if config.RingURI == "" {
-		if err := locateReader(ctx, t.env, options, &config); err != nil {
+		place, err := locateReader(ctx, t.env, options)
+		if err != nil {
 			return config, err
 		}
+		config.RingURI, config.Token, config.Members = place.uri, place.options.Token, place.options.Members
+		t.renewal = startRenewing(ctx, t.env, options, place)
 	}
 	var place writerPlace
 	switch {
@@ -335,7 +322,7 @@ func (t *tailer) step() (bool, error) {
 	switch {
 	case errors.Is(err, farlog.ErrNotYet):
 		return false, nil
-	case errors.Is(err, farlog.ErrIO):
+	case errors.Is(err, farlog.ErrIO), t.renewal != nil && errors.Is(err, farlog.ErrInvalid): // the second: the grant has ended, and another one is not to be had yet
 		if !t.isAway {
 			fmt.Fprintf(t.env.stderr, "%v; trying on\n", err)
 		}

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -157,5 +159,26 @@ func TestTail_StoreAndRingAreOneStream(t *testing.T) {
 	tail(2, "--name", "desk-risk", "--state-dir", dir)
 	if _, talk, code := runFarlog(t, "tail", "--ring", uri, "--from", "oldest"); code != exitUsage || !strings.Contains(talk, "expected --store as well") {
 		t.Fatalf("exit code %d, stderr %q", code, talk)
+	}
+}
+
+// A signal that comes while the control plane has not answered yet ends a tail in order, as one does that comes later.
+func TestTail_EndedWhileItWaitsForTheControlPlane(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // somebody is there, and says nothing
+		if conn, err := listener.Accept(); err == nil {
+			cancel()
+			<-t.Context().Done()
+			conn.Close()
+		}
+	}()
+	env := &environment{stdout: io.Discard, stderr: io.Discard, control: listener.Addr().String(), isInsecure: true}
+	if err := runTail(ctx, env, tailOptions{stream: "a", format: formatLines}); err != nil {
+		t.Errorf("ended with %v, expected no error", err)
 	}
 }

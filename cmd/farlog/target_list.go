@@ -17,7 +17,8 @@ func newTargetListCommand(env *environment) *cobra.Command {
 		Use:   "list",
 		Short: "List the hosts of targets: those that are declared, and those whose daemons have reported",
 		Long: `Lists a line for each target of each host; a host that is declared and whose target has never reported has one with - for the target. RINGS is how many are wanted on the host, BYTES
-what they take together, both on its first line; CAPACITY, CLOSED, RACK and SITE are what is declared of it (farlog apply, targets), WORN is the most worn device below its rings.`,
+what they take together, both on its first line; CAPACITY, CLOSED, RACK and SITE are what is declared of it (farlog apply, targets), WORN is the most worn device below its rings.
+A target that has ended and holds no ring is listed for a day after its last report; a host that is declared stays.`,
 		Example: `  farlog target list --site ld4 --state gone`,
 		Args:    exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,13 +42,7 @@ what they take together, both on its first line; CAPACITY, CLOSED, RACK and SITE
 }
 
 func listTargets(ctx context.Context, env *environment, request *api.ListTargetsRequest) error {
-	all := new(api.ListTargetsResponse)
-	err := env.everyPage(ctx, func(ctx context.Context, client api.FabricServiceClient, token string) (string, error) {
-		request.PageToken = token
-		page, err := client.ListTargets(ctx, request)
-		all.Targets, all.Revision = append(all.Targets, page.GetTargets()...), page.GetRevision()
-		return page.GetNextPageToken(), err
-	})
+	all, err := listAll(ctx, env, request, api.FabricServiceClient.ListTargets)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func newTenantCommand(env *environment) *cobra.Command {
 func newTenantListCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List tenants: their streams and the bytes of their rings, each of its quota",
+		Short: "List tenants: their streams, the bytes of their rings and the rates that they declare, each of its quota",
 		Long:  `A tenant is the part of a stream's name before the first slash, or the whole name where it has none. Quotas are declared in the file of farlog apply (tenants); - is no quota.`,
 		Args:  exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,13 +39,12 @@ func newTenantListCommand(env *environment) *cobra.Command {
 				return env.writeProto(&api.GetFabricResponse{Tenants: answer.Tenants, Revision: answer.Revision})
 			}
 			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "TENANT\tSTREAMS\tOF\tRING BYTES\tOF")
+			fmt.Fprintln(table, "TENANT\tSTREAMS\tOF\tRING BYTES\tOF\tRECORDS/S\tOF\tBYTES/S\tOF")
 			for _, one := range answer.Tenants {
-				streams := "-"
-				if limit := one.GetQuota().GetStreamsMax(); limit > 0 {
-					streams = fmt.Sprint(limit)
-				}
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", one.Name, one.Streams, streams, config.FormatSize(one.RingBytes), dashed(sizeOrNothing(one.GetQuota().GetRingBytesMax())))
+				quota := one.GetQuota()
+				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams, dashed(rateOrNothing(quota.GetStreamsMax())), config.FormatSize(one.RingBytes),
+					dashed(sizeOrNothing(quota.GetRingBytesMax())), dashed(rateOrNothing(one.RecordsPerSecond)), dashed(rateOrNothing(quota.GetRecordsPerSecondMax())),
+					dashed(sizeOrNothing(one.BytesPerSecond)), dashed(sizeOrNothing(quota.GetBytesPerSecondMax())))
 			}
 			return table.Flush()
 		},

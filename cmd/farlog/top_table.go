@@ -40,6 +40,7 @@ var topColumns = []topColumn{
 	{"OLDEST", 7, 2, func(r statusRow) string { return shortSeconds(r.LagSeconds) }},
 	{"FULL IN", 7, 6, fullIn},
 	{"RINGS", 5, 9, func(r statusRow) string { return fmt.Sprintf("%d/%d", r.RingsReady, r.Rings) }},
+	{"WEAR", 4, 14, wearPercent},
 	{"DRAIN", 20, 13, func(r statusRow) string {
 		if r.Drain != "" && !r.IsDrainAlive {
 			return "gone: " + r.Drain
