@@ -115,6 +115,28 @@ func TestDashboards_AreWellFormed(t *testing.T) {
 	}
 }
 
+// severalTell are metrics that more than one process exports of the same thing: a writer's by the target and the host agent of its host, a stream's by each control plane.
+var severalTell, toldOnce = regexp.MustCompile(`\bfarlog_(writer|stream)_`), regexp.MustCompile(`\b(max|min|count) (without \(instance, job\)|by \(stream[a-z, ]*\)) \((rate\(|increase\()?farlog_(writer|stream)_`)
+
+func TestDashboards_CountOnceWhatSeveralTell(t *testing.T) {
+	count := 0
+	for _, page := range All() {
+		for _, row := range page.Rows {
+			for _, panel := range row.Panels {
+				for _, query := range panel.Queries {
+					all, once := len(severalTell.FindAllString(query.Expr, -1)), len(toldOnce.FindAllString(query.Expr, -1))
+					if count += all; all != once {
+						t.Errorf("%s/%s: %s: what several processes export is counted more than once: max or min by (stream) first", page.Name, panel.Title, query.Expr)
+					}
+				}
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("%d such metrics are on the pages", count)
+	}
+}
+
 type ruleFile struct {
 	Groups []struct {
 		Rules []struct {
@@ -138,9 +160,9 @@ func TestRules_EachAlertIsExplainedAndTested(t *testing.T) {
 	var rules ruleFile
 	read(t, deployed("prometheus", "farlog.rules.yml"), &rules)
 	fires, silent := map[string]bool{}, map[string]bool{}
-	for _, name := range []string{"farlog.rules.test.yml", "farlog.rules.long.test.yml"} {
+	for _, path := range ruleTestFiles(t) {
 		var tests ruleTests
-		read(t, deployed("prometheus", name), &tests)
+		read(t, path, &tests)
 		for _, test := range tests.Tests {
 			for _, one := range test.AlertRuleTest {
 				fires[one.Alertname] = fires[one.Alertname] || len(one.ExpAlerts) > 0
@@ -168,6 +190,15 @@ func TestRules_EachAlertIsExplainedAndTested(t *testing.T) {
 	}
 }
 
+func ruleTestFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(deployed("prometheus", "farlog.rules*.test.yml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%q are there, expected 3 files: %v", files, err)
+	}
+	return files
+}
+
 func read(t *testing.T, path string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -184,7 +215,7 @@ func TestRules_PassPromtool(t *testing.T) {
 	for _, args := range [][]string{
 		{"check", "rules", "--lint=all", "--lint-fatal", deployed("prometheus", "farlog.rules.yml")},
 		{"check", "config", deployed("prometheus", "prometheus.yml")},
-		{"test", "rules", deployed("prometheus", "farlog.rules.test.yml"), deployed("prometheus", "farlog.rules.long.test.yml")},
+		append([]string{"test", "rules"}, ruleTestFiles(t)...),
 	} {
 		if output, err := exec.Command(promtool, args...).CombinedOutput(); err != nil || !strings.Contains(string(output), "SUCCESS") {
 			t.Errorf("promtool %v: %v\n%s", args[:2], err, output)

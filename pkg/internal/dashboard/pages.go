@@ -2,12 +2,20 @@ package dashboard
 
 import "fmt"
 
-// quantiles are the lines of a latency: of the histogram with that name, told apart by labels.
-func quantiles(histogram, where, by string) []Query {
+// once counts a writer's figures once: the target and the host agent of its host both export them.
+func once(expr string) string { return "max without (instance, job) (" + expr + ")" }
+
+// appends are the buckets of all appends, of each ring once.
+func appends(where string) string {
+	return "max by (stream, target, le) (rate(farlog_writer_append_seconds_bucket" + where + "[$__rate_interval]))"
+}
+
+// quantiles are the lines of a latency by stream, made of the rates of its buckets.
+func quantiles(buckets string) []Query {
 	var queries []Query
 	for _, one := range []struct{ quantile, name string }{{"0.5", "p50"}, {"0.99", "p99"}, {"0.999", "p99.9"}, {"1", "max"}} {
 		queries = append(queries, Query{
-			Expr:   fmt.Sprintf("histogram_quantile(%s, sum by (%s, le) (rate(%s_bucket%s[$__rate_interval])))", one.quantile, by, histogram, where),
+			Expr:   fmt.Sprintf("histogram_quantile(%s, sum by (stream, le) (%s))", one.quantile, buckets),
 			Legend: one.name + " {{stream}}",
 		})
 	}
@@ -43,28 +51,29 @@ func fabric() Dashboard {
 	return Dashboard{Name: "fabric", Title: "farlog / fabric", About: "All streams: what waits, what is slow, what is not there.", Rows: []Row{
 		{"Log lag", []Panel{
 			number("s", "Oldest record that waits", "max(farlog_ring_lag_seconds)", 5, 60),
-			number("bytes", "Bytes that wait", "sum(farlog_ring_lag_bytes)", 0, 0),
+			number("bytes", "Bytes that wait", "sum(max by (stream) (farlog_ring_lag_bytes))", 0, 0),
 			number("s", "Shortest time to full", "min(farlog_ring_time_to_full_seconds)", 300, 60).says("Nothing while no ring fills."),
 			number("percentunit", "Fullest ring", "max(farlog_ring_full_ratio)", 0.7, 0.85),
-			number("short", "Streams not ok", `count(farlog_stream_condition_info{condition!="ok"}) or vector(0)`, 1, 0),
+			number("short", "Streams not ok", `count(count by (stream) (farlog_stream_condition_info{condition!~"ok|writer_gone"})) or vector(0)`, 1, 0).
+				says("Without those that nobody writes at present: their writer closed, or ended otherwise."),
 			number("short", "Alerts", `count(ALERTS{alertname=~"Farlog.*", alertstate="firing"}) or vector(0)`, 1, 0),
 			lines("s", "Age of the oldest record", Query{"topk(20, max by (stream) (farlog_ring_lag_seconds))", "{{stream}}"}).marks(5, 60).wide(12),
 			lines("bytes", "Bytes that wait", Query{"topk(20, max by (stream) (farlog_ring_lag_bytes))", "{{stream}}"}).wide(12),
 			lines("percentunit", "Rings in use", Query{"topk(20, max by (stream) (farlog_ring_full_ratio))", "{{stream}}"}).marks(0.7, 0.85),
 			lines("s", "Time to full", Query{"bottomk(20, min by (stream) (farlog_ring_time_to_full_seconds))", "{{stream}}"}).says("Nothing while no ring fills."),
-			{Title: "Streams not ok", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{`farlog_stream_condition_info == 1`, ""}}},
+			{Title: "Streams not ok, or without a writer", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{`max by (stream, condition) (farlog_stream_condition_info{condition!="ok"}) == 1`, ""}}},
 		}},
 		{"Appends and drains", []Panel{
-			lines("ops", "Records a second", Query{"sum(rate(farlog_writer_records_total[$__rate_interval]))", "appended"},
+			lines("ops", "Records a second", Query{"sum(" + once("rate(farlog_writer_records_total[$__rate_interval])") + ")", "appended"},
 				Query{"sum(rate(farlog_drain_records_total[$__rate_interval]))", "stored"}),
-			lines("s", "Append, all streams", Query{"histogram_quantile(0.5, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p50"},
-				Query{"histogram_quantile(0.99, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p99"},
-				Query{"histogram_quantile(0.999, sum by (le) (rate(farlog_writer_append_seconds_bucket[$__rate_interval])))", "p99.9"}),
+			lines("s", "Append, all streams", Query{"histogram_quantile(0.5, sum by (le) (" + appends("") + "))", "p50"},
+				Query{"histogram_quantile(0.99, sum by (le) (" + appends("") + "))", "p99"},
+				Query{"histogram_quantile(0.999, sum by (le) (" + appends("") + "))", "p99.9"}),
 			lines("s", "Sync of a store", Query{"histogram_quantile(0.99, sum by (instance, le) (rate(farlog_store_sync_seconds_bucket[$__rate_interval])))", "p99 {{instance}}"}),
 		}},
 		{"Members and control planes", []Panel{
-			number("short", "Rings missing", "sum(farlog_stream_members) - sum(farlog_stream_members_ready)", 1, 1),
-			number("short", "Streams without a drain", "count(farlog_stream_drain_alive == 0) or vector(0)", 1, 1),
+			number("short", "Rings missing", "sum(max by (stream) (farlog_stream_members)) - sum(min by (stream) (farlog_stream_members_ready))", 1, 1),
+			number("short", "Streams without a drain", "count(min by (stream) (farlog_stream_drain_alive) == 0) or vector(0)", 1, 1),
 			number("short", "Targets", `max(farlog_control_agents{role="target"})`, 0, 0),
 			number("short", "Drains", `max(farlog_control_agents{role="drain"})`, 0, 0),
 			number("short", "Leaders", "sum(farlog_control_leading)", 0, 0),
@@ -85,36 +94,36 @@ func stream() Dashboard {
 				lines("short", "Records that wait", Query{"farlog_ring_lag_records" + ofStream, "{{stream}} {{target}}"}),
 				lines("percentunit", "Ring in use", Query{"farlog_ring_full_ratio" + ofStream, "{{stream}} {{target}}"}).marks(0.7, 0.85),
 				lines("s", "Time to full", Query{"farlog_ring_time_to_full_seconds" + ofStream, "{{stream}} {{target}}"}).says("Nothing while the ring does not fill."),
-				lines("ops", "Records a second", Query{"sum by (stream) (rate(farlog_writer_records_total" + ofStream + "[$__rate_interval]))", "appended {{stream}}"},
+				lines("ops", "Records a second", Query{"sum by (stream) (" + once("rate(farlog_writer_records_total"+ofStream+"[$__rate_interval])") + ")", "appended {{stream}}"},
 					Query{"sum by (stream) (rate(farlog_drain_records_total" + ofStream + "[$__rate_interval]))", "stored {{stream}}"}),
 			}},
 			{"Appends", []Panel{
 				{Title: "Append", About: "From the call to its acknowledgement; the level and flush are in the legend of the table below.", Unit: "s", Kind: kindGraph, Width: 12,
-					Queries: quantiles("farlog_writer_append_seconds", ofStream, "stream")},
-				lines("binBps", "Payload", Query{"sum by (stream) (rate(farlog_writer_payload_bytes_total" + ofStream + "[$__rate_interval]))", "{{stream}}"}).wide(6),
-				lines("short", "Records a flush", Query{"sum by (stream) (rate(farlog_writer_records_total" + ofStream + "[$__rate_interval])) / sum by (stream) (rate(farlog_writer_flushes_total" + ofStream + "[$__rate_interval]))", "{{stream}}"}).wide(6),
-				lines("short", "Not acknowledged", Query{"increase(farlog_writer_full_total" + ofStream + "[$__rate_interval])", "full {{stream}}"},
-					Query{"increase(farlog_writer_unknown_total" + ofStream + "[$__rate_interval])", "unknown {{stream}}"},
-					Query{"increase(farlog_writer_fenced_total" + ofStream + "[$__rate_interval])", "fenced {{stream}}"},
-					Query{"increase(farlog_writer_too_large_total" + ofStream + "[$__rate_interval])", "too large {{stream}}"}),
-				{Title: "Level and flush", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"sum by (stream, level, flush, region) (farlog_writer_append_seconds_count" + ofStream + ")", ""}}},
-				lines("s", "Error of the writer's clock", Query{"farlog_writer_clock_error_seconds" + ofStream, "{{stream}}"}).marks(100e-6, 1e-3).says("Nothing while it is not known."),
+					Queries: quantiles(appends(ofStream))},
+				lines("binBps", "Payload", Query{"sum by (stream) (" + once("rate(farlog_writer_payload_bytes_total"+ofStream+"[$__rate_interval])") + ")", "{{stream}}"}).wide(6),
+				lines("short", "Records a flush", Query{"sum by (stream) (" + once("rate(farlog_writer_records_total"+ofStream+"[$__rate_interval])") + ") / sum by (stream) (" + once("rate(farlog_writer_flushes_total"+ofStream+"[$__rate_interval])") + ")", "{{stream}}"}).wide(6),
+				lines("short", "Not acknowledged", Query{once("increase(farlog_writer_full_total" + ofStream + "[$__rate_interval])"), "full {{stream}}"},
+					Query{once("increase(farlog_writer_unknown_total" + ofStream + "[$__rate_interval])"), "unknown {{stream}}"},
+					Query{once("increase(farlog_writer_fenced_total" + ofStream + "[$__rate_interval])"), "fenced {{stream}}"},
+					Query{once("increase(farlog_writer_too_large_total" + ofStream + "[$__rate_interval])"), "too large {{stream}}"}),
+				{Title: "Level and flush", Kind: kindTable, Width: 8, Unit: "short", Queries: []Query{{"max by (stream, level, flush, region) (farlog_writer_append_seconds_count" + ofStream + ")", ""}}},
+				lines("s", "Error of the writer's clock", Query{once("farlog_writer_clock_error_seconds" + ofStream), "{{stream}}"}).marks(100e-6, 1e-3).says("Nothing while it is not known."),
 			}},
 			{"Members", []Panel{
-				lines("short", "State of each", Query{"farlog_writer_member_state" + ofStream, "{{stream}} {{member}}"}).
+				lines("short", "State of each", Query{once("farlog_writer_member_state" + ofStream), "{{stream}} {{member}}"}).
 					says("As the writer has it: 1 up, 2 catching up, 3 away, 4 late, 5 out until the next opening. Only 1 counts. Nothing of a stream with one ring."),
-				lines("bytes", "Bytes that each has not confirmed", Query{"farlog_writer_member_lag_bytes" + ofStream, "{{stream}} {{member}}"}),
-				lines("short", "Lost and back", Query{"increase(farlog_writer_member_demotions_total" + ofStream + "[$__rate_interval])", "late {{stream}} {{member}}"},
-					Query{"increase(farlog_writer_member_evictions_total" + ofStream + "[$__rate_interval])", "shut out {{stream}} {{member}}"},
-					Query{"increase(farlog_writer_member_rejoins_total" + ofStream + "[$__rate_interval])", "back {{stream}} {{member}}"}),
-				lines("short", "Cursors of each", Query{"farlog_writer_member_confirmed_lsn" + ofStream, "confirmed {{stream}} {{member}}"},
-					Query{"farlog_writer_member_head_lsn" + ofStream, "head {{stream}} {{member}}"}).wide(24),
+				lines("bytes", "Bytes that each has not confirmed", Query{once("farlog_writer_member_lag_bytes" + ofStream), "{{stream}} {{member}}"}),
+				lines("short", "Lost and back", Query{once("increase(farlog_writer_member_demotions_total" + ofStream + "[$__rate_interval])"), "late {{stream}} {{member}}"},
+					Query{once("increase(farlog_writer_member_evictions_total" + ofStream + "[$__rate_interval])"), "shut out {{stream}} {{member}}"},
+					Query{once("increase(farlog_writer_member_rejoins_total" + ofStream + "[$__rate_interval])"), "back {{stream}} {{member}}"}),
+				lines("short", "Cursors of each", Query{once("farlog_writer_member_confirmed_lsn" + ofStream), "confirmed {{stream}} {{member}}"},
+					Query{once("farlog_writer_member_head_lsn" + ofStream), "head {{stream}} {{member}}"}).wide(24),
 			}},
 			{"Writer and ring", []Panel{
-				lines("short", "Epochs", Query{"farlog_ring_writer_epoch" + ofStream, "writer {{stream}}"}, Query{"farlog_stream_granted_epoch" + ofStream, "granted {{stream}}"},
+				lines("short", "Epochs", Query{"farlog_ring_writer_epoch" + ofStream, "writer {{stream}}"}, Query{"max by (stream) (farlog_stream_granted_epoch" + ofStream + ")", "granted {{stream}}"},
 					Query{"farlog_ring_fence_epoch" + ofStream, "fence {{stream}}"}),
 				lines("short", "Held", Query{"farlog_ring_writer_held" + ofStream, "writer {{stream}}"}, Query{"farlog_ring_drain_held" + ofStream, "drain {{stream}}"},
-					Query{"farlog_stream_members_ready" + ofStream, "rings {{stream}}"}, Query{"farlog_writer_clock_known" + ofStream, "clock known {{stream}}"}),
+					Query{"min by (stream) (farlog_stream_members_ready" + ofStream + ")", "rings {{stream}}"}, Query{once("farlog_writer_clock_known" + ofStream), "clock known {{stream}}"}),
 				lines("short", "Cursors", Query{"farlog_ring_appended_lsn" + ofStream, "appended {{stream}}"}, Query{"farlog_ring_durable_lsn" + ofStream, "durable {{stream}}"},
 					Query{"farlog_ring_credit_lsn" + ofStream, "credit {{stream}}"}, Query{"farlog_ring_head_lsn" + ofStream, "head {{stream}}"}),
 				lines("short", "Connections from other hosts", Query{"farlog_target_writers" + ofStream, "writers {{stream}} {{transport}}"}, Query{"farlog_target_drains" + ofStream, "drains {{stream}} {{transport}}"}),
@@ -132,13 +141,15 @@ func drain() Dashboard {
 		Variables: []Variable{{"instance", "farlog_store_free_bytes", "instance"}}, Rows: []Row{
 			{"Log lag", []Panel{
 				lines("s", "Age of the oldest record, as the drain sees it", Query{"topk(20, farlog_drain_lag_seconds" + ofInstance + ")", "{{stream}}"}).marks(5, 60).wide(12),
-				lines("bytes", "Bytes that wait, as the drain sees it", Query{"topk(20, farlog_drain_lag_bytes" + ofInstance + ")", "{{stream}}"}).wide(12),
+				lines("bytes", "Bytes that wait, as the drain sees it", Query{"topk(20, farlog_drain_lag_bytes" + ofInstance + ")", "{{stream}}"},
+					Query{"topk(20, farlog_drain_unconfirmed_bytes" + ofInstance + ")", "unconfirmed {{stream}}"}).wide(12).
+					says("Unconfirmed: fewer members have them than an acknowledgement needs. They are on their way, or a writer that is gone left them and the next one decides."),
 			}},
 			{"Draining", []Panel{
 				lines("ops", "Records a second", Query{"sum by (stream) (rate(farlog_drain_records_total" + ofInstance + "[$__rate_interval]))", "{{stream}}"}),
 				lines("binBps", "Bytes a second", Query{"sum by (stream) (rate(farlog_drain_stored_bytes_total" + ofInstance + "[$__rate_interval]))", "{{stream}}"}),
 				lines("bytes", "Bytes a batch", Query{"sum by (stream) (rate(farlog_drain_stored_bytes_total" + ofInstance + "[$__rate_interval])) / sum by (stream) (rate(farlog_drain_batches_total" + ofInstance + "[$__rate_interval]) > 0)", "{{stream}}"}),
-				{Title: "Sync of the store", Unit: "s", Kind: kindGraph, Queries: quantiles("farlog_store_sync_seconds", ofInstance, "stream")},
+				{Title: "Sync of the store", Unit: "s", Kind: kindGraph, Queries: quantiles("rate(farlog_store_sync_seconds_bucket" + ofInstance + "[$__rate_interval])")},
 				lines("short", "In trouble", Query{"farlog_drain_failing" + ofInstance, "failing {{stream}}"}, Query{"farlog_drain_suspect" + ofInstance, "suspect {{stream}}"}, Query{"farlog_drain_gap" + ofInstance, "gap {{stream}}"}).marks(1, 1),
 				lines("short", "Begun again, and read twice", Query{"increase(farlog_drain_restarts_total" + ofInstance + "[$__rate_interval])", "restarts {{stream}}"},
 					Query{"increase(farlog_drain_duplicates_total" + ofInstance + "[$__rate_interval])", "duplicates {{stream}}"}),
@@ -176,9 +187,10 @@ func host() Dashboard {
 			{"Processes", []Panel{
 				lines("short", "Up", Query{`up{job=~"farlog.*", instance=~"$instance"}`, "{{job}} {{instance}}"}),
 				lines("short", "Sees its control plane, or its etcd", Query{"farlog_target_control_connected" + ofInstance, "target {{instance}}"},
-					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
-				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain|host)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
-				lines("short", "An old list of revoked certificates is refused", Query{`{__name__=~"farlog_(control|target|drain|host)_revocation_list_refused", instance=~"$instance"}`, "{{job}} {{instance}}"}).marks(1, 1),
+					Query{"farlog_drain_control_connected" + ofInstance, "drain {{instance}}"}, Query{"farlog_host_control_connected" + ofInstance, "host {{instance}}"},
+					Query{"farlog_control_etcd_seen" + ofInstance, "control {{instance}}"}),
+				lines("s", "Certificates end in", Query{`{__name__=~"farlog_(control|target|drain|host|replica)_certificate_expiry_timestamp_seconds", instance=~"$instance"} - time()`, "{{job}} {{instance}}"}).marks(14*86400, 2*86400),
+				lines("short", "An old list of revoked certificates is refused", Query{`{__name__=~"farlog_(control|target|drain|host|replica)_revocation_list_refused", instance=~"$instance"}`, "{{job}} {{instance}}"}).marks(1, 1),
 				lines("short", "Processors", Query{`rate(process_cpu_seconds_total{job=~"farlog.*", instance=~"$instance"}[$__rate_interval])`, "{{job}} {{instance}}"}),
 				lines("s", "The clock may be wrong by", Query{"farlog_clock_error_seconds" + ofInstance, "at most {{instance}}"}, Query{"farlog_clock_estimated_error_seconds" + ofInstance, "estimated {{instance}}"},
 					Query{"abs(farlog_clock_offset_seconds" + ofInstance + ")", "being corrected {{instance}}"},

@@ -47,10 +47,11 @@ func TestPrometheus_EveryQueryHasData(t *testing.T) {
 	f.until("every query has data", func() bool {
 		f.ask()
 		return !slices.ContainsFunc(f.missing, func(query string) bool {
-			return !mediaQuery.MatchString(query) && (isClockKnown || !clockQuery.MatchString(query))
+			return !mediaQuery.MatchString(query) && (isClockKnown || !clockQuery.MatchString(query)) && !strings.Contains(query, notOK)
 		})
 	})
 	w.kill()
+	f.until("a stream without a writer is not ok", func() bool { f.ask(); return !f.misses(notOK) })
 	f.checkRules(isClockKnown)
 }
 
@@ -121,10 +122,13 @@ func (f *scraped) misses(metric string) bool {
 }
 
 // clockQuery is of what is absent while nobody keeps the clock.
-var clockQuery = regexp.MustCompile(`^(abs\()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`)
+var clockQuery = regexp.MustCompile(`^(abs\(|max without \(instance, job\) \()?farlog(_writer)?_clock_(error|estimated_error|offset)_seconds`)
 
 // mediaQuery is of what is absent where no ring lies on an NVMe device, or neither chrony nor ptp4l answers.
 var mediaQuery = regexp.MustCompile(`^(1 - )?(device:)?farlog_target_(wear|spare|spare_threshold|device)_(ratio|critical)|^farlog_clock_keeper_offset_seconds`)
+
+// notOK is of streams that are not in order.
+const notOK = `farlog_stream_condition_info{condition!="ok"}`
 
 var metricName = regexp.MustCompile(`\bfarlog_[a-z_]+`)
 
