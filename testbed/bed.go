@@ -49,6 +49,7 @@ type bed struct {
 	accel  vm.Accel
 	random *rand.Rand
 	wire   *vm.Wire
+	rail   *vm.Wire // the second network of machines that are on two
 
 	fail context.CancelCauseFunc // ends the run
 
@@ -78,6 +79,7 @@ type machine struct {
 	namespaces int  // of an NVMe device
 	isNewer    bool // of kernel: that of the backports
 	isOnWire   bool
+	isOnRail   bool // too, by a second device
 	isCounting bool
 }
 
@@ -91,7 +93,7 @@ func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed
 	// Each scenario draws from a seed of its own: run alone, it draws as it did among the others.
 	own := fnv.New64a()
 	fmt.Fprint(own, name)
-	return &bed{dir: dir, name: name, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed),
+	return &bed{dir: dir, name: name, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed), rail: vm.NewWire(dir, seed),
 		guests: map[string]*vm.Guest{}, said: map[*vm.Guest]int{}, ports: map[string]*vm.Port{}}, nil
 }
 
@@ -179,6 +181,7 @@ func (b *bed) end() {
 		g.Kill()
 	}
 	b.wire.Close()
+	b.rail.Close()
 }
 
 // processorTime is what the guests took of this machine's processors. They have ended.
@@ -227,6 +230,16 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 		}
 		o.Port, o.MTU, o.MAC = port, mtu, macOf(addresses[m.name])
 	}
+	rail := ""
+	if m.isOnRail {
+		port, err := b.railPort(m.name)
+		if err != nil {
+			return nil, err
+		}
+		rail = railAddress(m.name)
+		o.Rail, o.RailMAC = port, macOf(rail)
+		rail += "/24"
+	}
 	began := time.Now()
 	g, err := b.bootPatiently(ctx, o)
 	if err != nil {
@@ -241,7 +254,7 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	b.mu.Unlock()
 	go b.guard(g)
 	if m.isOnWire {
-		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d", addresses[m.name], mtu)); err != nil {
+		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d %s", addresses[m.name], mtu, rail)); err != nil {
 			return nil, err
 		}
 	}
@@ -282,11 +295,25 @@ func macOf(address string) string {
 	return fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a, b, c, d)
 }
 
-func (b *bed) port(name string) (*vm.Port, error) {
+// railAddress is that of a machine's second device.
+func railAddress(name string) string { return strings.Replace(addresses[name], "10.7.", "10.8.", 1) }
+
+func (b *bed) port(name string) (*vm.Port, error) { return b.plug(b.wire, name) }
+
+// hasRail tells whether a machine was booted with a second device.
+func (b *bed) hasRail(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ports[name+".rail"] != nil
+}
+
+func (b *bed) railPort(name string) (*vm.Port, error) { return b.plug(b.rail, name+".rail") }
+
+func (b *bed) plug(wire *vm.Wire, name string) (*vm.Port, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ports[name] == nil {
-		port, err := b.wire.Plug(name)
+		port, err := wire.Plug(name)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ type duty struct{ name, guest, command string }
 // newCrew tells the daemons' command lines, in the order in which they are started. drains are guests.
 func (b *bed) newCrew(guests map[string]*vm.Guest, controlOn string, drains ...string) *crew {
 	control := fmt.Sprintf("--control %s:%d", addresses[controlOn], controlPort)
-	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{controlDuty(controlOn), targetDuty("target", "target", control)}}
+	c := &crew{bed: b, guests: guests, control: control, parts: map[string]*vm.Process{}, duties: []duty{controlDuty(controlOn), targetDuty("target", "target", addresses["target"], control)}}
 	for _, guest := range drains {
 		c.duties = append(c.duties, drainDuty(guest, control))
 	}
@@ -55,9 +55,9 @@ func controlDuty(guest string) duty {
 		addresses[guest], controlPort, guest)}
 }
 
-func targetDuty(name, guest, control string) duty {
+func targetDuty(name, guest, address, control string) duty {
 	return duty{name, guest, fmt.Sprintf("farlogd target %s --data-dir %s --host-name %s --metrics-listen %s --region %s --listen verbs://%s:%d", control,
-		targetDir, guest, targetMetrics, devdax, addresses[guest], farPort)}
+		targetDir, guest, targetMetrics, devdax, address, farPort)}
 }
 
 func drainDuty(guest, control string) duty {
@@ -174,14 +174,17 @@ func checkWriter(p *vm.Process) error {
 }
 
 // drained waits until a drain has stored all of a ledger, ends the drain, and looks the records up in its store.
-func (c *crew) drained(ctx context.Context, stream, guest string, l *ledger) (proof, error) {
-	if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", stream, l.lastLSN, c.control)); err != nil {
-		return proof{}, fmt.Errorf("%w: %s", err, c.part("drain-"+guest).Stderr())
+// Of others, further streams in that store, too.
+func (c *crew) drained(ctx context.Context, stream, guest string, l *ledger, others ...streamLedger) (proof, error) {
+	for _, one := range append(others, streamLedger{stream, l}) {
+		if _, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-drained %s %d %s", one.stream, one.lastLSN, c.control)); err != nil {
+			return proof{}, fmt.Errorf("%w: %s", err, c.part("drain-"+guest).Stderr())
+		}
 	}
 	if err := c.stop(ctx, "drain-"+guest); err != nil {
 		return proof{}, err
 	}
-	return c.bed.fetchAndProve(ctx, c.guests[guest], stream, l)
+	return c.bed.fetchAndProve(ctx, c.guests[guest], stream, l, others...)
 }
 
 // more waits until so many further records were acknowledged.

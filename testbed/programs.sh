@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # programs.sh ROOT WORK -- build what runs in the guests from the present source, in ROOT (a tree that testbed/root.sh made), so that
 # it is linked with what the guests have. WORK keeps compiled parts between runs. Makes WORK/programs (a tree) and WORK/programs.img.
-# FARLOG_TESTBED_BENCH=blocks: with what blocks-bench measures by. Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
+# FARLOG_TESTBED_BENCH: with what verbs-bench, blocks-bench or both measure by ("verbs blocks"). Without what a debugger needs: that would be most of what is compiled, linked and copied.
+# Needs root, for the mounts of a chroot; they are in a mount namespace of their own and end with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,24 +17,33 @@ build_inside() {
 		set -eu
 		export HOME=/work/home PATH=/goroot/bin:/usr/sbin:/usr/bin:/sbin:/bin
 		export GOROOT=/goroot GOMODCACHE=/gomod GOCACHE=/work/gocache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local
-		[ -f /work/rdma/build.ninja ] || meson setup /work/rdma /src/rdma -Dtests=true >/work/meson.log 2>&1 ||
+		export CGO_CFLAGS=-O2
+		[ -f /work/rdma/build.ninja ] || meson setup /work/rdma /src/rdma -Dtests=true -Ddebug=false >/work/meson.log 2>&1 ||
 			{ tail -20 /work/meson.log; exit 1; }
-		ninja -C /work/rdma libfarlog.a test/conformance test/unit test/libfarlog-fault.a test/verbs >/work/ninja.log 2>&1 ||
-			{ grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' /work/ninja.log | tail -40; exit 1; }
-		bench="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/verbs/*.c"
-		$bench /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
-		$bench -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts
-		[ "$FARLOG_TESTBED_BENCH" != blocks ] || gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src /src/rdma/bench/*.c \
-			/work/rdma/libfarlog.a -lpthread -o /work/programs/bin/bench
-		gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/rdma/include -I/src/rdma/src /src/testbed/bare/bare.c -libverbs -lrdmacm -o /work/programs/bin/bare
+		make() {
+			ninja -C /work/rdma "$@" >/work/ninja.log 2>&1 ||
+				{ grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking)' /work/ninja.log | tail -40; exit 1; }
+		}
+		make test/conformance test/verbs
+		own="gcc -std=gnu11 -D_GNU_SOURCE -O2 -I/src/rdma/include -I/src/rdma/src"
+		case " $FARLOG_TESTBED_BENCH " in *" verbs "*)
+			make libfarlog.a test/libfarlog-fault.a
+			$own /src/rdma/bench/verbs/*.c /work/rdma/libfarlog.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs
+			$own /src/rdma/bench/verbs/*.c -DFARLOG_FAULT /work/rdma/test/libfarlog-fault.a -lpthread -libverbs -lrdmacm -o /work/programs/bin/bench_verbs_counts ;;
+		esac
+		case " $FARLOG_TESTBED_BENCH " in *" blocks "*)
+			make libfarlog.a
+			$own /src/rdma/bench/*.c /work/rdma/libfarlog.a -lpthread -o /work/programs/bin/bench ;;
+		esac
+		$own -Wall -Wextra -Werror /src/testbed/bare/bare.c -libverbs -lrdmacm -o /work/programs/bin/bare
 		cd /src
-		CGO_ENABLED=1 go build -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
-		CGO_ENABLED=1 go build -tags farlog_fault -o /work/programs/bin/far-fault ./testbed/far
-		CGO_ENABLED=0 go build -o /work/programs/bin/ ./testbed/agent
-		CGO_ENABLED=0 go test -c -o /work/programs/bin/nvmet.test ./pkg/nvmet
+		CGO_ENABLED=1 go build -ldflags='-s -w' -o /work/programs/bin/ ./cmd/farlog ./cmd/farlogd ./testbed/far
+		CGO_ENABLED=1 go build -tags farlog_fault -ldflags='-s -w' -o /work/programs/bin/far-fault ./testbed/far
+		CGO_ENABLED=0 go build -ldflags='-s -w' -o /work/programs/bin/ ./testbed/agent
+		CGO_ENABLED=0 go test -c -ldflags='-s -w' -o /work/programs/bin/nvmet.test ./pkg/nvmet
 		rm -rf /work/programs/tls
 		/work/programs/bin/farlog ca init /work/programs/tls >/dev/null
-		install /work/rdma/test/conformance /work/rdma/test/unit /work/rdma/test/verbs /work/programs/bin/
+		install /work/rdma/test/conformance /work/rdma/test/verbs /work/programs/bin/
 	END
 }
 

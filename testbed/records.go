@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farlog/farlog/pkg/audit/fixlog"
@@ -78,6 +79,8 @@ type ledger struct {
 	took    []time.Duration // by each append that was acknowledged, where that was printed
 	copies  []string        // members that had it then, of the same appends
 	asides  []string        // what was said beside plain acknowledgements
+
+	isCalm atomic.Bool // who feeds leaves the processors to others for most of the time
 }
 
 func newLedger(r *records) *ledger {
@@ -201,8 +204,21 @@ func (l *ledger) feed(ctx context.Context, b *bed, writer *vm.Process, isEnough 
 		if isEnough(l.next) {
 			return nil
 		}
+		if l.isCalm.Load() {
+			time.Sleep(calmPause)
+		}
 	}
 	return fmt.Errorf("all %d records were acknowledged before it was enough", l.next)
+}
+
+// calmPause is what lies between two batches while something else is waited for.
+const calmPause = 150 * time.Millisecond
+
+// calmly does something that no record is waited for, such as a boot: who feeds goes on, with pauses, since on a machine that emulates processors an append takes what the boot would.
+func (l *ledger) calmly(do func() error) error {
+	l.isCalm.Store(true)
+	defer l.isCalm.Store(false)
+	return do()
 }
 
 // give feeds the next records, and waits for their outcomes.

@@ -18,7 +18,10 @@ qemu-system-x86_64 -machine none -netdev help 2>/dev/null | grep -qx stream || {
 mkdir -p "$dir"
 go build -o "$dir/testbed" ./testbed
 case " $* " in *" -list "*) exec "$dir/testbed" -list ;; esac
-case " $* " in *" blocks-bench "*) export FARLOG_TESTBED_BENCH=blocks ;; esac
+export FARLOG_TESTBED_BENCH=
+for bench in verbs blocks; do
+	case " $* " in *" $bench-bench "*) FARLOG_TESTBED_BENCH+=" $bench" ;; esac
+done
 root=$(as_root testbed/root.sh "$dir")
 echo "testbed: building what runs in the guests"
 as_root testbed/programs.sh "$root/root" "$dir/work"

@@ -98,7 +98,7 @@ func (c *crew) killAll(ctx context.Context, l *ledger, writing <-chan error) (ma
 			}
 		}
 		time.Sleep(time.Duration(c.bed.draw(int(daemonPauseMax/time.Microsecond))) * time.Microsecond)
-		if err := c.killOne(ctx, name, writing); err != nil {
+		if err := l.calmly(func() error { return c.killOne(ctx, name, writing) }); err != nil {
 			return kills, fmt.Errorf("after kills %v: %s: %w", kills, name, err)
 		}
 		kills[name]++

@@ -186,14 +186,20 @@ func (s *stage) targetKilled(ctx context.Context) (err error) {
 	if _, err := s.ledger.proveMemory(s.bed.targetMemory()); err != nil {
 		return fmt.Errorf("the target's machine was killed, in its memory: %w", err)
 	}
-	if s.machine, err = s.bed.boot(ctx, targetMachine); err != nil {
-		return err
-	}
-	if s.target, err = s.bed.serveDevdax(ctx, s.machine, false, s.by); err != nil {
+	if err := s.ledger.calmly(func() error { return s.bootAgain(ctx) }); err != nil {
 		return err
 	}
 	if err := s.more(ctx, 200); err != nil {
 		return fmt.Errorf("after the target's machine was killed: %w", err)
 	}
 	return nil
+}
+
+// bootAgain boots the target's machine, and serves its ring.
+func (s *stage) bootAgain(ctx context.Context) (err error) {
+	if s.machine, err = s.bed.boot(ctx, targetMachine); err != nil {
+		return err
+	}
+	s.target, err = s.bed.serveDevdax(ctx, s.machine, false, s.by)
+	return err
 }

@@ -15,6 +15,7 @@ const (
 	memberLate     = 50      // records that the writer that is taken over has to append when it goes on
 	memberMore     = 200     // that are acknowledged while a member is at fault
 	memberOpenings = 5
+	memberSegment  = " --store-segment 8MiB" // a guest's disk has no room for two of the usual ones of each of several streams
 	memberQuorum   = "flush=2 of 3 level=persistent"
 	memberTakeover = "writer-stopped"
 )
@@ -33,6 +34,7 @@ const memberCentral = "third"
 type memberCrew struct {
 	*crew
 	*stage
+	spread []streamLedger // streams of one ring, one on each rail
 }
 
 // membersVerbs proves a stream with members over SoftRoCE, by the daemons: while a writer appends to persistent memory of three hosts, the link of one of these is slow, then dark, and its
@@ -93,11 +95,11 @@ func (b *bed) startMembers(ctx context.Context, guests map[string]*vm.Guest) (*m
 	if err != nil {
 		return nil, err
 	}
-	c := &memberCrew{b.newMemberCrew(guests), &stage{bed: b, host: guests["host"], ledger: newLedger(records)}}
+	c := &memberCrew{crew: b.newMemberCrew(guests), stage: &stage{bed: b, host: guests["host"], ledger: newLedger(records)}}
 	if err := c.setUp(ctx); err != nil {
 		return nil, err
 	}
-	if c.writer, err = c.open(ctx, c.host); err != nil {
+	if c.writer, err = c.open(ctx, c.host, "block"); err != nil {
 		return nil, err
 	}
 	c.begin(ctx)
@@ -107,9 +109,11 @@ func (b *bed) startMembers(ctx context.Context, guests map[string]*vm.Guest) (*m
 func (b *bed) newMemberCrew(guests map[string]*vm.Guest) *crew {
 	c := &crew{bed: b, guests: guests, control: fmt.Sprintf("--control %s:%d", addresses[memberCentral], controlPort), parts: map[string]*vm.Process{}, duties: []duty{controlDuty(memberCentral)}}
 	for _, name := range memberTargets {
-		c.duties = append(c.duties, targetDuty(name, name, c.control))
+		c.duties = append(c.duties, targetDuty(name, name, b.memberAddress(name), c.control))
 	}
-	c.duties = append(c.duties, drainDuty(memberCentral, c.control))
+	drain := drainDuty(memberCentral, c.control)
+	drain.command += memberSegment
+	c.duties = append(c.duties, drain)
 	return c
 }
 
@@ -145,14 +149,14 @@ func (c *memberCrew) ready(ctx context.Context, count int) error {
 	return err
 }
 
-// open takes a grant for a guest, and opens the stream there.
-func (c *memberCrew) open(ctx context.Context, guest *vm.Guest) (*vm.Process, error) {
+// open takes a grant for a guest, and opens the stream there. wait is how it waits for answers: a writer that spins takes a whole processor of an emulated machine all the time.
+func (c *memberCrew) open(ctx context.Context, guest *vm.Guest, wait string) (*vm.Process, error) {
 	if _, err := guest.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --token-file /run/grant --transport verbs %s", daemonStream, c.control)); err != nil {
 		return nil, err
 	}
-	p, err := c.tryOpen(ctx, guest)
-	for attempt := 1; err != nil && attempt < memberOpenings && strings.Contains(err.Error(), "no answer in time"); attempt++ {
-		p, err = c.tryOpen(ctx, guest)
+	p, err := c.tryOpen(ctx, guest, wait)
+	for attempt := 1; err != nil && attempt < memberOpenings && isLate(err); attempt++ {
+		p, err = c.tryOpen(ctx, guest, wait)
 	}
 	if err != nil {
 		return nil, err
@@ -163,9 +167,14 @@ func (c *memberCrew) open(ctx context.Context, guest *vm.Guest) (*vm.Process, er
 	return p, nil
 }
 
-// tryOpen is one attempt: a machine that is busy enough does not even resolve an address in time.
-func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest) (*vm.Process, error) {
-	p, err := c.stage.bed.start(guest, "write", "exec far write -grant /run/grant -batch 16 -deadline "+appendDeadline.String())
+// isLate tells an opening that a busy machine has kept from its end: by an address that was not resolved in time, or a member that was not read.
+func isLate(err error) bool {
+	return strings.Contains(err.Error(), "no answer in time") || strings.Contains(err.Error(), "members are reached")
+}
+
+// tryOpen is one attempt.
+func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest, wait string) (*vm.Process, error) {
+	p, err := c.stage.bed.start(guest, "write", "exec far write -grant /run/grant -wait "+wait+" -batch 16 -deadline "+appendDeadline.String())
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +183,10 @@ func (c *memberCrew) tryOpen(ctx context.Context, guest *vm.Guest) (*vm.Process,
 
 // whole waits until each member has what is acknowledged by now.
 func (c *memberCrew) whole(ctx context.Context) error {
-	_, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for members-at %s %d %d %s", daemonStream, len(memberTargets), c.ledger.last(), c.control))
-	return err
+	return c.ledger.calmly(func() error {
+		_, err := c.guests["host"].Run(ctx, fmt.Sprintf("wait-for members-at %s %d %d %s", daemonStream, len(memberTargets), c.ledger.last(), c.control))
+		return err
+	})
 }
 
 // suffer kills a member's machine, and boots it again: appends go on by the other two, and it joins.
@@ -184,7 +195,7 @@ func (c *memberCrew) suffer(ctx context.Context) error {
 	if err := c.stage.more(ctx, memberMore); err != nil {
 		return fmt.Errorf("without the machine that was killed: %w", err)
 	}
-	if err := c.bootTarget(ctx, "target"); err != nil {
+	if err := c.ledger.calmly(func() error { return c.bootTarget(ctx, "target") }); err != nil {
 		return err
 	}
 	if err := c.whole(ctx); err != nil {
@@ -215,7 +226,7 @@ func (c *memberCrew) takenOver(ctx context.Context) (string, error) {
 		if _, err := central.Run(ctx, fmt.Sprintf("wait-for farlog stream takeover %s --timeout 60s --reason %s %s", daemonStream, memberTakeover, c.control)); err != nil {
 			return nil, err
 		}
-		return c.open(ctx, central)
+		return c.open(ctx, central, "spin")
 	}, c.isTold)
 	if err != nil {
 		return "", err

@@ -130,7 +130,7 @@ func (m *mixed) serve(ctx context.Context) (err error) {
 
 // flags are the tokens and the URI of the stream, for far on any host: the first member is there on host alone.
 func (m *mixed) flags(token string) string {
-	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders %s'", token, mixedNear, addresses["second"], farPort, nvmeRing)
+	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders?wait=block %s'", token, mixedNear, addresses["second"], farPort, nvmeRing)
 }
 
 // open opens the stream on a guest, again where a busy machine did not reach a member in time.
@@ -175,7 +175,7 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 		if err := m.more(ctx, memberMore); err != nil {
 			return nil, fmt.Errorf("%s: %w", fault.name, err)
 		}
-		if err := fault.end(); err != nil {
+		if err := m.ledger.calmly(fault.end); err != nil {
 			return nil, fmt.Errorf("%s is over: %w", fault.name, err)
 		}
 		seen = append(seen, fault.name)
@@ -245,6 +245,8 @@ func (m *mixed) isOut(ctx context.Context, end error) (string, error) {
 
 // whole waits until each member has what is acknowledged by now.
 func (m *mixed) whole(ctx context.Context) error {
+	m.ledger.isCalm.Store(true)
+	defer m.ledger.isCalm.Store(false)
 	lsn := m.ledger.last()
 	for _, member := range []struct{ guest, ring string }{{"host", mixedNear}, {"second", mixedServed}, {"host", nvmeRing}} {
 		if _, err := m.guests[member.guest].Run(ctx, fmt.Sprintf("wait-for has-lsn '%s' %d", member.ring, lsn)); err != nil {

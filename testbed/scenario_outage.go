@@ -29,7 +29,7 @@ const (
 // when the last append of its outage has come back. That none is slower is told by their times against those just before; what else the machine does makes a
 // round worse, the drain would make all of them so.
 func (c *crew) outage(ctx context.Context, stream, drainer string, l *ledger) (string, error) {
-	writer, err := c.writeSingly(ctx, stream)
+	writer, err := c.writeSingly(ctx, stream, "")
 	if err != nil {
 		return "", err
 	}
@@ -51,10 +51,10 @@ func (c *crew) outage(ctx context.Context, stream, drainer string, l *ledger) (s
 		outageRounds, outageP50Ratio, outageP99Ratio, outageRateRatio, strings.Join(seen, "; "))
 }
 
-// writeSingly starts a writer that appends one record after another, by a grant of its own.
-func (c *crew) writeSingly(ctx context.Context, stream string) (*vm.Process, error) {
+// writeSingly starts a writer that appends one record after another, by a grant of its own. from is the address of the trading host that it goes out by; "": the kernel's routes say.
+func (c *crew) writeSingly(ctx context.Context, stream, from string) (*vm.Process, error) {
 	host := c.guests["host"]
-	if _, err := host.Run(ctx, fmt.Sprintf("farlog stream grant %s --token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
+	if _, err := host.Run(ctx, fmt.Sprintf("rm -f /run/grant; wait-for farlog stream grant %s --token-file /run/grant --transport verbs %s", stream, c.control)); err != nil {
 		return nil, err
 	}
 	text, err := host.Run(ctx, "cat /run/grant")
@@ -68,11 +68,19 @@ func (c *crew) writeSingly(ctx context.Context, stream string) (*vm.Process, err
 	if err := json.Unmarshal([]byte(text), &granted); err != nil {
 		return nil, fmt.Errorf("the grant: %w", err)
 	}
-	p, err := c.bed.start(host, "write", fmt.Sprintf("exec far write -token %s -epoch %d -deadline %s '%s'", granted.Token, granted.Epoch, outageStuck/3, granted.Ring))
-	if err != nil {
-		return nil, err
+	if from != "" {
+		granted.Ring += "?from=" + from
 	}
-	return p, p.WaitText(ctx, "recovered_tail=")
+	for attempt := 1; ; attempt++ {
+		p, err := c.bed.start(host, "write", fmt.Sprintf("exec far write -token %s -epoch %d -deadline %s '%s'", granted.Token, granted.Epoch, outageStuck/3, granted.Ring))
+		if err != nil {
+			return nil, err
+		}
+		// A machine that is busy enough does not answer in time.
+		if err = p.WaitText(ctx, "recovered_tail="); err == nil || attempt == memberOpenings || !strings.Contains(err.Error(), "no answer in time") {
+			return p, err
+		}
+	}
 }
 
 func (c *crew) outageRound(ctx context.Context, stream, drainer string, writer *vm.Process, l *ledger) (before, during pace, err error) {

@@ -134,7 +134,7 @@ func (c *crew) drainLoad(ctx context.Context, stream, drainer string, before vm.
 }
 
 // fetchAndProve verifies the store in the guest, brings it here and looks the records up.
-func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *ledger) (proof, error) {
+func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *ledger, others ...streamLedger) (proof, error) {
 	if _, err := g.Run(ctx, "farlog verify "+storeDir+" >&2"); err != nil {
 		return proof{}, err
 	}
@@ -152,5 +152,16 @@ func (b *bed) fetchAndProve(ctx context.Context, g *vm.Guest, stream string, l *
 	if output, err := unpack.CombinedOutput(); err != nil {
 		return proof{}, fmt.Errorf("unpack the store: %w: %s", err, bytes.TrimSpace(output))
 	}
+	for _, one := range others {
+		if _, err := one.proveStore(dir, one.stream); err != nil {
+			return proof{}, fmt.Errorf("stream %s: %w", one.stream, err)
+		}
+	}
 	return l.proveStore(dir, stream)
+}
+
+// streamLedger is what was acknowledged of one of several streams.
+type streamLedger struct {
+	stream string
+	*ledger
 }

@@ -30,4 +30,5 @@ var namedScenarios = []scenario{
 	{"nvme-conformance", "nvme: on a namespace of another machine's NVMe target, over rdma", 2, nvmeConformance},
 	{"doctor", "farlog doctor on a host with SoftRoCE and an NVMe device, as it is and with each thing made bad; rings on the device through a kill of the machine; its wear as it tells it", 1, doctorLooks},
 	{"nvme-refused", "nvmet over rdma and tcp: a host that is not allowed, without a key, with a wrong one, with the one before a rotation; nvme-faults ends with it", 2, nvmeRefused},
+	{"members-rails", "the daemons: a stream on members of three targets over SoftRoCE, on two rails of the writer's host, one of which is cut, and four streams of one ring, two on either", 4, membersRails},
 }

@@ -62,3 +62,17 @@ func readGrant(path string) (uri string, own held, err error) {
 	own.epoch = grant.Epoch
 	return grant.Ring, own, err
 }
+
+// waiting has the members of a stream that are reached by verbs wait in a way.
+func waiting(uri, wait string) string {
+	if wait == "" {
+		return uri
+	}
+	words := strings.Split(uri, " ")
+	for i, word := range words {
+		if strings.HasPrefix(word, "verbs://") {
+			words[i] = word + "?wait=" + wait
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -37,6 +37,7 @@ func run(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	tokenText := flags.String("token", "", "`hex` of the grant's token")
 	grantFile := flags.String("grant", "", "`file` of farlog stream grant, in place of a URI")
+	wait := flags.String("wait", "", "`spin` or block, of a writer with -grant for what its devices answer (\"\": as the library does)")
 	salt := flags.Uint64("salt", 0, "of the ring (0: random)")
 	size := flags.Uint64("size", 0, "`bytes` of the ring with its header (0: the device's)")
 	align := flags.Uint("align", 0, "of records")
@@ -54,6 +55,7 @@ func run(args []string) error {
 	own, err := readTokens(*tokenText)
 	if err == nil && *grantFile != "" {
 		uri, own, err = readGrant(*grantFile)
+		uri = waiting(uri, *wait)
 	}
 	if err != nil {
 		return err

@@ -46,7 +46,9 @@ type Options struct {
 	MemoryMiB int    // 0 means 768
 	Port      *Port  // its eth0; nil means no network
 	MAC       string // of eth0
-	MTU       int    // of eth0; 4200 gives RDMA a path MTU of 4096
+	Rail      *Port  // its eth1; nil means none
+	RailMAC   string // of eth1
+	MTU       int    // of both; 4200 gives RDMA a path MTU of 4096
 	NVDIMM    Memory // /dev/pmem or /dev/dax after ndctl; Path "" means none
 	BAR       Memory // BAR 2 of an ivshmem device; Path "" means none
 	Disk      Memory // /dev/vdc, with a cache that has to be flushed; Path "" means none
@@ -224,14 +226,19 @@ func (o *Options) arguments(parameter string) []string {
 	if o.BAR.Path != "" {
 		arguments = append(arguments, "-object", o.BAR.backend("bar"), "-device", "ivshmem-plain,memdev=bar")
 	}
-	if o.Port != nil {
-		device := "virtio-net-pci,netdev=n0,id=eth0,mac=" + o.MAC
-		if o.MTU != 0 {
-			device += ",host_mtu=" + strconv.Itoa(o.MTU)
-		}
-		arguments = append(arguments, "-netdev", "stream,id=n0,server=off,addr.type=unix,addr.path="+o.Port.path, "-device", device)
+	return append(append(arguments, o.network(0, o.Port, o.MAC)...), o.network(1, o.Rail, o.RailMAC)...)
+}
+
+// network is a network device, nothing where no port is given.
+func (o *Options) network(number int, port *Port, mac string) []string {
+	if port == nil {
+		return nil
 	}
-	return arguments
+	device := fmt.Sprintf("virtio-net-pci,netdev=n%d,id=eth%[1]d,mac=%s", number, mac)
+	if o.MTU != 0 {
+		device += ",host_mtu=" + strconv.Itoa(o.MTU)
+	}
+	return []string{"-netdev", fmt.Sprintf("stream,id=n%d,server=off,addr.type=unix,addr.path=%s", number, port.path), "-device", device}
 }
 
 // kernelParameters: without no_timer_check a kernel whose emulator got no processor for a while takes its timer for broken, and dies. The others spare a fifth of what a boot takes: the kernel's
