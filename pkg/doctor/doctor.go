@@ -1,5 +1,5 @@
 // Package doctor looks at a host and says what stands in the way of farlog there: RDMA devices, limits, memory, processor, clock and disks. It changes
-// nothing. What it cannot see it does not judge. The control plane and certificates are looked at by the program that has the means.
+// nothing. What it cannot see is a warning that says so, and never ok. The control plane and certificates are looked at by the program that has the means.
 package doctor
 
 import (
@@ -32,7 +32,10 @@ type Finding struct {
 }
 
 // Host is what is looked at: the files below a root, which is / outside tests.
-type Host struct{ Root string }
+type Host struct {
+	Root  string
+	tried func() error // whether io_uring is allowed; nil: this process tries it
+}
 
 // Examine looks at everything but disks, which have to be named.
 func (h Host) Examine() []Finding {

@@ -13,7 +13,7 @@ import (
 // tree makes a host of files, as /sys shows one.
 func tree(t *testing.T, files map[string]string) Host {
 	t.Helper()
-	h := Host{Root: t.TempDir()}
+	h := Host{Root: t.TempDir(), tried: func() error { return nil }}
 	for path, content := range files {
 		full := filepath.Join(h.Root, path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
@@ -26,7 +26,10 @@ func tree(t *testing.T, files map[string]string) Host {
 	return h
 }
 
-const device = "/sys/class/infiniband/mlx5_0"
+const (
+	device = "/sys/class/infiniband/mlx5_0"
+	idleOf = "/sys/devices/system/cpu/cpu"
+)
 
 // trading is a host on which nothing is wrong; change replaces files, "-" takes one away.
 func trading(t *testing.T, change map[string]string) Host {
@@ -43,7 +46,7 @@ func trading(t *testing.T, change map[string]string) Host {
 		device + "/ports/1/gids/0":                  "fe80:0000:0000:0000:0000:0000:0000:0001",
 		device + "/ports/1/gids/1":                  "0000:0000:0000:0000:0000:ffff:0a00:0001",
 		"/sys/class/net/eth0/mtu":                   "4200",
-		"/sys/devices/system/node/node0/cpulist":    "0-7",
+		nodesDir + "/node0/cpulist":                 "0-7",
 		"/usr/lib/x86_64-linux-gnu/libibverbs.so.1": "", "/usr/lib/x86_64-linux-gnu/librdmacm.so.1": "",
 		"/sys/bus/nd/devices/region0/persistence_domain":                   "memory_controller",
 		"/sys/kernel/mm/transparent_hugepage/enabled":                      "always [madvise] never",
@@ -126,6 +129,16 @@ func TestExamine_EachFaultIsFoundAndNothingElse(t *testing.T) {
 		{"small pages", "huge pages", map[string]string{"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, Warn, "never"},
 		{"sleeps", "idle states", map[string]string{"/sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "0"}, Warn, "sleeps in C6 takes 133 us to wake up, on 1 of 2 cores"},
 		{"another core sleeps", "idle states", map[string]string{"/sys/devices/system/cpu/cpu1/cpuidle/state1/disable": "0"}, Warn, "sleeps in C6 takes 140 us to wake up, on 1 of 2 cores"},
+		{"all disabled", "idle states", map[string]string{idleOf + "0/cpuidle/state0/disable": "1", idleOf + "1/cpuidle/state0/disable": "1"}, OK, "all 4 are disabled"},
+		{"an idle state unread", "idle states", map[string]string{idleOf + "1/cpuidle/state0/latency": "-"}, Warn, "not seen: " + idleOf + "1/cpuidle/state0/latency cannot be read"},
+		{"no idle states", "idle states", map[string]string{idleOf + "0/cpuidle/state0/name": "-", idleOf + "0/cpuidle/state0/latency": "-", idleOf + "0/cpuidle/state1/name": "-", idleOf + "0/cpuidle/state1/latency": "-",
+			idleOf + "0/cpuidle/state1/disable": "-", idleOf + "1/cpuidle/state0/name": "-", idleOf + "1/cpuidle/state0/latency": "-", idleOf + "1/cpuidle/state1/name": "-", idleOf + "1/cpuidle/state1/latency": "-",
+			idleOf + "1/cpuidle/state1/disable": "-"}, Warn, "not seen: this kernel shows none"},
+		{"no governor", "governor", map[string]string{idleOf + "0/cpufreq/scaling_governor": "-", idleOf + "1/cpufreq/scaling_governor": "-"}, Warn, "not seen: this kernel shows none"},
+		{"a governor unread", "governor", map[string]string{idleOf + "1/cpufreq/scaling_governor": ""}, Warn, "not seen: " + idleOf + "1/cpufreq/scaling_governor cannot be read"},
+		{"no nodes", "rdma mlx5_0 numa", map[string]string{nodesDir + "/node0/cpulist": "-"}, Warn, "not seen: this kernel shows no NUMA nodes"},
+		{"processors unread", "rdma mlx5_0 numa", twoNodes("", "0"), Warn, "at node 0 of 2; on which processors this shell runs is not seen"},
+		{"memory of no node", "rdma mlx5_0 numa region0", twoNodes("0-7", "-1"), Warn, "not seen: the region does not say"},
 		{"governor", "governor", map[string]string{"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"}, Warn, "powersave"},
 		{"clock source", "clock source", map[string]string{"/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, Warn, `"hpet"`},
 		{"no shared memory", "shared memory", map[string]string{"/dev/shm/there": "-"}, Fail, "/dev/shm cannot be written"},

@@ -16,17 +16,18 @@ const (
 
 // limits are those of this process: a daemon of systemd has its own.
 func (h Host) limits() []Finding {
-	findings := []Finding{h.memlock()}
+	return []Finding{h.memlock(), openFiles()}
+}
+
+func openFiles() Finding {
 	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
-		finding := Finding{"open files", OK, fmt.Sprintf("%d, at most %d", files.Cur, files.Max), ""}
-		if files.Max < filesLeast {
-			finding.State, finding.Reason = Warn, fmt.Sprintf("at most %d: each ring and connection is one", files.Max)
-			finding.Cure = "LimitNOFILE=65536 in the unit, ulimit -n 65536 in a shell"
-		}
-		findings = append(findings, finding)
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return Finding{"open files", Warn, "not seen: " + err.Error(), "ulimit -n"}
 	}
-	return findings
+	if files.Max < filesLeast {
+		return Finding{"open files", Warn, fmt.Sprintf("at most %d: each ring and connection is one", files.Max), "LimitNOFILE=65536 in the unit, ulimit -n 65536 in a shell"}
+	}
+	return Finding{"open files", OK, fmt.Sprintf("%d, at most %d", files.Cur, files.Max), ""}
 }
 
 func (h Host) memlock() Finding {

@@ -14,24 +14,34 @@ func (h Host) numa(name, file string) []Finding {
 	nodes := len(h.glob(nodesDir + "/node[0-9]*"))
 	node, ok := h.number(file)
 	switch {
-	case nodes < 2:
+	case nodes == 0:
+		return []Finding{{name, Warn, "not seen: this kernel shows no NUMA nodes", "lstopo; of a guest on the machine below it"}}
+	case nodes == 1:
 		return []Finding{{name, OK, "one NUMA node", ""}}
 	case !ok || node < 0:
 		return []Finding{{name, Warn, fmt.Sprintf("%d NUMA nodes, and the device does not say at which it is", nodes), "lstopo, or the slot in the board's manual; then numactl --cpunodebind"}}
 	}
 	findings := []Finding{h.threads(name, node, nodes)}
 	for _, region := range h.glob("/sys/bus/nd/devices/region*") {
-		if at, ok := h.number(region + "/numa_node"); ok && at >= 0 {
-			findings = append(findings, h.apart(name+" "+path.Base(region), node, at))
+		check := name + " " + path.Base(region)
+		at, ok := h.number(region + "/numa_node")
+		if !ok || at < 0 {
+			findings = append(findings, Finding{check, Warn, "not seen: the region does not say at which node it is", "ndctl list -v"})
+			continue
 		}
+		findings = append(findings, h.apart(check, node, at))
 	}
 	return findings
 }
 
 // threads are judged by this process's own, as limits are.
 func (h Host) threads(name string, node int64, nodes int) Finding {
+	processors := h.processors()
+	if len(processors) == 0 {
+		return Finding{name, Warn, fmt.Sprintf("at node %d of %d; on which processors this shell runs is not seen", node, nodes), "taskset -p $$"}
+	}
 	own := cpuSet(h.read(fmt.Sprintf("%s/node%d/cpulist", nodesDir, node)))
-	for cpu := range h.processors() {
+	for cpu := range processors {
 		if !own[cpu] {
 			farthest := int64(0)
 			for at := range int64(nodes) {

@@ -47,10 +47,33 @@ func (h Host) namespace(block string) []Finding {
 	name := "nvme " + path.Base(block)
 	words := []string{h.read(block + "/device/model"), h.read(block + "/device/transport"), "LBA " + h.read(block+"/queue/logical_block_size")}
 	text := strings.Join(compact(words), ", ")
-	if state := h.read(block + "/device/state"); state != "" && state != "live" {
-		return []Finding{{name, Fail, text + ": it is " + state, "farlog host show, or nvme list -v"}}
+	const cure = "farlog host show, or nvme list -v"
+	live, states := h.paths(block)
+	whole := Finding{name, OK, text, ""}
+	switch {
+	case len(states) == 0:
+		whole = Finding{name, Warn, text + ": whether it is live is not seen", cure}
+	case live == 0:
+		return []Finding{{name, Fail, text + ": it is " + strings.Join(states, ", "), cure}}
+	case live < len(states):
+		whole = Finding{name, Warn, fmt.Sprintf("%s: %d of %d ways to it are live", text, live, len(states)), cure}
 	}
-	return []Finding{{name, OK, text, ""}, h.namespaceCache(name, block), h.times(name, "/dev/"+path.Base(block))}
+	return []Finding{whole, h.namespaceCache(name, block), h.times(name, "/dev/"+path.Base(block))}
+}
+
+// paths tells how the controllers of a namespace are: its own, or of one with several ways those of its subsystem.
+func (h Host) paths(block string) (live int, states []string) {
+	for _, place := range append([]string{block + "/device/state"}, h.glob(block+"/device/nvme*/state")...) {
+		switch state := h.read(place); state {
+		case "":
+		case "live":
+			live++
+			fallthrough
+		default:
+			states = append(states, state)
+		}
+	}
+	return live, states
 }
 
 func (h Host) namespaceCache(name, block string) Finding {
@@ -137,7 +160,24 @@ func (h Host) ioUring() (findings []Finding) {
 	case "2":
 		return append(findings, Finding{"io_uring", Warn, "forbidden on this host: nvme: does not work", cure})
 	}
+	tried := h.tried
+	if tried == nil {
+		tried = tryIOUring
+	}
+	if err := tried(); err != nil {
+		return append(findings, Finding{"io_uring", Warn, "this process was refused it: " + err.Error() + ": nvme: needs it", "a kernel with CONFIG_IO_URING; a container's seccomp profile that allows io_uring_setup"})
+	}
 	return append(findings, Finding{"io_uring", OK, "allowed", ""})
+}
+
+// tryIOUring asks the kernel for nothing: it looks at what it was given only when the caller may have a ring at all. The setting alone does not tell, kernels before 6.6
+// have none, and a container may be refused beside it.
+func tryIOUring() error {
+	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 0, 0, 0)
+	if errno == unix.EFAULT || errno == unix.EINVAL {
+		return nil
+	}
+	return errno
 }
 
 func compact(words []string) (kept []string) {

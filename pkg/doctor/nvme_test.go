@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const namespace = "/sys/block/nvme0n1"
@@ -35,6 +37,8 @@ func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
 		{"no FUA", "nvme nvme0n1 cache", namespace + "/queue/fua", "0", healthy, OK, "volatile, and no FUA"},
 		{"no cache", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "write through", healthy, OK, "no volatile cache, or so it says"},
 		{"silent", "nvme nvme0n1 cache", namespace + "/queue/write_cache", "-", healthy, Warn, "does not say"},
+		{"a state unread", "nvme nvme0n1", namespace + "/device/state", "-", healthy, Warn, "LBA 512: whether it is live is not seen"},
+		{"one way of two", "nvme nvme0n1", namespace + "/device/nvme1/state", "connecting", healthy, Warn, "LBA 512: 1 of 2 ways to it are live"},
 		{"resetting", "nvme nvme0n1", namespace + "/device/state", "resetting", healthy, Fail, "it is resetting"},
 		{"gone", "nvme nvme0n1 times", "/dev/nvme0n1", "-", healthy, Fail, "no such file"},
 		{"untold", "nvme nvme0n1 health", "", "", func(string) (Health, error) { return Health{}, errSilent }, Warn, "health: Operation not permitted"},
@@ -70,5 +74,22 @@ func TestNVMe_EachFaultIsFoundAndNothingElse(t *testing.T) {
 	}
 	if got := tree(t, map[string]string{"/proc/sys/kernel/io_uring_disabled": "2"}).NVMe(healthy); len(got) != 0 {
 		t.Errorf("without a device: %+v", got)
+	}
+}
+
+// A setting that is not there, as in kernels before 6.6, says nothing; nor does one that allows what a container is refused.
+func TestNVMe_IOUringIsTriedAndNotBelieved(t *testing.T) {
+	for _, setting := range []string{"", "0"} {
+		h := tree(t, map[string]string{"/proc/sys/kernel/io_uring_disabled": setting, "/usr/lib/x86_64-linux-gnu/liburing.so.2": ""})
+		if got := find(h.ioUring(), "io_uring"); got.State != OK {
+			t.Errorf("%q: %+v", setting, got)
+		}
+		h.tried = func() error { return unix.ENOSYS }
+		if got := find(h.ioUring(), "io_uring"); got.State != Warn || !strings.Contains(got.Reason, "function not implemented") || got.Cure == "" {
+			t.Errorf("%q and refused: %+v", setting, got)
+		}
+	}
+	if err := tryIOUring(); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
+		t.Errorf("on this machine: %v", err)
 	}
 }

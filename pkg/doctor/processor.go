@@ -18,22 +18,29 @@ func (h Host) processor() []Finding { return []Finding{h.idleStates(), h.governo
 
 // idleStates looks at every core: some are often set apart for a writer.
 func (h Host) idleStates() Finding {
-	deepest, latency, slow := "", int64(0), map[string]bool{}
-	for _, state := range h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*") {
+	const unseenCure = "cpupower idle-info; of a guest on the machine below it, which alone knows how its cores sleep"
+	deepest, latency, slow := "", int64(-1), map[string]bool{}
+	states := h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*")
+	for _, state := range states {
 		if disabled, _ := h.number(state + "/disable"); disabled != 0 {
 			continue
 		}
 		wake, ok := h.number(state + "/latency")
-		if ok && (deepest == "" || wake > latency) {
+		if !ok {
+			return Finding{"idle states", Warn, "not seen: " + state + "/latency cannot be read", unseenCure}
+		}
+		if wake > latency {
 			deepest, latency = h.read(state+"/name"), wake
 		}
-		if ok && wake > idleLatencyMax {
+		if wake > idleLatencyMax {
 			slow[path.Dir(path.Dir(state))] = true
 		}
 	}
 	switch {
-	case deepest == "":
-		return Finding{"idle states", OK, "none are seen here", ""}
+	case len(states) == 0:
+		return Finding{"idle states", Warn, "not seen: this kernel shows none", unseenCure}
+	case latency < 0:
+		return Finding{"idle states", OK, fmt.Sprintf("all %d are disabled", len(states)), ""}
 	case len(slow) > 0:
 		count := len(h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpuidle"))
 		return Finding{"idle states", Warn, fmt.Sprintf("a core that sleeps in %s takes %d us to wake up, on %d of %d cores more than %d us", deepest, latency, len(slow), count, idleLatencyMax),
@@ -43,16 +50,23 @@ func (h Host) idleStates() Finding {
 }
 
 func (h Host) governor() Finding {
-	count, other := 0, ""
-	for _, path := range h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {
-		count++
-		if governor := h.read(path); governor != "performance" {
+	const unseenCure = "cpupower frequency-info; of a guest on the machine below it, which alone clocks its cores"
+	unread, other := "", ""
+	paths := h.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+	for _, path := range paths {
+		switch governor := h.read(path); governor {
+		case "performance":
+		case "":
+			unread = path
+		default:
 			other = governor
 		}
 	}
 	switch {
-	case count == 0:
-		return Finding{"governor", OK, "none is seen here", ""}
+	case len(paths) == 0:
+		return Finding{"governor", Warn, "not seen: this kernel shows none", unseenCure}
+	case unread != "":
+		return Finding{"governor", Warn, "not seen: " + unread + " cannot be read", unseenCure}
 	case other != "":
 		return Finding{"governor", Warn, other + ": cores that rest are clocked down", "cpupower frequency-set -g performance"}
 	}
