@@ -81,6 +81,7 @@ static int make_file(const char *path, struct counter_file **file)
 	*file = map;
 	(*file)->owner_fd = (uint64_t)fd + 1;
 	(*file)->counters_len = sizeof((*file)->counters);
+	(*file)->counters.clock_err_ns = UINT32_MAX; /* the writer tells it when it is open, and until then 0 would be a perfect clock */
 	atomic_store_release(&(*file)->magic, FILE_MAGIC);
 	return 0;
 }

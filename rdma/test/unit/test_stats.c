@@ -56,6 +56,8 @@ static void counters__survive_their_writer_and_refuse_foreign_files(void **state
 	assert_non_null(mkdtemp(directory));
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_NOT_FOUND);
 	assert_int_equal(stats_open(directory, uuid, &counters, &error), FARLOG_OK);
+	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_OK);
+	assert_int_equal(seen.clock_err_ns, UINT32_MAX); /* nothing is known of it before the writer is open */
 	atomic_store_relaxed(&counters->record_count, 42);
 	stats_latency(counters, 100);
 	stats_close(counters);
