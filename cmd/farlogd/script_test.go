@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -22,8 +23,12 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// stepTimeout bounds every wait of a script; it is never what a script measures.
-const stepTimeout = 30 * time.Second
+// Every wait of a script ends when it has looked stepLooks times and stepTimeout has passed; it is never what a script measures. A look is a program that runs: on a machine that is
+// slower, or has other work, it takes as much longer as what it waits for.
+const (
+	stepTimeout = 30 * time.Second
+	stepLooks   = 300
+)
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"farlogd": main, "get": get}) }
 
@@ -55,7 +60,8 @@ func get() {
 // TestScript runs testdata/*.txtar with both programs as real processes. Commands of its own:
 //
 //	exits CODE program args…          run, and check the exit code
-//	ready FILE PREFIX                 wait for a ready file; set PREFIX_CONTROL, PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID
+//	ready FILE PREFIX                 wait for a ready file, as long as its daemon runs; set PREFIX_CONTROL, PREFIX_METRICS, PREFIX_SERVE and PREFIX_PID
+//	address NAME                      set NAME to an address at which daemons can listen one after another: the kernel gives its port to nobody else meanwhile
 //	until REGEXP program args…        run again and again until stdout matches
 //	refused REGEXP program args…      run again and again until stderr matches
 //	get URL [DIR]                     print what it answers, to the administrator whose certificate is in DIR
@@ -68,7 +74,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ready": waitReady, "until": until, "refused": refused, "terminate": terminate},
+			"exits": exits, "ready": waitReady, "address": reserveAddress, "until": until, "refused": refused, "terminate": terminate},
 	})
 }
 
@@ -100,8 +106,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func waitReady(ts *testscript.TestScript, _ bool, args []string) {
-	path := ts.MkAbs(args[0])
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(10 * time.Millisecond) {
+	path, daemon := ts.MkAbs(args[0]), starterOf(ts, args[0])
+	for {
+		hasEnded := errors.Is(syscall.Kill(daemon, 0), syscall.ESRCH) // asked first: what it wrote before it ended counts
 		raw, err := os.ReadFile(path)
 		if err == nil {
 			var message ready
@@ -112,10 +119,35 @@ func waitReady(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Setenv(args[1]+"_SERVE", message.Serve)
 			return
 		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s was never written", path)
+		if hasEnded {
+			ts.Fatalf("the daemon ended before it wrote %s", path)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// starterOf is the process id of the last program in the background that was told to write a ready file.
+func starterOf(ts *testscript.TestScript, file string) int {
+	for _, started := range slices.Backward(ts.BackgroundCmds()) {
+		if at := slices.Index(started.Args, "--ready-file"); at >= 0 && at+1 < len(started.Args) && started.Args[at+1] == file {
+			return started.Process.Pid
 		}
 	}
+	ts.Fatalf("no program in the background writes %s", file)
+	return 0
+}
+
+// reserveAddress binds a socket that never listens, and keeps it to the script's end: its port is then given to no connection and to nobody who asks for any port, and who names it can
+// listen there, as a daemon does that is started again.
+func reserveAddress(ts *testscript.TestScript, _ bool, args []string) {
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	ts.Check(err)
+	ts.Defer(func() { _ = syscall.Close(socket) })
+	ts.Check(syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	ts.Check(syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(socket)
+	ts.Check(err)
+	ts.Setenv(args[0], fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port))
 }
 
 // terminate sends SIGTERM to a process id: the scripts' own kill knows no SIGTERM, and not every machine has a program kill.
@@ -132,12 +164,14 @@ func refused(ts *testscript.TestScript, _ bool, args []string) { untilSaid(ts, "
 func untilSaid(ts *testscript.TestScript, where string, args []string) {
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(50 * time.Millisecond) {
+	began := time.Now()
+	for looks := 1; ; looks++ {
 		_ = ts.Exec(args[1], args[2:]...) // its exit code may be a state that passes
 		if output := ts.ReadFile(where); want.MatchString(output) {
 			return
-		} else if time.Now().After(deadline) {
+		} else if looks >= stepLooks && time.Since(began) > stepTimeout {
 			ts.Fatalf("never matched %q; at last:\n%s", args[0], output)
 		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
