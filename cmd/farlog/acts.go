@@ -124,7 +124,7 @@ func runAudit(env *environment, dir string, options actOptions) error {
 			fmt.Fprintf(env.stdout, "%s\n", record.Payload)
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Time.Format(time.RFC3339), textOr(one.Who, "-"), one.What, textOr(one.Stream, "-"), one.Outcome, textOr(one.tells(), "-"))
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Time.Format(time.RFC3339), textOr(one.Who, "-"), one.What, textOr(one.Stream, "-"), one.Outcome, textOr(one.tells(), "-"))
 	}
 }
 

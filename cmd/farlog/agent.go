@@ -62,19 +62,19 @@ type agentHas struct {
 func newTargetShowCommand(env *environment) *cobra.Command {
 	return newAgentShowCommand(env, "target", targetRows, func(table *tabwriter.Writer, row agentRow) {
 		if spec := row.Spec; spec != nil {
-			fmt.Fprintf(table, "capacity\t%s\n", textOr(sizeOrNothing(spec.CapacityBytes), "any"))
-			fmt.Fprintf(table, "closed\t%s\n", yesNo(spec.IsClosed))
-			fmt.Fprintf(table, "rack\t%s\n", textOr(spec.Rack, "-"))
-			fmt.Fprintf(table, "site\t%s\n", textOr(spec.Site, "-"))
-			fmt.Fprintf(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
+			tableRow(table, "capacity\t%s\n", textOr(sizeOrNothing(spec.CapacityBytes), "any"))
+			tableRow(table, "closed\t%s\n", yesNo(spec.IsClosed))
+			tableRow(table, "rack\t%s\n", textOr(spec.Rack, "-"))
+			tableRow(table, "site\t%s\n", textOr(spec.Site, "-"))
+			tableRow(table, "wear limit\t%s\n", textOr(spec.WearLimit, "none"))
 		}
 		for _, one := range row.Media {
-			fmt.Fprintf(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
+			tableRow(table, "device\t%s: %.0f%% of its endurance used, %.0f%% of its spare left (it warns below %.0f%%), %s written%s\n", one.Device, 100*one.UsedRatio, 100*one.SpareRatio,
 				100*one.ThresholdRatio, config.FormatSize(one.WrittenBytes), warningText(one.Warning))
 		}
 		fmt.Fprintln(table, "\nSTREAM\tSIZE\tLAG\tRING")
 		for _, ring := range row.Has {
-			fmt.Fprintf(table, "%s\t%s\t%d records, %s\t%s\n", ring.Stream, config.FormatSize(ring.Bytes), ring.LagRecords, config.FormatSize(ring.LagBytes),
+			tableRow(table, "%s\t%s\t%d records, %s\t%s\n", ring.Stream, config.FormatSize(ring.Bytes), ring.LagRecords, config.FormatSize(ring.LagBytes),
 				textOr(ring.Error, ring.Where))
 		}
 	})
@@ -91,16 +91,16 @@ func newDrainCommand(env *environment) *cobra.Command {
 				for _, one := range row.Has {
 					records += one.Records
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", row.ID, row.Host, row.state(), len(row.Has), records, row.StoreDir)
+				tableRow(table, "%s\t%s\t%s\t%d\t%d\t%s\n", row.ID, row.Host, row.state(), len(row.Has), records, row.StoreDir)
 			}
 			return table.Flush()
 		}),
 		newAgentShowCommand(env, "drain", drainRows, func(table *tabwriter.Writer, row agentRow) {
-			fmt.Fprintf(table, "store\t%s\n", row.StoreDir)
-			fmt.Fprintf(table, "may drain\t%s\n", textOr(strings.Join(row.Streams, ", "), "all"))
+			tableRow(table, "store\t%s\n", row.StoreDir)
+			tableRow(table, "may drain\t%s\n", textOr(strings.Join(row.Streams, ", "), "all"))
 			fmt.Fprintln(table, "\nSTREAM\tRECORDS\tBYTES\tERROR")
 			for _, one := range row.Has {
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", one.Stream, one.Records, config.FormatSize(one.Bytes), textOr(one.Error, "-"))
+				tableRow(table, "%s\t%d\t%s\t%s\n", one.Stream, one.Records, config.FormatSize(one.Bytes), textOr(one.Error, "-"))
 			}
 		}))
 	return group
@@ -155,10 +155,10 @@ func newAgentShowCommand(env *environment, kind string, rowsOf func(*agents) []a
 				return env.writeJSON(row)
 			}
 			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintf(table, "%s\t%s\n", kind, row.ID)
-			fmt.Fprintf(table, "host\t%s, pid %d\n", row.Host, row.PID)
-			fmt.Fprintf(table, "state\t%s, reported %s\n", row.state(), row.Reported.Format(time.RFC3339))
-			fmt.Fprintf(table, "metrics\t%s\n", textOr(row.Metrics, "-"))
+			tableRow(table, "%s\t%s\n", kind, row.ID)
+			tableRow(table, "host\t%s, pid %d\n", row.Host, row.PID)
+			tableRow(table, "state\t%s, reported %s\n", row.state(), row.Reported.Format(time.RFC3339))
+			tableRow(table, "metrics\t%s\n", textOr(row.Metrics, "-"))
 			print(table, row)
 			return table.Flush()
 		},

@@ -232,7 +232,7 @@ func printListed(env *environment, list []identity.Listed) error {
 		if !one.Expires.IsZero() {
 			expires = one.Expires.Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", one.ID, expires, one.State(time.Now()))
+		tableRow(table, "%s\t%s\t%s\n", one.ID, expires, one.State(time.Now()))
 	}
 	return table.Flush()
 }

@@ -166,9 +166,9 @@ func (e *environment) showFindings(findings []doctor.Finding) error {
 	} else {
 		table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 		for _, one := range findings {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", one.State, one.Check, one.Reason)
+			tableRow(table, "%s\t%s\t%s\n", one.State, one.Check, one.Reason)
 			if one.Cure != "" {
-				fmt.Fprintf(table, "\t\t  cure: %s\n", one.Cure)
+				tableRow(table, "\t\t  cure: %s\n", one.Cure)
 			}
 		}
 		if err := table.Flush(); err != nil {

@@ -54,7 +54,7 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 			continue
 		}
 		for _, member := range one.Members {
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stem, member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
+			tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stem, member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
 				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)), numberText(uint64(member.EpochAdmitted)))
 		}
 	}
@@ -67,7 +67,7 @@ func printPast(env *environment, past []*api.PastEpoch) error {
 	table := env.newTable()
 	fmt.Fprintln(table, "PAST EPOCH\tHOLDER\tSINCE\tUNTIL\tENDED BY\tWHOSE\tREASON")
 	for _, one := range past {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)), stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
+		tableRow(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Epoch, orDash(holderText(one.Holder)), stampText(one.Granted), stampText(one.Ended), endText(one.End), orDash(one.By),
 			reasonText(one.Reason))
 	}
 	return table.Flush()

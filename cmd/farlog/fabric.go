@@ -185,7 +185,7 @@ func showChanges(env *environment, answer *api.ApplyFabricResponse, isDryRun boo
 		default:
 			changed++
 		}
-		fmt.Fprintln(env.stdout, strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", sign, change.Kind, change.Name, fieldsText(change))))
+		fmt.Fprintln(env.stdout, plain(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", sign, change.Kind, change.Name, fieldsText(change)))))
 	}
 	deletedText := ""
 	if deleted > 0 {

@@ -77,7 +77,7 @@ func driftText(one *api.Drift) string {
 	if what != "" {
 		what += ": "
 	}
-	return fmt.Sprintf("%s %s  %s%s", one.Kind, one.Name, what, one.Reason)
+	return plain(fmt.Sprintf("%s %s  %s%s", one.Kind, one.Name, what, one.Reason))
 }
 
 func conditionText(one *api.Drift) string {

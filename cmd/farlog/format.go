@@ -2,11 +2,45 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
+
+// tableRow writes a row of a table. Many a text in it is somebody else's: of an agent, or of whoever was refused; none of them makes a row or a cell of its own.
+func tableRow(table io.Writer, format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = plain(text)
+		}
+	}
+	fmt.Fprintf(table, format, args...)
+}
+
+// plain is a text that stays on its line and says nothing to a terminal: what is not to be seen in it is written as Go writes it.
+func plain(text string) string {
+	if strings.IndexFunc(text, isUnseen) < 0 {
+		return text
+	}
+	var shown strings.Builder
+	for _, one := range text {
+		if !isUnseen(one) {
+			shown.WriteRune(one)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(one)
+		shown.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return shown.String()
+}
+
+// isUnseen tells what moves a cursor, ends a line, or turns the direction of a text.
+func isUnseen(one rune) bool {
+	return unicode.IsControl(one) || unicode.In(one, unicode.Cf, unicode.Zl, unicode.Zp)
+}
 
 // humanBytes is a size for people: three digits and a binary unit.
 func humanBytes(bytes uint64) string {

@@ -166,7 +166,7 @@ func (e *environment) showDevices(list []nvmehost.Device) error {
 	table := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "DEVICE\tURI\tTRANSPORT\tSTATE\tADDRESS")
 	for _, one := range list {
-		fmt.Fprintf(table, "%s\tnvme:%s/%d\t%s\t%s\t%s\n", one.Path, one.NQN, one.Namespace, one.Controller.Transport, one.Controller.State, orDash(one.Controller.Address))
+		tableRow(table, "%s\tnvme:%s/%d\t%s\t%s\t%s\n", one.Path, one.NQN, one.Namespace, one.Controller.Transport, one.Controller.State, orDash(one.Controller.Address))
 	}
 	if err := table.Flush(); err != nil {
 		return err

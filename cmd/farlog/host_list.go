@@ -55,10 +55,10 @@ func printHosts(env *environment, rows []hostRow) error {
 	for _, row := range rows {
 		reported := row.reportedText(time.Now())
 		if len(row.Ways) == 0 {
-			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
+			tableRow(table, "%s\t-\t-\t-\t-\t0\t%s\t-\n", row.Host, reported)
 		}
 		for _, way := range row.Ways {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least), way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
+			tableRow(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Host, way.Target, way.Door, way.text(way.Least), way.text(way.Median), way.Count, reported, textOr(way.Error, "-"))
 		}
 	}
 	return table.Flush()

@@ -143,6 +143,6 @@ func printMerge(env *environment, p merge.Progress) error {
 func (m mergeResult) writeTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "STREAMS\tADDED\tIN ORDER\tLATE\tEARLY\tUP TO\tWAITS FOR")
-	fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%s\t%s\n", m.Streams, m.Entries, m.NextIndex, m.Late, m.Early, recordTimeText(m.OrderTime), orDash(m.WaitsFor))
+	tableRow(table, "%d\t%d\t%d\t%d\t%d\t%s\t%s\n", m.Streams, m.Entries, m.NextIndex, m.Late, m.Early, recordTimeText(m.OrderTime), orDash(m.WaitsFor))
 	return table.Flush()
 }

@@ -330,20 +330,20 @@ func showNVMeT(out io.Writer, config *nvmet.Config) error {
 			hosts = "ANY"
 		}
 		for _, one := range subsystem.Namespaces {
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", subsystem.NQN, one.NSID, one.Device["path"], yesNo(one.Enable == 1), reservationText(one), orDash(hosts))
+			tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\n", subsystem.NQN, one.NSID, one.Device["path"], yesNo(one.Enable == 1), reservationText(one), orDash(hosts))
 		}
 		if len(subsystem.Namespaces) == 0 {
-			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t%s\n", subsystem.NQN, orDash(hosts))
+			tableRow(table, "%s\t-\t-\t-\t-\t%s\n", subsystem.NQN, orDash(hosts))
 		}
 	}
 	fmt.Fprintln(table, "\nPORT\tTRANSPORT\tADDRESS\tSERVICE\tSUBSYSTEMS")
 	for _, port := range config.Ports {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]), orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", strconv.Itoa(port.PortID), orDash(port.Addr["trtype"]), orDash(port.Addr["traddr"]), orDash(port.Addr["trsvcid"]),
 			orDash(strings.Join(port.Subsystems, ", ")))
 	}
 	fmt.Fprintln(table, "\nHOST\tKEY\tTARGET KEY\tHASH\tGROUP")
 	for _, host := range config.Hosts {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""), yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\n", host.NQN, yesNo(host.DHCHAP["key"] != ""), yesNo(host.DHCHAP["ctrl_key"] != ""), orDash(host.DHCHAP["hash"]),
 			orDash(host.DHCHAP["dhgroup"]))
 	}
 	return table.Flush()

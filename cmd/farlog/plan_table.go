@@ -33,7 +33,7 @@ func printPlan(writer io.Writer, made plan.Plan) error {
 func printRings(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "STREAM\tRECORD\tRING\tNEEDS\tBRIDGES\tDRAIN\tCATCHES UP IN\tA YEAR")
 	for _, s := range made.Streams {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes), humanBytes(s.NeedBytes), humanSeconds(s.OutageSeconds),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, humanBytes(s.RecordBytes), humanBytes(s.RingBytes), humanBytes(s.NeedBytes), humanSeconds(s.OutageSeconds),
 			orDash(s.Drain), catchUpOf(made, s.Drain), humanBytes(uint64(s.BytesPerYear)))
 	}
 }
@@ -75,7 +75,7 @@ func printRoutes(table io.Writer, made plan.Plan) {
 		if required < len(r.Legs) {
 			legs = fmt.Sprintf("%d+%d optional", required, len(r.Legs)-required)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Class, r.Criticality, orDash(r.From), legs, timeOrDash(r.FloorSeconds), orDash(r.Slowest), humanBits(r.WireBits), humanBits(r.PeakWireBits))
+		tableRow(table, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Class, r.Criticality, orDash(r.From), legs, timeOrDash(r.FloorSeconds), orDash(r.Slowest), humanBits(r.WireBits), humanBits(r.PeakWireBits))
 	}
 }
 
@@ -85,7 +85,7 @@ func printLinks(table io.Writer, made plan.Plan) {
 	}
 	fmt.Fprintln(table, "LINK\tFIBRE\tGEAR\tTHERE AT PEAK\tBACK AT PEAK\tLOAD")
 	for _, l := range made.Links {
-		fmt.Fprintf(table, "%s - %s\t%s\t%s\t%s\t%s\t%s\n", l.From, l.To, timeOrDash(l.FibreSeconds), timeOrDash(l.GearSeconds), humanBits(l.ThereBits), humanBits(l.BackBits), percent(l.Load))
+		tableRow(table, "%s - %s\t%s\t%s\t%s\t%s\t%s\n", l.From, l.To, timeOrDash(l.FibreSeconds), timeOrDash(l.GearSeconds), humanBits(l.ThereBits), humanBits(l.BackBits), percent(l.Load))
 	}
 }
 
@@ -96,7 +96,7 @@ func printTargets(table io.Writer, made plan.Plan) {
 		if t.LifeYears > 0 {
 			lasts = fmt.Sprintf("%.1f years", t.LifeYears)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Host, orDash(t.Site), humanBytes(t.RingBytes), percent(t.LinkLoad), percent(t.MediaLoad), humanBytes(uint64(t.BytesPerYear)),
+		tableRow(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Host, orDash(t.Site), humanBytes(t.RingBytes), percent(t.LinkLoad), percent(t.MediaLoad), humanBytes(uint64(t.BytesPerYear)),
 			percent(t.WearPerYear), lasts)
 	}
 }
@@ -104,7 +104,7 @@ func printTargets(table io.Writer, made plan.Plan) {
 func printDrains(table io.Writer, made plan.Plan) {
 	fmt.Fprintln(table, "DRAIN\tSITE\tSTREAMS\tSTORE\tCATCHES UP IN")
 	for _, d := range made.Drains {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load), catchUpOf(made, d.Host))
+		tableRow(table, "%s\t%s\t%d\t%s\t%s\n", d.Host, orDash(d.Site), d.Streams, percent(d.Load), catchUpOf(made, d.Host))
 	}
 }
 

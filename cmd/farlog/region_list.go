@@ -50,10 +50,10 @@ func listRegions(ctx context.Context, env *environment, request *api.ListRegions
 	for _, one := range all.Regions {
 		state := one.State
 		contract := state.GetContract()
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
+		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", one.Stream, one.Member+1, orDash(one.Host), regionState(one), orDash(contract.GetKind()), levelText(contract.GetLevel()),
 			orDash(sizeOrNothing(contract.GetSizeBytes())), config.FormatSize(state.GetLagBytes()), orDash(textOr(state.GetError(), state.GetUri())))
 		if env.isWide() {
-			fmt.Fprintf(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)), numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
+			tableRow(table, "\t%s\t%s\t%s\t%d\t%d\t%d\t%s", one.Target, orDash(fmt.Sprintf("%x", one.RingUuid)), numberText(uint64(state.GetLastEpoch())), state.GetHeadLsn(),
 				state.GetDurableLsn(), state.GetAppendedLsn(), stampText(state.GetObserved()))
 		}
 		fmt.Fprintln(table)

@@ -191,7 +191,7 @@ func showRing(env *environment, uri string) error {
 	}
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	for _, line := range ringLines(uri, status, env.isWide()) {
-		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+		tableRow(table, "%s\t%s\n", line[0], line[1])
 	}
 	return table.Flush()
 }

@@ -30,7 +30,7 @@ func newRingListCommand(env *environment) *cobra.Command {
 			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "RING\tOFFSET\tSIZE\tSTATE\tCREATED")
 			for _, ring := range listed.Rings {
-				fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", ring.Name, ring.OffsetBytes, ring.SizeBytes, ring.State, timeText(ring.Created))
+				tableRow(table, "%s\t%d\t%d\t%s\t%s\n", ring.Name, ring.OffsetBytes, ring.SizeBytes, ring.State, timeText(ring.Created))
 			}
 			if err := table.Flush(); err != nil {
 				return err

@@ -175,7 +175,7 @@ func exactArgs(count int) cobra.PositionalArgs {
 	}
 }
 
-// oneLine folds an error into one line, so that nothing a library wrote can break the "one error, one line" rule.
+// oneLine folds an error into one line, so that nothing a library or another program wrote can break the "one error, one line" rule.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return plain(strings.Join(strings.Fields(err.Error()), " "))
 }

@@ -158,7 +158,7 @@ func newRouteListCommand(env *environment) *cobra.Command {
 			table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "NAME\tRULES\tSELECTS")
 			for _, route := range routes {
-				fmt.Fprintf(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules), selectedText(route.Spec))
+				tableRow(table, "%s\t%d\t%s\n", route.Spec.Name, len(route.Spec.Rules), selectedText(route.Spec))
 			}
 			return table.Flush()
 		},
@@ -229,9 +229,9 @@ func newRouteShowCommand(env *environment) *cobra.Command {
 
 func showRoute(env *environment, answer *api.GetRouteResponse) error {
 	table := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "route\t%s\n", answer.Route.Spec.Name)
-	fmt.Fprintf(table, "created\t%s\n", answer.Route.Created.AsTime().Format(time.RFC3339))
-	fmt.Fprintf(table, "selects\t%s\n", selectedText(answer.Route.Spec))
+	tableRow(table, "route\t%s\n", answer.Route.Spec.Name)
+	tableRow(table, "created\t%s\n", answer.Route.Created.AsTime().Format(time.RFC3339))
+	tableRow(table, "selects\t%s\n", selectedText(answer.Route.Spec))
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func showRoute(env *environment, answer *api.GetRouteResponse) error {
 			if leg.Level != api.Level_LEVEL_UNSPECIFIED {
 				level = shortName(leg.Level.String())
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"), rule.CriticalityMin, yesNo(!leg.IsOptional), level,
+			tableRow(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", leg.Stream, textOr(classesText(rule.Classes), "all"), rule.CriticalityMin, yesNo(!leg.IsOptional), level,
 				legPolicyName(leg.Policy), textOr(sizeOrNothing(leg.BufferSizeBytes), "-"), textOr(durationOrNothing(leg.Deadline.AsDuration()), "the stream's"))
 		}
 	}

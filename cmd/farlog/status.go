@@ -286,7 +286,7 @@ func (r statusRow) wearText() string {
 // render writes one stream as a few lines of at most statusColumns.
 func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line := func(format string, args ...any) {
-		text := fmt.Sprintf(format, args...)
+		text := plain(fmt.Sprintf(format, args...))
 		if !isWide {
 			text = cut(text, statusColumns)
 		}

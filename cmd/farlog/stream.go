@@ -161,7 +161,7 @@ func waitRing(ctx context.Context, client *controlClient, name string, wait time
 
 func ringText(status *api.StreamStatus) string {
 	if len(status.Rings) < memberCount(status) {
-		return "pending (" + status.Reason + ")"
+		return plain("pending (" + status.Reason + ")")
 	}
 	uris := make([]string, len(status.Rings))
 	for i, ring := range status.Rings {
@@ -210,10 +210,10 @@ func listStreams(ctx context.Context, env *environment) error {
 	fmt.Fprintln(table, head)
 	for _, status := range streams {
 		spec := status.Stream.Spec
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId, config.FormatSize(spec.RingSizeBytes),
+		tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s", spec.Name, status.Stream.StreamId, config.FormatSize(spec.RingSizeBytes),
 			shortName(spec.Level.String()), shortName(spec.Policy.String()), shortName(status.Condition.String()))
 		if env.isWide() {
-			fmt.Fprintf(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
+			tableRow(table, "\t%d\t%s\t%d\t%d\t%s\t%s", status.EpochGranted, config.FormatSize(uint64(spec.RecordLenMax)), spec.Align,
 				memberCount(status), targetOf(status), ringText(status))
 		}
 		fmt.Fprintln(table)
@@ -279,7 +279,7 @@ func isFarRing(uri string) bool {
 func showStream(env *environment, status *api.StreamStatus) error {
 	stream, table := status.Stream, tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		tableRow(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("stream", "%s", stream.Spec.Name)
 	line("id", "%d", stream.StreamId)

@@ -42,7 +42,7 @@ func newTenantListCommand(env *environment) *cobra.Command {
 			fmt.Fprintln(table, "TENANT\tSTREAMS\tOF\tRING BYTES\tOF\tRECORDS/S\tOF\tBYTES/S\tOF")
 			for _, one := range answer.Tenants {
 				quota := one.GetQuota()
-				fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams, dashed(rateOrNothing(quota.GetStreamsMax())), config.FormatSize(one.RingBytes),
+				tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, one.Streams, dashed(rateOrNothing(quota.GetStreamsMax())), config.FormatSize(one.RingBytes),
 					dashed(sizeOrNothing(quota.GetRingBytesMax())), dashed(rateOrNothing(one.RecordsPerSecond)), dashed(rateOrNothing(quota.GetRecordsPerSecondMax())),
 					dashed(sizeOrNothing(one.BytesPerSecond)), dashed(sizeOrNothing(quota.GetBytesPerSecondMax())))
 			}

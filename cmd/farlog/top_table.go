@@ -171,7 +171,7 @@ func (t *top) line(row statusRow, columns []topColumn, width int, isColoured boo
 }
 
 func (c topColumn) pad(text string) string {
-	text = cut(text, c.width)
+	text = cut(plain(text), c.width)
 	space := strings.Repeat(" ", c.width-utf8.RuneCountInString(text))
 	if c.isRight() {
 		return space + text

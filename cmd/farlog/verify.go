@@ -251,7 +251,7 @@ func (v verifyResult) writeTable(w io.Writer) error {
 	}
 	fmt.Fprintln(table, "STREAM\tSEGMENTS\tSEALED\tRECORDS\tCONTROL\tSUPERSEDED\tDUPLICATES\tBYTES\tFIRST\tLAST")
 	for _, s := range v.Streams {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Stream, s.Segments, s.SealedSegments, s.Records,
+		tableRow(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Stream, s.Segments, s.SealedSegments, s.Records,
 			s.ControlRecords, s.Superseded, s.Duplicates, config.FormatSize(uint64(s.Bytes)), recordTimeText(s.FirstTime), recordTimeText(s.LastTime))
 	}
 	if err := table.Flush(); err != nil {
