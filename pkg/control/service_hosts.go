@@ -44,11 +44,22 @@ func toOurClock(state *api.HostState, now time.Time) {
 		off := now.Sub(state.Reported.AsTime())
 		for _, way := range state.Ways {
 			if way.Measured != nil {
-				way.Measured = timestamppb.New(way.Measured.AsTime().Add(off))
+				way.Measured = measuredAt(way.Measured.AsTime().Add(off), now)
 			}
 		}
 	}
 	state.Reported = timestamppb.New(now)
+}
+
+// measuredAt is when something was measured by our clock: not behind its report, and not at a time that there is none of, as a host may say that sets its clock meanwhile.
+func measuredAt(at, now time.Time) *timestamppb.Timestamp {
+	if at.After(now) {
+		at = now
+	}
+	if measured := timestamppb.New(at); measured.IsValid() {
+		return measured
+	}
+	return nil
 }
 
 // doorsFor lists where clients of a host come in: on its own targets they do not.

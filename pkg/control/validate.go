@@ -25,10 +25,19 @@ func withProblems(code codes.Code, text string, problems []*api.Problem) error {
 
 // checkRequest applies the rules to a request that has no spec in it, or one without defaults; those of streams and routes are completed first.
 func checkRequest(request any) error {
+	if host, ok := request.(*api.ReportHostRequest); ok {
+		if err := checkTimes(host, areHostTimesGood(host.State)); err != nil {
+			return err
+		}
+	}
 	if message, ok := request.(proto.Message); ok && isOfFabric(message) {
 		return checkMessage(message)
 	}
 	switch request := request.(type) {
+	case *api.ReportTargetRequest:
+		return checkTimes(request, areTargetTimesGood(request.State))
+	case *api.ReportDrainRequest:
+		return checkTimes(request, areGood(request.State.GetReported()))
 	case *api.ListStreamsRequest:
 		return checkMessage(request)
 	case *api.WatchStreamsRequest:
