@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
 )
 
@@ -114,4 +118,50 @@ func newGuardDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return authority.Dir
+}
+
+// Backup gives out every token and Restore replaces all there is: who asks for one without the role is recorded, as with the calls that have one answer. A watch that is refused is no act.
+func TestActs_RefusedBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	kept := new(sink)
+	g := startGuardedWith(t, "rules: []\n", Config{Audit: kept.take})
+	conn := g.dial(g.keeper(identity.KindHost, "mallory", time.Hour))
+	client := api.NewControlServiceClient(conn)
+	backup, err := client.Backup(t.Context(), &api.BackupRequest{})
+	if err == nil {
+		_, err = backup.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("backup: %v", err)
+	}
+	restore, err := client.Restore(t.Context())
+	if err == nil {
+		_, err = restore.CloseAndRecv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("restore: %v", err)
+	}
+	watch, err := api.NewFabricServiceClient(conn).WatchTargets(t.Context(), &api.WatchTargetsRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("watch: %v", err)
+	}
+	refused := func() (whats []string) {
+		kept.mutex.Lock()
+		defer kept.mutex.Unlock()
+		for _, act := range kept.acts {
+			if act.Outcome == "PERMISSIONDENIED" && strings.HasSuffix(act.Who, "/host/mallory") && act.From != "" && strings.Contains(act.Error, "has not the role admin") {
+				whats = append(whats, act.What)
+			}
+		}
+		return whats
+	}
+	for deadline := time.Now().Add(stepTimeout); len(refused()) < 2 && time.Now().Before(deadline); {
+		time.Sleep(pollPause)
+	}
+	if got := refused(); !slices.Equal(got, []string{"Backup", "Restore"}) {
+		t.Errorf("recorded as refused: %v", got)
+	}
 }

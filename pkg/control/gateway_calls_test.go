@@ -60,6 +60,7 @@ func TestHTTP_RefusedStreamsSayWhy(t *testing.T) {
 		{"Backup without the role", "reader", "/v1/backup", many, http.StatusForbidden},
 		{"WatchStreams without a role", "none", "/v1/watch/streams", many, http.StatusForbidden},
 		{"WatchStreams too often", "reader", "/v1/watch/streams", few, http.StatusTooManyRequests},
+		{"WatchStreams without a role, and too often", "none", "/v1/watch/streams", few, http.StatusTooManyRequests},
 	} {
 		client := test.from.web(test.from.keeper(identity.KindHost, test.caller, time.Hour))
 		for i := range refusedMany / 2 {

@@ -190,15 +190,19 @@ func (g guardedStream) Context() context.Context { return g.ctx }
 
 // guardStream is guardUnary for calls that last: the caller is looked at again and again.
 func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	caller, err := s.admit(stream.Context(), info.FullMethod)
+	caller, err := s.identify(stream.Context())
 	if err != nil {
+		return err
+	}
+	from := clientOf(stream.Context(), caller.ID, info.FullMethod)
+	if err := s.limiter.call(from); err != nil {
 		return err
 	}
 	if s.isBlindTo(info.FullMethod) {
 		return api.Blind(blindText)
 	}
-	from := clientOf(stream.Context(), caller.ID, info.FullMethod)
-	if err := s.limiter.call(from); err != nil {
+	if err := mayAsk(caller, info.FullMethod, nil); err != nil {
+		s.recorder.refuse(stream.Context(), caller, info.FullMethod, nil, err)
 		return err
 	}
 	end, err := s.limiter.watch(from)
