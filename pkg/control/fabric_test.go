@@ -243,6 +243,34 @@ func TestWatchStreams_GoesOnAfterABreak(t *testing.T) {
 	}
 }
 
+// A watch that goes on from a revision of another etcd, such as the one that a backup was restored from, is told all there is and goes on from here: not nothing, until this etcd has come as far.
+func TestWatchStreams_OfAnotherEtcd(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	one.create("a")
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	watch, err := one.control.WatchStreams(ctx, &api.WatchStreamsRequest{Revision: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hear := func(want string, isAll bool) int64 {
+		t.Helper()
+		message, err := watch.Recv()
+		if err != nil || len(message.Streams) != 1 || message.Streams[0].Spec.Name != want || message.IsAll != isAll || message.Revision >= 1<<40 {
+			t.Fatalf("got %v, %v, expected stream %s, all there is: %t", message, err, want, isAll)
+		}
+		return message.Revision
+	}
+	revision := hear("a", true)
+	one.create("b")
+	hear("b", false)
+	if watch, err = one.control.WatchStreams(ctx, &api.WatchStreamsRequest{Revision: revision}); err != nil {
+		t.Fatal(err)
+	}
+	hear("b", false)
+}
+
 // Whatever is declared: what was planned and written leaves nothing to plan, and a plan with problems changes nothing.
 func TestPlanFabric_Settles(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -187,17 +187,23 @@ func (s *Server) GetStream(ctx context.Context, request *api.GetStreamRequest) (
 // WatchStreams implements farlog.v1.ControlService. A stream carries the revision of its last change, and one that is gone leaves its deletion, so that
 // whoever tells the last revision it has heard of is told the rest, however long ago that was.
 func (s *Server) WatchStreams(request *api.WatchStreamsRequest, stream grpc.ServerStreamingServer[api.WatchStreamsResponse]) error {
-	ctx, last, isFirst := stream.Context(), request.Revision, request.Revision == 0
+	ctx, last := stream.Context(), request.Revision
+	begun, _ := s.mirror.load()
+	isAll := last == 0 || last > begun.fabricRevision // heard of another etcd, or of an instance that is further: nobody knows here what came since
+	if isAll {
+		last = 0
+	}
 	return s.untilEnd(ctx, func() (<-chan struct{}, error) {
 		now, changed := s.mirror.load()
-		if now.fabricRevision <= last && !isFirst {
+		if now.fabricRevision <= last && !isAll {
 			return changed, nil
 		}
 		response, err := now.changedSince(callerOf(ctx), request.Name, last)
-		if err == nil && (len(response.Streams)+len(response.Deleted) > 0 || isFirst) {
+		if err == nil && (len(response.Streams)+len(response.Deleted) > 0 || isAll) {
+			response.IsAll = isAll
 			err = stream.Send(response)
 		}
-		last, isFirst = now.fabricRevision, false
+		last, isAll = now.fabricRevision, false
 		return changed, err
 	})
 }

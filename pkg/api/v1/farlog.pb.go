@@ -4406,10 +4406,12 @@ func (x *WatchStreamsRequest) GetName() string {
 }
 
 type WatchStreamsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // to go on from after a break
-	Streams       []*Stream              `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`    // that were created or changed
-	Deleted       []*Deletion            `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`    // those that are gone; a stream of the same name in streams, or later, is another one
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // to go on from after a break
+	Streams  []*Stream              `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`    // that were created or changed
+	Deleted  []*Deletion            `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`    // those that are gone; a stream of the same name in streams, or later, is another one
+	// The streams are all there are, whatever was told before: the first message of a watch from the beginning, or from a revision that this etcd has not come to, as behind a restore into a new one.
+	IsAll         bool `protobuf:"varint,4,opt,name=is_all,json=isAll,proto3" json:"is_all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4463,6 +4465,13 @@ func (x *WatchStreamsResponse) GetDeleted() []*Deletion {
 		return x.Deleted
 	}
 	return nil
+}
+
+func (x *WatchStreamsResponse) GetIsAll() bool {
+	if x != nil {
+		return x.IsAll
+	}
+	return false
 }
 
 type FieldChange struct {
@@ -8434,11 +8443,12 @@ const file_farlog_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"O\n" +
 	"\x13WatchStreamsRequest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1c\n" +
-	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"\x8e\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04name\"\xa5\x01\n" +
 	"\x14WatchStreamsResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12+\n" +
 	"\astreams\x18\x02 \x03(\v2\x11.farlog.v1.StreamR\astreams\x12-\n" +
-	"\adeleted\x18\x03 \x03(\v2\x13.farlog.v1.DeletionR\adeleted\"O\n" +
+	"\adeleted\x18\x03 \x03(\v2\x13.farlog.v1.DeletionR\adeleted\x12\x15\n" +
+	"\x06is_all\x18\x04 \x01(\bR\x05isAll\"O\n" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\tR\x06before\x12\x14\n" +
