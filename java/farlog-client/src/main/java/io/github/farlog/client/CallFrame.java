@@ -40,6 +40,7 @@ final class CallFrame {
     private static final long POSITION_END = POSITION_OFF + Structs.off(Structs.POSITION, "end_lsn");
     static final int U16_MAX = 0xFFFF;
     private static final int SPINS = 200;
+    private static final int TURNS = 3;
 
     static {
         try {
@@ -112,11 +113,17 @@ final class CallFrame {
         return true;
     }
 
-    /** A thread that makes call after call would leave another hardly a moment to get in: once, and for microseconds, it lets it. */
+    /**
+     * A thread that makes call after call would leave another hardly a moment to get in: it lets it, for microseconds, and where the other
+     * has no processor in them, for as long as it takes the scheduler to come round once or twice.
+     */
     private void giveWay() {
         isWanted = false;
         for (int spins = 0; spins < SPINS && busy == 0 && !isShut; spins++) {
             Thread.onSpinWait();
+        }
+        for (int turns = 0; turns < TURNS && busy == 0 && !isShut; turns++) {
+            Thread.yield();
         }
     }
 

@@ -9,9 +9,12 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -215,6 +218,51 @@ class ThreadsTest {
                 assertEquals(Result.CLOSED, end.get());
                 assertEquals(acknowledged.get(), ring.read().size());
             }
+        }
+    }
+
+    /**
+     * Another thread asks something of a writer that is appended to without a break, on a machine whose every processor is wanted: it gets
+     * in between two calls or a few more, and not at some time by chance. What is counted is calls, however long each took.
+     */
+    @Test
+    void shouldLetAnotherThreadInWhenThereIsNoProcessorForBoth() throws Exception {
+        final CallFrame frame = new CallFrame(1000);
+        final AtomicBoolean isOver = new AtomicBoolean();
+        final AtomicLong calls = new AtomicLong();
+        final List<Thread> all = new ArrayList<>();
+        for (int i = 0; i < 3 * Runtime.getRuntime().availableProcessors(); i++) {
+            all.add(Thread.ofPlatform().start(() -> spinUntil(isOver::get)));
+        }
+        all.add(Thread.ofPlatform().start(() -> {
+            while (frame.enter()) {
+                final long end = System.nanoTime() + 100_000;
+                spinUntil(() -> System.nanoTime() - end >= 0);
+                calls.incrementAndGet();
+                frame.leave();
+            }
+        }));
+        final int asks = 10;
+        long waitedFor = 0;
+        for (int ask = 0; ask < asks; ask++) {
+            final long from = calls.get() + 3;
+            spinUntil(() -> calls.get() >= from); // it is in its stride again
+            final long before = calls.get();
+            assertTrue(frame.enter());
+            waitedFor += calls.get() - before;
+            frame.leave();
+        }
+        frame.shut();
+        isOver.set(true);
+        for (final Thread thread : all) {
+            thread.join();
+        }
+        assertTrue(waitedFor < 100 * asks, waitedFor + " calls were made while another thread wanted to be let in " + asks + " times");
+    }
+
+    private static void spinUntil(final BooleanSupplier isDone) {
+        while (!isDone.getAsBoolean()) {
+            Thread.onSpinWait();
         }
     }
 
