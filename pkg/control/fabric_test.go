@@ -415,3 +415,25 @@ func TestDrift_CapacityBelowWhatIsThere(t *testing.T) {
 		}
 	}
 }
+
+// Drains that were declared before count as those of the file do: a stream that wants another one is refused. One that is there as it is declared again passes, whatever became of its drain.
+func TestApplyFabric_DrainsDeclaredBefore(t *testing.T) {
+	t.Parallel()
+	one := startInstance(t, openEtcd(t, t.TempDir()), true)
+	apply := func(fabric *api.Fabric) error {
+		_, err := one.apply(&api.ApplyFabricRequest{Fabric: fabric})
+		return err
+	}
+	early := &api.Fabric{Streams: []*api.StreamSpec{{Name: "early", DrainHost: "elsewhere"}}}
+	for _, fabric := range []*api.Fabric{early, {Drains: []*api.DrainSpec{{Host: "central1"}}}, early, {Streams: []*api.StreamSpec{{Name: "good", DrainHost: "central1"}}}} {
+		if err := apply(fabric); err != nil {
+			t.Fatalf("%v: %v", fabric, err)
+		}
+	}
+	for _, fabric := range []*api.Fabric{{Streams: []*api.StreamSpec{{Name: "late", DrainHost: "centrall"}}}, {Streams: []*api.StreamSpec{{Name: "early", DrainHost: "centrall"}}}} {
+		err := apply(fabric)
+		if problems := problemsIn(err); status.Code(err) != codes.InvalidArgument || len(problems) != 1 || !strings.HasPrefix(problems[0], "fabric.streams[0].drain_host=") {
+			t.Errorf("%v: %v", fabric, err)
+		}
+	}
+}

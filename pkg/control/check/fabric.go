@@ -109,7 +109,7 @@ func (f *finder) checkNames() {
 
 // checkDrains looks for the drains that streams want. Where drains are declared, a stream that is to be drained on a certain host is drained on one of them, or on one whose drain is registered.
 func (f *finder) checkDrains() {
-	if len(f.fabric.Drains) == 0 {
+	if len(f.fabric.Drains) == 0 && len(f.world.DrainSpecs) == 0 {
 		return
 	}
 	isDeclared := map[string]bool{}
@@ -117,7 +117,8 @@ func (f *finder) checkDrains() {
 		isDeclared[drain.Host] = true
 	}
 	for i, stream := range f.fabric.Streams {
-		if host := stream.DrainHost; host != "" && !isDeclared[host] && !f.world.DrainHosts[host] {
+		isAsItIs := f.world.Streams[stream.Name].GetSpec().GetDrainHost() == stream.DrainHost
+		if host := stream.DrainHost; host != "" && !isAsItIs && !isDeclared[host] && !f.world.DrainHosts[host] {
 			f.fail(fmt.Sprintf("streams[%d].drain_host", i), fmt.Sprintf("%q", host), "expected a host under drains, or one whose drain is registered")
 		}
 	}
