@@ -56,12 +56,22 @@ func (v *view) status(name string) *api.StreamStatus {
 			status.Reason = reason
 		}
 	}
+	if status.Condition == api.Condition_CONDITION_DRAIN_GONE && status.Assignment == nil {
+		v.measureOnce(world)
+		if reason := reconcile.WhyNotDrained(world, name, v.loads); reason != "" {
+			status.Reason = reason
+		}
+	}
 	return status
 }
 
 func (v *view) whyNotPlaced(world reconcile.World, name string, now time.Time) string {
-	v.measured.Do(func() { v.room = reconcile.Room(world, world.TargetSpecs) })
+	v.measureOnce(world)
 	return reconcile.WhyNotPlaced(world, name, v.room, now)
+}
+
+func (v *view) measureOnce(world reconcile.World) {
+	v.measured.Do(func() { v.room, v.loads = reconcile.Room(world, world.TargetSpecs), reconcile.CountAssigned(world) })
 }
 
 // addWear tells of the most worn device below its rings: what wears out first there.
@@ -99,13 +109,21 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 	if wanted, given := status.Stream.Spec.Level, ring.Contract.GetLevel(); given < wanted {
 		return api.Condition_CONDITION_ERROR, fmt.Sprintf("level %s is wanted, region %s gives %s", levelName(wanted), ring.Uri, levelName(given))
 	}
-	if text := status.Drain.GetLastError(); text != "" && status.IsDrainAlive {
-		return api.Condition_CONDITION_ERROR, "drain: " + text
+	text := status.Drain.GetLastError()
+	if !status.IsDrainAlive {
+		text = ""
 	}
-	if ring.Error != "" {
+	switch {
+	case text != "" && status.IsTargetAlive:
+		return api.Condition_CONDITION_ERROR, "drain: " + text
+	case ring.Error != "":
 		return api.Condition_CONDITION_ERROR, ring.Error
 	}
-	return conditionOfRing(status, ring, target)
+	condition, reason := conditionOfRing(status, ring, target)
+	if text != "" { // which is mostly what its drain sees of a target that is gone
+		reason += "; drain: " + text
+	}
+	return condition, reason
 }
 
 func conditionWithoutRing(status *api.StreamStatus, target string) (api.Condition, string) {
@@ -126,7 +144,7 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 	case !status.IsTargetAlive:
 		return api.Condition_CONDITION_TARGET_GONE, fmt.Sprintf("target %s does not report since %s", target, clockTime(ring.Observed.AsTime()))
 	case status.Assignment == nil:
-		return api.Condition_CONDITION_DRAIN_GONE, drainMissingText(ring)
+		return api.Condition_CONDITION_DRAIN_GONE, "no drain has been given it yet"
 	case !status.IsDrainAlive:
 		return api.Condition_CONDITION_DRAIN_GONE, drainGoneText(status, ring)
 	case status.IsDrainRefused:
@@ -137,14 +155,6 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
-}
-
-// drainMissingText says where a drain would reach the ring from.
-func drainMissingText(ring *api.RingState) string {
-	if len(ring.FarUris) > 0 {
-		return "no drain is registered that reaches the ring: start farlogd drain"
-	}
-	return "no drain on the target's host is registered: start farlogd drain there, or to drain from another host give the target --listen"
 }
 
 // drainGoneText names the store, where only that will do.

@@ -54,8 +54,9 @@ type view struct {
 
 	owned map[string]bool // prefixes whose maps are not shared with the view before; nil: all of them
 
-	measured sync.Once // room, when it is asked for first
+	measured sync.Once // room and loads, when they are asked for first
 	room     map[string]uint64
+	loads    map[string]int
 }
 
 // mirror follows etcd by a watch and publishes a view after each change. Any goroutine may read.

@@ -93,6 +93,9 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		{"alarm before drain gone", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn, s.IsDrainAlive = 1_000_000, false }, api.Condition_CONDITION_ALARM},
 		{"level not given", func(s *api.StreamStatus) { s.Rings[0].Contract.Level = api.Level_LEVEL_VISIBLE }, api.Condition_CONDITION_ERROR},
 		{"drain error", func(s *api.StreamStatus) { s.Drain = &api.DrainProgress{LastError: "disk full"} }, api.Condition_CONDITION_ERROR},
+		{"target died, which its drain sees", func(s *api.StreamStatus) {
+			s.Drain, s.IsTargetAlive = &api.DrainProgress{LastError: "input or output failed"}, false
+		}, api.Condition_CONDITION_TARGET_GONE},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -49,6 +50,44 @@ func TestPlan_StreamsOfADeclaredDrain(t *testing.T) {
 	for _, action := range Plan(world, testNow) {
 		if action.Assign != nil {
 			t.Errorf("a closed drain is given, or loses, %v", action.Assign)
+		}
+	}
+}
+
+// Whoever has a stream without a drain is told what stands in the way of the one that is nearest to having it, and not to start another one.
+func TestWhyNotDrained(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(World)
+		want string
+	}{
+		{"none lives", func(w World) { clear(w.LiveDrains) }, "no drain is registered: start farlogd drain"},
+		{"another host is declared", func(w World) { w.Streams["a"].Spec.DrainHost = "c2" }, "no drain on host c2 is registered: start farlogd drain there, or declare another one"},
+		{"no role", func(w World) { w.LiveDrains["d1"].Streams = []string{"b"} }, "drain d1 has not the role drain on this stream: give it in the control plane's --access-file"},
+		{"closed", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{IsClosed: true} }, "drain d1 takes no further stream: those on host c1 are declared closed"},
+		{"another store", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{StoreDir: "/s"} }, "those on host c1 are declared to write store /s, it writes /d"},
+		{"full", func(w World) { w.DrainSpecs["c1"] = &api.DrainSpec{StreamsMax: 2} }, "those on host c1 may have 2 streams, and have them"},
+		{"no door", func(w World) { w.Targets["t1"].Rings[0].FarUris = nil }, "drain d1 is not on the target's host: start farlogd drain there, or to drain from another host give the target --listen"},
+		{"another door", func(w World) { w.LiveDrains["d1"].Transport = "verbs" }, "drain d1 reaches other hosts by verbs alone, and target t1 does not listen by that"},
+		{"the nearest tells", func(w World) {
+			w.LiveDrains["d0"] = &api.Agent{Id: "d0", Host: "c0", Streams: []string{"b"}}
+			w.LiveDrains["d2"] = &api.Agent{Id: "d2", Host: "c2", Streams: []string{"b"}}
+			w.DrainSpecs["c1"] = &api.DrainSpec{IsClosed: true}
+		}, "drain d1 takes no further stream"},
+		{"nothing", func(World) {}, ""},
+	} {
+		world := emptyWorld().withTarget("t1", "s1").withDrain("d1", "c1").withStream("a").withRing("a", "t1", "u").bound("a", "u")
+		world.DrainSpecs, world.LiveDrains["d1"].StoreDir = map[string]*api.DrainSpec{}, "/d"
+		world.Targets["t1"].Rings[0].FarUris = []string{"ofi:tcp://s1:1/a"}
+		test.edit(world)
+		loads := map[string]int{"d1": 2}
+		got := WhyNotDrained(world, "a", loads)
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: %q, expected %q", test.name, got, test.want)
+		}
+		_, isGiven := assign(world, []*api.RingSpec{world.Rings["a"]}, "a", &tally{world: world, assigned: loads})
+		if isGiven != (got == "") {
+			t.Errorf("%s: it is given to a drain: %t", test.name, isGiven)
 		}
 	}
 }

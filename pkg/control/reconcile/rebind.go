@@ -38,7 +38,7 @@ func Rebound(world World, name, drain string) (assignment *api.Assignment, whyNo
 		return nil, fmt.Sprintf("drain %s has not the role drain on it", drain)
 	case !isOnHost(to, host):
 		return nil, fmt.Sprintf("it is declared to be drained on host %s: change that first (drain: %s, farlog apply)", host, to.GetHost())
-	case !mayTake(world, to, countAssigned(world)):
+	case !mayTake(world, to, CountAssigned(world)):
 		return nil, fmt.Sprintf("drain %s takes no further stream: its host's drains are declared closed, full, or for another store", drain)
 	case !isReached:
 		return nil, fmt.Sprintf("drain %s does not reach its rings: it is on host %s, and a target lets other hosts in with --listen", drain, to.GetHost())

@@ -127,7 +127,7 @@ func (t *tally) room() map[string]uint64 {
 
 func (t *tally) loads() map[string]int {
 	if t.assigned == nil {
-		t.assigned = countAssigned(t.world)
+		t.assigned = CountAssigned(t.world)
 	}
 	return t.assigned
 }
@@ -315,7 +315,8 @@ func isSameRing(a, b *api.Assignment) bool {
 	return a.Uri == b.Uri && a.Target == b.Target && bytes.Equal(a.RingUuid, b.RingUuid) && slices.EqualFunc(a.Members, b.Members, isSameMember)
 }
 
-func countAssigned(world World) map[string]int {
+// CountAssigned is how many streams each drain has.
+func CountAssigned(world World) map[string]int {
 	counts := map[string]int{}
 	for _, assignment := range world.Assignments {
 		counts[assignment.Drain]++
