@@ -48,13 +48,17 @@ func printEpochs(env *environment, epochs []*api.EpochInfo) error {
 	}
 	fmt.Fprintln(table, head)
 	for _, one := range epochs {
-		stem := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)), numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
+		stem := func() {
+			tableRow(table, "%s\t%s\t%s\t%s\t%s", one.Stream, numberText(uint64(one.Granted)), numberText(uint64(one.Fenced)), orDash(holderText(one.Holder)), stampText(one.HolderGranted))
+		}
 		if !env.isWide() || len(one.Members) == 0 {
-			fmt.Fprintln(table, stem)
+			stem()
+			fmt.Fprintln(table)
 			continue
 		}
 		for _, member := range one.Members {
-			tableRow(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stem, member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
+			stem()
+			tableRow(table, "\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", member.Member+1, member.Target, numberText(uint64(member.WriterEpoch)), numberText(uint64(member.LastEpoch)),
 				stampText(member.Opened), yesNo(member.IsWriterHeld), numberText(uint64(member.EpochFenced)), numberText(uint64(member.EpochAdmitted)))
 		}
 	}

@@ -79,6 +79,19 @@ func TestTables_AgentsWriteNothingToTheTerminal(t *testing.T) {
 	}
 }
 
+// A row of an epoch's member has its own cells behind those of the stream, and a holder's name is one of them.
+func TestPrintEpochs_Wide(t *testing.T) {
+	var table bytes.Buffer
+	one := &api.EpochInfo{Stream: "desk7/orders", Granted: 7, Holder: &api.Holder{Host: "h", Pid: 5, Name: hostile}, Members: []*api.MemberEpoch{{Target: "t1", LastEpoch: 6}, {Member: 1, Target: "t2"}}}
+	if err := printEpochs(&environment{stdout: &table, output: outputWide}, []*api.EpochInfo{one}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
+	if len(lines) != 3 || strings.Index(lines[0], "TARGET ") != strings.Index(lines[1], "t1 ") || strings.Index(lines[0], "TARGET ") != strings.Index(lines[2], "t2 ") {
+		t.Errorf("expected the targets below their head:\n%q", lines)
+	}
+}
+
 // Text that can be seen is shown as it is.
 func TestPlain(t *testing.T) {
 	if got := plain("é ring \"a\\b\" → 5 µs"); got != "é ring \"a\\b\" → 5 µs" {
