@@ -167,9 +167,10 @@ func (t *touched) touchRingsAt(v *view, target string) {
 func (t *touched) noteReport(v *view, target string, before, now *api.TargetState) {
 	if before.GetAgent().GetHost() != now.GetAgent().GetHost() || before == nil || now == nil {
 		t.touchRingsAt(v, target)
+		t.TouchUnsettled() // where its rings were there is room
 		t.agents[keyLiveTargets+target] = true
 	}
-	if before == nil || now == nil || !api.IsSameMedia(before.Media, now.Media) {
+	if !api.IsSameMedia(before.GetMedia(), now.GetMedia()) {
 		t.TouchUnsettled()
 	}
 	for i, ring := range now.GetRings() {

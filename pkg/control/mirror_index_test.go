@@ -265,3 +265,18 @@ func TestMirror_TellsWhatAChangeConcerns(t *testing.T) {
 		}
 	})
 }
+
+// A target that does not live counts where it last said that it is. When that is another host, a stream that waits for room on the first one is planned again.
+func TestNoteReport_FromAnotherHostLeavesRoomOnTheFirst(t *testing.T) {
+	t.Parallel()
+	state := func(host string) *api.TargetState { return &api.TargetState{Agent: &api.Agent{Id: "t1", Host: host}} }
+	v, waiting := newView(), map[string]bool{"waits": true}
+	v.streams["waits"] = new(api.Stream)
+	for host, want := range map[string]int{"alpha": 0, "beta": 1} {
+		touched := newTouched()
+		touched.noteReport(v, "t1", state("alpha"), state(host))
+		if planned := touched.Streams(v.world(), waiting); len(planned) != want {
+			t.Errorf("alpha, then %s: %q are planned again, expected %d", host, planned, want)
+		}
+	}
+}
