@@ -54,6 +54,12 @@ func (s *sink) set(failure error) {
 	s.failure = failure
 }
 
+func (s *sink) all() []Act {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return slices.Clone(s.acts)
+}
+
 func (s *sink) count() int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -239,17 +239,25 @@ func TestLimit_SilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// A body of which a byte comes now and then ends; one that gets on does not, however long it takes.
+// A body of which a byte comes now and then ends; one that gets on is given the same time again for every so many bytes, however long it takes.
 func TestPaced_DrippedBodyEnds(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-		body := &paced{ReadCloser: request.Body, deadline: http.NewResponseController(response).SetReadDeadline, limit: 300 * time.Millisecond}
-		_, err := io.Copy(io.Discard, body)
-		fmt.Fprint(response, err)
-	}))
-	t.Cleanup(server.Close)
-	send := func(chunk, chunks int) string {
+	const readMost = 32 << 10 // io.Copy's
+	send := func(limit time.Duration, chunk, chunks int) (said string, given int64) {
+		var deadlines atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+			deadline := func(at time.Time) error {
+				if !at.IsZero() {
+					deadlines.Add(1)
+				}
+				return http.NewResponseController(response).SetReadDeadline(at)
+			}
+			_, err := io.Copy(io.Discard, &paced{ReadCloser: request.Body, deadline: deadline, limit: limit})
+			fmt.Fprint(response, err)
+		}))
+		defer server.Close()
 		reader, writer := io.Pipe()
+		defer reader.Close()
 		go func() {
 			for range chunks {
 				if _, err := writer.Write(make([]byte, chunk)); err != nil {
@@ -259,20 +267,20 @@ func TestPaced_DrippedBodyEnds(t *testing.T) {
 			}
 			writer.Close()
 		}()
-		defer reader.Close()
 		response, err := http.Post(server.URL, "application/json", reader)
 		if err != nil {
-			return err.Error()
+			return err.Error(), deadlines.Load()
 		}
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
-		return string(text)
+		return string(text), deadlines.Load()
 	}
-	if got := send(1, 50_000); got != errBodySlow.Error() {
-		t.Errorf("a byte now and then: %s", got)
+	if got, given := send(300*time.Millisecond, 1, 50_000); got != errBodySlow.Error() || given != 1 {
+		t.Errorf("a byte now and then: %s, %d times", got, given)
 	}
-	if got := send(bodyPaceBytes, 5); got != "<nil>" {
-		t.Errorf("one that gets on: %s", got)
+	const chunks = 20
+	if got, given := send(stepTimeout, bodyPaceBytes, chunks); got != "<nil>" || given < chunks*bodyPaceBytes/(bodyPaceBytes+readMost) {
+		t.Errorf("one that gets on: %s, %d times for %d chunks", got, given, chunks)
 	}
 }
 

@@ -67,6 +67,7 @@ func TestUnchanged_IsOfWhatIsKnown(t *testing.T) {
 	}
 
 	one.endLife(keyLiveTargets + "t1")
+	one.until("it is gone", func() bool { return !slices.Contains(one.agents().TargetsAlive, "t1") })
 	if isKnown := one.isKnown(agent, third.Report); !isKnown {
 		t.Error("a report is forgotten with a lease")
 	}

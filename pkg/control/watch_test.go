@@ -322,6 +322,7 @@ func TestRegionsAndGrants_Watched(t *testing.T) {
 		t.Errorf("in: %v, %v", told, err)
 	}
 	one.endLife(keyLiveTargets + "t1")
+	one.until("it is gone", func() bool { return len(one.agents().TargetsAlive) == 0 })
 	all, err := one.fabric().WatchRegions(one.context(), &api.WatchRegionsRequest{})
 	if err != nil {
 		t.Fatal(err)
