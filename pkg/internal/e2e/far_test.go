@@ -115,8 +115,7 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 			old.process.Pause()
 			old.stopped()
 			next := startWriter(t, l, seedOf(t), args...)
-			count := l.count()
-			testenv.Until(t, "the next writer has taken over", func() (bool, error) { return l.count() > count+100, nil })
+			testenv.Until(t, "the next writer has taken over", func() (bool, error) { return next.acks.Load() > 100, nil })
 			old.process.Signal(syscall.SIGCONT)
 			if err := old.process.Wait(); err == nil || old.process.IsKilled() {
 				t.Errorf("the fenced writer ended with %v, expected exit code 1", err)

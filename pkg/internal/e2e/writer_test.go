@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,7 @@ type writer struct {
 	ledger  *ledger
 	stop    chan struct{}
 	done    sync.WaitGroup
+	acks    atomic.Int64 // its own
 
 	mu        sync.Mutex
 	pending   []uint64 // hashes of what was fed and not yet acknowledged, in order
@@ -187,6 +189,7 @@ func (w *writer) read(stdout io.ReadCloser) {
 		w.pending = w.pending[1:]
 		w.mu.Unlock()
 		w.ledger.acknowledge(line, hash)
+		w.acks.Add(1)
 	}
 }
 
