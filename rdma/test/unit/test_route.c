@@ -294,7 +294,9 @@ static void route__spill_is_carried_by_the_next_route(void **state)
 	struct farlog_route_position position;
 	uint64_t numbers[2048];
 	farlog_route *route;
-	unsigned first, second;
+	unsigned carried = 0;
+	unsigned openings = 0;
+	int result;
 
 	(void)state;
 	unit_format(leg.uri, SIZE, 0);
@@ -309,16 +311,18 @@ static void route__spill_is_carried_by_the_next_route(void **state)
 		assert_int_equal(position.level, FARLOG_LEVEL_NONE);
 		assert_int_equal(position.legs[0].position.level, FARLOG_LEVEL_VISIBLE);
 	}
-	assert_int_equal(farlog_route_close(route, 100000000), FARLOG_UNKNOWN);
-	first = numbers_in(leg.uri, numbers, 2048, NULL);
-	drain_all(leg.uri);
-	route = open_legs(&leg, 1, true);
-	assert_int_equal(farlog_route_close(route, 100000000), FARLOG_UNKNOWN);
-	second = numbers_in(leg.uri, numbers + first, 2048 - first, NULL);
-	drain_all(leg.uri);
-	route = open_legs(&leg, 1, true);
-	assert_int_equal(farlog_route_close(route, 10 * SECOND_NS), FARLOG_OK);
-	assert_int_equal(first + second + numbers_in(leg.uri, numbers + first + second, 2048 - first - second, NULL), 1200);
+	for (;;) { /* what fits, or what its time allows on a machine that has much else to do */
+		result = farlog_route_close(route, 100000000);
+		carried += numbers_in(leg.uri, numbers + carried, 2048 - carried, NULL);
+		drain_all(leg.uri);
+		openings++;
+		if (result != FARLOG_UNKNOWN || openings == 200)
+			break;
+		route = open_legs(&leg, 1, true);
+	}
+	assert_int_equal(result, FARLOG_OK);
+	assert_true(openings >= 3); /* the ring has room for less than half of them */
+	assert_int_equal(carried, 1200);
 	for (unsigned i = 0; i < 1200; i++)
 		assert_int_equal(numbers[i], i + 1);
 }
