@@ -65,11 +65,14 @@ run() {
 	show "$scratch/$part.log" $code "$part"
 }
 
+# Of debug information what a backtrace needs: lines, no variables. The machine code is the same.
+lines="-Ddebug=false -Dc_args=-g1"
+
 # Of what a sanitizer looks at, little is optimized: it is half of the compiler's time, and what it runs costs hardly more.
-lightly="-Doptimization=1 -Ddebug=false -Dc_args=-g1"
+lightly="-Doptimization=1 $lines"
 
 release() {
-	configure release -Dexamples=true -Dwerror=true && make_targets release all
+	configure release -Dexamples=true -Dwerror=true $lines && make_targets release all
 }
 
 part_unit() {
@@ -80,7 +83,7 @@ part_unit() {
 # part_clang -- the other compiler's machine code: what it makes of the stores and flushes that an acknowledgement stands on.
 part_clang() {
 	clang=$(find_clang) || { echo "clang: skipped: clang is missing"; return; }
-	CC=$clang configure clang && make_targets clang test/unit || { fail clang; return; }
+	CC=$clang configure clang $lines && make_targets clang test/unit || { fail clang; return; }
 	for group in stores methods; do
 		run "clang-$group" "$build/clang/test/unit" $group
 	done
