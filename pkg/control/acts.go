@@ -316,6 +316,9 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	if err != nil || len(got.Kvs) == 0 {
 		return 0, err
 	}
+	if got.Count < actsWaitMax/2 && r.isForRestore() {
+		return 0, nil
+	}
 	var records [][]byte
 	var done []clientv3.Op
 	for _, kv := range got.Kvs {
@@ -335,6 +338,16 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	r.held = time.Now()
 	_, err = r.client.Txn(ctx).Then(done...).Commit()
 	return len(got.Kvs), err
+}
+
+// isForRestore tells a control plane without any stream: a backup may be restored into it. Its audit stream, were it begun, would stand in the way of that as soon as a target that has come back
+// makes it a ring. So acts, such as the reading of its certificates, wait for the first stream, which is made or restored; but not so many of them that no further one were done.
+func (r *reconciler) isForRestore() bool {
+	if r.auditStream == "" {
+		return false
+	}
+	now, _ := r.mirror.load()
+	return len(now.streams) == 0
 }
 
 // finished is an act as it is recorded; false while its outcome may still come.

@@ -205,6 +205,50 @@ func TestActs_TooManyWait(t *testing.T) {
 	}
 }
 
+// In a control plane without any stream a backup may be restored, for which it must not have begun an audit stream on a target that has come back. So acts wait there for the first stream, and not
+// longer when so many wait that no further one would be done soon, that stream's making and the restore among them.
+func TestActs_WaitForTheFirstStream(t *testing.T) {
+	t.Parallel()
+	const most = actsWaitMax / 2
+	for name, enough := range map[string]func(one *instance){
+		"a stream": func(one *instance) { one.create("a") },
+		"many acts": func(one *instance) {
+			for first := 1; first < most; first += 100 {
+				var puts []clientv3.Op
+				for i := first; i < min(first+100, most); i++ {
+					puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%d", keyActs, i), `{"outcome":"OK"}`))
+				}
+				if _, err := one.etcd.Client().Txn(t.Context()).Then(puts...).Commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		etcd, s := openEtcd(t, t.TempDir()), &sink{}
+		one := startInstanceWith(t, etcd, Config{IsSole: true})
+		r := &recorder{client: etcd.Client(), isOn: true}
+		if err := r.put(t.Context(), r.begin(t.Context(), access.Local(), api.ControlService_AcquireWriter_FullMethodName, &api.AcquireWriterRequest{Stream: "a"})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := etcd.Client().Put(t.Context(), keyActs+"0", `{"outcome":"OK"}`); err != nil {
+			t.Fatal(err)
+		}
+		leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, auditStream: auditName}
+		move := func() int {
+			t.Helper()
+			if _, err := leader.moveBatch(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return s.count()
+		}
+		if count := move(); count != 0 {
+			t.Errorf("%s: %d acts were taken before", name, count)
+		}
+		enough(one)
+		one.until(name+" lets the acts be taken", func() bool { return move() > 0 })
+	}
+}
+
 // What changes a stream's members is recorded with its reason, who did it, and what it changed or lost; so is a refusal. A look at what would be changed is not.
 func TestActs_OfMembers(t *testing.T) {
 	t.Parallel()
