@@ -57,6 +57,21 @@ router: x
 	}
 }
 
+func TestFieldsText_AsTheFileHasIt(t *testing.T) {
+	for want, change := range map[string]*api.Change{
+		"size 16MiB, record_len_max 253KiB, drain central1, later 7": {Kind: "stream", IsNew: true, Fields: []*api.FieldChange{
+			{Name: "ring_size_bytes", After: "16777216"}, {Name: "record_len_max", After: "259072"}, {Name: "drain_host", After: "central1"}, {Name: "later", After: "7"}}},
+		"capacity - -> 4GiB, closed false -> true, wear_limit 80% -> -": {Kind: "target", Fields: []*api.FieldChange{
+			{Name: "capacity_bytes", Before: "0", After: "4294967296"}, {Name: "is_closed", Before: "false", After: "true"}, {Name: "wear_limit_percent", Before: "80", After: "0"}}},
+		"store - -> /var/lib, closed true -> false":  {Kind: "drain", Fields: []*api.FieldChange{{Name: "store_dir", After: "/var/lib"}, {Name: "is_closed", Before: "true", After: "false"}}},
+		"streams 2 -> 3, ring_bytes 4MiB -> 4194305": {Kind: "tenant", Fields: []*api.FieldChange{{Name: "streams_max", Before: "2", After: "3"}, {Name: "ring_bytes_max", Before: "4194304", After: "4194305"}}},
+	} {
+		if got := fieldsText(change); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+}
+
 func TestReadFabric_WhatIsNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"streams: [":                          "2:1: did not find expected node content",

@@ -246,7 +246,11 @@ func (s *Server) ApplyFabric(ctx context.Context, request *api.ApplyFabricReques
 		return nil, err
 	}
 	if len(plan.problems) > 0 {
-		return nil, invalid(fmt.Sprintf("the fabric has %d problems, nothing is changed: ", len(plan.problems)), plan.problems)
+		count := "1 problem"
+		if len(plan.problems) > 1 {
+			count = fmt.Sprintf("%d problems", len(plan.problems))
+		}
+		return nil, invalid("the fabric has "+count+", nothing is changed: ", plan.problems)
 	}
 	response := &api.ApplyFabricResponse{Changes: plan.changes, Undeclared: plan.undeclared, Revision: now.fabricRevision, Drift: now.driftFrom(callerOf(ctx), request.Fabric)}
 	if request.IsDryRun || len(plan.changes) == 0 {
