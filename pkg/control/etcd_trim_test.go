@@ -108,53 +108,78 @@ func TestTrim_Killed(t *testing.T) {
 	t.Parallel()
 	const rounds = 10
 	made := written(t, rounds)
+	isThere := func(snap string, before os.FileInfo) bool {
+		now, err := os.Stat(filepath.Join(snap, "db"))
+		return err != nil || !os.SameFile(before, now)
+	}
 	moments := map[string]func(snap string, before os.FileInfo) bool{
 		"while it is written": func(snap string, _ os.FileInfo) bool {
 			files, err := filepath.Glob(filepath.Join(snap, "db.tmp*"))
 			return err != nil || len(files) > 0
 		},
-		"when it is there": func(snap string, before os.FileInfo) bool {
-			now, err := os.Stat(filepath.Join(snap, "db"))
-			return err != nil || !os.SameFile(before, now)
-		},
+		"when it is there": isThere,
 	}
 	for name, isMoment := range moments {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
-				t.Fatal(err)
+			for range trimTries {
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+					t.Fatal(err)
+				}
+				snap := filepath.Join(dir, "member", "snap")
+				before, err := os.Stat(filepath.Join(snap, "db"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if killAt(t, dir, func() bool { return isMoment(snap, before) }, func() bool { return isThere(snap, before) }) {
+					t.Logf("killed with a file of %d bytes, before it had %d", databaseSize(t, dir), before.Size())
+					checkTrimmed(t, dir, before.Size(), rounds-1)
+					return
+				}
+				t.Log("the moment had passed before it was seen")
 			}
-			snap := filepath.Join(dir, "member", "snap")
-			before, err := os.Stat(filepath.Join(snap, "db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			process := exec.Command(os.Args[0])
-			process.Env = append(os.Environ(), controlDirVariable+"="+dir, fmt.Sprintf("%s=%d", trimMinVariable, trimMin))
-			process.Stderr = os.Stderr
-			if err := process.Start(); err != nil {
-				t.Fatal(err)
-			}
-			deadline := time.Now().Add(stepTimeout)
-			for !isMoment(snap, before) && time.Now().Before(deadline) {
-				time.Sleep(100 * time.Microsecond)
-			}
-			isLate := time.Now().After(deadline)
-			process.Process.Kill()
-			process.Wait()
-			if isLate {
-				t.Fatalf("not within %s", stepTimeout)
-			}
-			t.Logf("killed with a file of %d bytes, before it had %d", databaseSize(t, dir), before.Size())
-			etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer etcd.Close()
-			checkWritten(t, etcd, rounds-1)
-			if left, err := filepath.Glob(filepath.Join(snap, "db.tmp*")); err != nil || len(left) > 0 || databaseSize(t, dir) > before.Size()/2 {
-				t.Errorf("left behind: %q, %v; the file has %d bytes of %d", left, err, databaseSize(t, dir), before.Size())
-			}
+			t.Fatalf("the moment was seen by none of %d", trimTries)
 		})
+	}
+}
+
+// trimTries bounds how often a control plane is started to be killed at a moment that this process may be asleep at.
+const trimTries = 20
+
+// killAt starts a control plane on a directory and kills it at a moment; false: that had passed before anybody looked.
+func killAt(t *testing.T, dir string, isMoment, isPast func() bool) (isMet bool) {
+	t.Helper()
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), controlDirVariable+"="+dir, fmt.Sprintf("%s=%d", trimMinVariable, trimMin))
+	process.Stderr = os.Stderr
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer process.Wait()
+	defer process.Process.Kill()
+	for deadline := time.Now().Add(stepTimeout); ; time.Sleep(100 * time.Microsecond) {
+		isOver := isPast() // before the moment is looked for: what comes between the two is no miss
+		switch {
+		case isMoment():
+			return true
+		case isOver:
+			return false
+		case time.Now().After(deadline):
+			t.Fatalf("not within %s", stepTimeout)
+		}
+	}
+}
+
+// checkTrimmed opens what a killed control plane has left: nothing is lost, and nothing lies beside it.
+func checkTrimmed(t *testing.T, dir string, sizeBefore int64, round int) {
+	t.Helper()
+	etcd, err := OpenEtcd(t.Context(), EtcdOptions{Dir: dir, trimMin: trimMin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	checkWritten(t, etcd, round)
+	if left, err := filepath.Glob(filepath.Join(dir, "member", "snap", "db.tmp*")); err != nil || len(left) > 0 || databaseSize(t, dir) > sizeBefore/2 {
+		t.Errorf("left behind: %q, %v; the file has %d bytes of %d", left, err, databaseSize(t, dir), sizeBefore)
 	}
 }
