@@ -66,8 +66,8 @@ func (s *memberSite) lose(i int) {
 	}
 }
 
-// Two of three targets are lost for good, one after the other, while nothing is drained. Each is replaced: the writer goes on with the others, and the next one finds
-// in the new ring what it was brought, so that the second loss leaves all that was acknowledged to any of them.
+// Two of three targets are lost for good, one after the other, while nothing is drained: the writer goes on with the others. Each is replaced when it has died, and the next one brings the new ring what
+// the others have, so that the second loss leaves all that was acknowledged to any of them.
 func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 	t.Parallel()
 	s := &succession{memberSite: newMemberSite(t, "--size", "8MiB", "--record-len-max", "64KiB"), ledger: newLedger(t, "R")}
@@ -78,10 +78,11 @@ func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 	s.lose(0)
 	s.replace(false, "no member is on target", "--member", "storage3")
 	s.replace(false, "shares a failure domain", "--member", "storage0", "--with", "storage1")
+	s.burst()
+	s.active.kill() // a living one asks every few seconds, and when it has taken the new ring in that counts
 	s.replace(true, "by one of target storage3", "--member", "storage0")
 	s.untilState("storage3", "new")
 	s.replace(false, "one at a time", "--member", "storage1")
-	s.burst()
 	s.succeed()
 	s.untilState("storage3", "up")
 	s.lose(1)
@@ -91,6 +92,7 @@ func TestMembers_LostForGoodAndReplaced(t *testing.T) {
 		_, isOK := s.farlog("stream", "members", "replace", streamName, "--member", "storage1", "--with", "storage4", "--reason", "test", "--dry-run")
 		return isOK, nil
 	})
+	s.active.kill()
 	s.replace(true, "by one of target storage4", "--member", "storage1", "--with", "storage4")
 	s.untilState("storage4", "new")
 	s.succeed()
