@@ -45,6 +45,7 @@ const (
 type bed struct {
 	dir    string
 	name   string // of the scenario
+	began  time.Time
 	image  vm.Image
 	accel  vm.Accel
 	random *rand.Rand
@@ -93,7 +94,7 @@ func newBed(dir, name string, image vm.Image, accel vm.Accel, seed uint64) (*bed
 	// Each scenario draws from a seed of its own: run alone, it draws as it did among the others.
 	own := fnv.New64a()
 	fmt.Fprint(own, name)
-	return &bed{dir: dir, name: name, image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed), rail: vm.NewWire(dir, seed),
+	return &bed{dir: dir, name: name, began: time.Now(), image: image, accel: accel, random: rand.New(rand.NewPCG(seed, own.Sum64())), wire: vm.NewWire(dir, seed), rail: vm.NewWire(dir, seed),
 		guests: map[string]*vm.Guest{}, said: map[*vm.Guest]int{}, ports: map[string]*vm.Port{}}, nil
 }
 
@@ -184,7 +185,7 @@ func (b *bed) end() {
 	b.rail.Close()
 }
 
-// processorTime is what the guests took of this machine's processors. They have ended.
+// processorTime is what the guests have taken of this machine's processors.
 func (b *bed) processorTime() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,9 +196,10 @@ func (b *bed) processorTime() time.Duration {
 	return total
 }
 
-// say tells how the scenario goes on.
+// say tells how the scenario goes on, and what it has taken so far.
 func (b *bed) say(format string, args ...any) {
-	say("  "+b.name+": "+format, args...)
+	took := fmt.Sprintf("  %s at %.0f s, %.0f of a processor: ", b.name, time.Since(b.began).Seconds(), b.processorTime().Seconds())
+	say("%s", took+fmt.Sprintf(format, args...))
 }
 
 func (b *bed) remove() {
@@ -245,13 +247,13 @@ func (b *bed) boot(ctx context.Context, m machine) (*vm.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.say("%s is up after %.0f s", m.name, time.Since(began).Seconds())
 	console, _ := os.ReadFile(g.Console) // of this boot, and those before
 	b.mu.Lock()
 	b.said[g] = len(console)
 	b.guests[m.name] = g
 	b.all = append(b.all, g)
 	b.mu.Unlock()
+	b.say("%s is up after %.0f s", m.name, time.Since(began).Seconds())
 	go b.guard(g)
 	if m.isOnWire {
 		if _, err := g.Run(ctx, fmt.Sprintf("rxe-up %s/24 %d %s", addresses[m.name], mtu, rail)); err != nil {
