@@ -132,8 +132,8 @@ func (l *guestLost) Error() string {
 }
 
 // traps are what a kernel says before it falls over a breakpoint or a debug exception that nobody has set: QEMU's TCG on several threads now and then executes a
-// breakpoint with which the kernel patches its own code when it is gone, and no program of ours can have the kernel take one.
-var traps = []string{"Oops: int3", "exc_debug_kernel"}
+// breakpoint with which the kernel patches its own code when it is gone, and no program of ours can have the kernel take one. Nor a double fault, which is one in the handling of another.
+var traps = []string{"Oops: int3", "exc_debug_kernel", "PANIC: double fault"}
 
 func hasTrap(console string) bool {
 	return slices.ContainsFunc(traps, func(trap string) bool { return strings.Contains(console, trap) })
