@@ -87,10 +87,10 @@ type nvmeRivals struct {
 	writer *vm.Process // the present one
 }
 
-// connect connects a guest by farlog itself.
+// connect connects a guest by farlog itself, once more where a busy machine showed its key too late (connectNVMe).
 func (s *nvmeRivals) connect(ctx context.Context, name string) error {
 	guest := s.guests[name]
-	text, err := guest.Run(ctx, fmt.Sprintf("modprobe nvme-tcp && farlog host connect %s --transport tcp --address %s --port %d --host-nqn %s --host-id %s --key-file /run/nvme.key 2>&1",
+	text, err := guest.Run(ctx, fmt.Sprintf("modprobe nvme-tcp && wait-for sh -c 'farlog host connect %s --transport tcp --address %s --port %d --host-nqn %s --host-id %s --key-file /run/nvme.key >/run/connected 2>&1 || { cat /run/connected; exit 1; }' && cat /run/connected",
 		nvmeSubsystem, addresses["target"], nvmeTCPPort, nvmeHostNQN(name), nvmeHostID(name)))
 	if err == nil && strings.Contains(text, "warning") {
 		err = fmt.Errorf("farlog warns of its own connection: %s", text)
@@ -224,7 +224,7 @@ func (s *nvmeRivals) overCut(ctx context.Context) (string, error) {
 
 // waitDisconnected waits until the kernel has given a broken connection up.
 func (b *bed) waitDisconnected(ctx context.Context, guest *vm.Guest) error {
-	_, err := guest.Run(ctx, "for i in $(seq 600); do farlog host show "+nvmeSubsystem+" >/dev/null 2>&1 || exit 0; sleep 0.1; done; exit 1")
+	_, err := guest.Run(ctx, "wait-for nvme-gone "+nvmeSubsystem)
 	if err != nil {
 		return fmt.Errorf("the device of a broken connection is still there: %w", err)
 	}
