@@ -18,33 +18,47 @@ const (
 	headerLen     = 0x3000                // of a ring
 	mixedNear     = "mem:/dev/dax0.0?ring=near"
 	mixedServed   = "mem:/dev/dax0.0?ring=orders"
+	mixedOther    = "central" // has the verbs member and the drain, and takes over
 )
 
-// mixed is a stream with a member of each kind: in the writer's own NVDIMM, in that of `second` over verbs, in a namespace of `target`. k is 2.
+// mixed is a stream with a member of each kind: in the writer's own NVDIMM, in that of `central` over verbs, in a namespace of `target`. k is 2.
 type mixed struct {
 	*stage
 	guests map[string]*vm.Guest
-	tokens map[string]grant // of the ring on second
-	drain  *vm.Process      // on second, which reaches the two members that are left when host is taken over from
+	tokens map[string]grant // of the ring on central
+	drain  *vm.Process      // on central, which reaches the two members that are left when host is taken over from
 }
 
 // membersMixed proves a stream whose members are of three kinds. While host appends, the verbs member's target is killed and started again, and the namespace's port is removed and
-// put back; each time appends go on and the member joins again. Then host is stopped, and second takes the stream over by the two members that it reaches; nothing that host had under way is acknowledged.
-// All the while a drain on second, which reaches the two far ones, gives the writers room; in the end every acknowledged record is in its store.
+// put back; each time appends go on and the member joins again. Then host is stopped, and central takes the stream over by the two members that it reaches; nothing that host had under way is acknowledged.
+// All the while a drain on central, which reaches the two far ones, gives the writers room; in the end every acknowledged record is in its store.
 func membersMixed(ctx context.Context, b *bed) (string, error) {
-	near := nvmeHost
-	near.hasNVDIMM = true
-	verbs := nvmeSecond
-	verbs.hasNVDIMM = true
-	guests, err := b.nvmeBed(ctx, near, verbs)
+	guests, err := b.mixedBed(ctx)
 	if err != nil {
 		return "", err
 	}
+	for _, name := range []string{"host", mixedOther} {
+		if _, err := b.connectNVMe(ctx, guests[name], "tcp"); err != nil {
+			return "", err
+		}
+	}
+	return b.mixMembers(ctx, guests)
+}
+
+// mixedBed boots the guests for it: host and central have an NVDIMM each.
+func (b *bed) mixedBed(ctx context.Context) (map[string]*vm.Guest, error) {
+	near, far := nvmeHost, nvmeCentral
+	near.hasNVDIMM, far.hasNVDIMM = true, true
+	return b.nvmeBed(ctx, near, far)
+}
+
+// mixMembers is the same on guests that are connected to the namespace over tcp.
+func (b *bed) mixMembers(ctx context.Context, guests map[string]*vm.Guest) (string, error) {
 	records, err := newRecords("MM", mixedRecords)
 	if err != nil {
 		return "", err
 	}
-	m := &mixed{stage: &stage{bed: b, host: guests["host"], machine: guests["second"], ledger: newLedger(records)}, guests: guests,
+	m := &mixed{stage: &stage{bed: b, host: guests["host"], machine: guests[mixedOther], ledger: newLedger(records)}, guests: guests,
 		tokens: map[string]grant{"writer": b.newGrant(1), "drain": b.newGrant(0)}}
 	if err := m.setUp(ctx); err != nil {
 		return "", err
@@ -79,12 +93,9 @@ func membersMixed(ctx context.Context, b *bed) (string, error) {
 	return fmt.Sprintf("%s; taken over: %s", m.tell(proved)+" ("+strings.Join(seen, ", ")+")", told), nil
 }
 
-// setUp connects both hosts to the namespace, formats the rings alike, and serves the one on second.
+// setUp formats the rings alike, and serves the one on central.
 func (m *mixed) setUp(ctx context.Context) error {
-	for _, name := range []string{"host", "second"} {
-		if err := m.connect(ctx, name); err != nil {
-			return err
-		}
+	for _, name := range []string{"host", mixedOther} {
 		if _, err := m.guests[name].Run(ctx, "dax-up"); err != nil {
 			return err
 		}
@@ -111,7 +122,7 @@ func (m *mixed) setUp(ctx context.Context) error {
 	return m.serve(ctx)
 }
 
-// serve starts the target on second, which lets the writer of the first epoch and the drain in.
+// serve starts the target on central, which lets the writer of the first epoch and the drain in.
 func (m *mixed) serve(ctx context.Context) (err error) {
 	if m.target, err = m.bed.startTarget(ctx, m.machine); err != nil {
 		return err
@@ -130,7 +141,7 @@ func (m *mixed) serve(ctx context.Context) (err error) {
 
 // flags are the tokens and the URI of the stream, for far on any host: the first member is there on host alone.
 func (m *mixed) flags(token string) string {
-	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders?wait=block %s'", token, mixedNear, addresses["second"], farPort, nvmeRing)
+	return fmt.Sprintf("-token -,%s,- 'members:2 %s verbs://%s:%d/orders?wait=block %s'", token, mixedNear, addresses[mixedOther], farPort, nvmeRing)
 }
 
 // open opens the stream on a guest, again where a busy machine did not reach a member in time.
@@ -169,6 +180,7 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 		if err := m.whole(ctx); err != nil {
 			return nil, fmt.Errorf("before %s: %w: %s", fault.name, err, m.writer.Stderr())
 		}
+		m.bed.say("%s", fault.name)
 		if err := fault.begin(); err != nil {
 			return nil, fmt.Errorf("%s: %w", fault.name, err)
 		}
@@ -193,25 +205,18 @@ func (m *mixed) putPortBack(ctx context.Context) error {
 	if _, err := m.guests["target"].Run(ctx, "farlog target nvmet apply -f "+nvmetFile); err != nil {
 		return err
 	}
-	for _, name := range []string{"host", "second"} {
+	for _, name := range []string{"host", mixedOther} {
 		if err := m.bed.waitDisconnected(ctx, m.guests[name]); err != nil {
 			return err
 		}
-		if err := m.connect(ctx, name); err != nil {
-			return err
+		if _, err := m.bed.connectNVMe(ctx, m.guests[name], "tcp"); err != nil {
+			return fmt.Errorf("%s is not connected again: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (m *mixed) connect(ctx context.Context, name string) error {
-	if _, err := m.bed.connectNVMe(ctx, m.guests[name], "tcp"); err != nil {
-		return fmt.Errorf("%s is not connected: %w", name, err)
-	}
-	return nil
-}
-
-// takenOver: second fences its ring and opens the stream by the verbs member and the namespace.
+// takenOver: central fences its ring and opens the stream by the verbs member and the namespace.
 func (m *mixed) takenOver(ctx context.Context) (string, error) {
 	next, told, err := m.succeeded(ctx, func() (*vm.Process, error) {
 		by, err := m.bed.takeover(ctx, m.target, 2)
@@ -248,7 +253,7 @@ func (m *mixed) whole(ctx context.Context) error {
 	m.ledger.isCalm.Store(true)
 	defer m.ledger.isCalm.Store(false)
 	lsn := m.ledger.last()
-	for _, member := range []struct{ guest, ring string }{{"host", mixedNear}, {"second", mixedServed}, {"host", nvmeRing}} {
+	for _, member := range []struct{ guest, ring string }{{"host", mixedNear}, {mixedOther, mixedServed}, {"host", nvmeRing}} {
 		if _, err := m.guests[member.guest].Run(ctx, fmt.Sprintf("wait-for has-lsn '%s' %d", member.ring, lsn)); err != nil {
 			return fmt.Errorf("%s lacks what was acknowledged: %w", member.ring, err)
 		}

@@ -19,21 +19,33 @@ const (
 
 // nvmeTrading proves the whole way through a namespace: a trading host appends real order messages to a ring in a namespace of nvmet, over rdma and then over tcp; a third host reads
 // them from the same namespace and moves them into its store, which is verified there and looked through here. The writer goes round the ring: its credit is what the drain
-// persists in the namespace.
+// persists in the namespace. Behind it comes a stream that has the namespace as one of three members of different kinds, on the same machines.
 func nvmeTrading(ctx context.Context, b *bed) (string, error) {
-	guests, err := b.nvmeBed(ctx, nvmeHost, nvmeCentral)
+	guests, err := b.mixedBed(ctx)
 	if err != nil {
 		return "", err
 	}
 	var told []string
-	for _, transport := range []string{"rdma", "tcp"} {
+	for i, transport := range []string{"rdma", "tcp"} {
+		if i > 0 {
+			for _, name := range []string{"host", "central"} {
+				if err := b.disconnectNVMe(ctx, guests[name]); err != nil {
+					return "", err
+				}
+			}
+		}
 		text, err := b.tradeNVMe(ctx, guests["host"], guests["central"], transport)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", transport, err)
 		}
 		told = append(told, transport+": "+text)
+		b.say("traded over %s", transport)
 	}
-	return strings.Join(told, "; "), nil
+	mixed, err := b.mixMembers(ctx, guests)
+	if err != nil {
+		return "", fmt.Errorf("members of three kinds: %w", err)
+	}
+	return strings.Join(append(told, "members of three kinds: "+mixed), "; "), nil
 }
 
 func (b *bed) tradeNVMe(ctx context.Context, host, central *vm.Guest, transport string) (string, error) {
@@ -84,11 +96,6 @@ func (b *bed) tradeNVMe(ctx context.Context, host, central *vm.Guest, transport 
 	}
 	if l.lastLSN < diskLen {
 		return "", fmt.Errorf("the writer came to lsn %d: it did not go round a ring on %d bytes", l.lastLSN, diskLen)
-	}
-	for _, guest := range []*vm.Guest{host, central} {
-		if err := b.disconnectNVMe(ctx, guest); err != nil {
-			return "", err
-		}
 	}
 	return fmt.Sprintf("%s, appended in %.0f s to a ring of %s, %s", proved, took.Seconds(), lineOf(shown, "capacity"), lineOf(shown, "contract")), nil
 }

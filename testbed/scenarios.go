@@ -13,7 +13,7 @@ var scenarios = []scenario{
 	{"members-verbs", "the daemons: a stream on members of three targets over SoftRoCE; a target slow, then dark, its machine killed and booted again, a daemon killed, the writer stopped and taken over by another host", 4, membersVerbs},
 	{"tenants", "a tenant that posts bare WRITEs and READs with another's address and key: refused by the device, the other goes on", 3, tenants},
 	{"nvmet-config", "the kernel's NVMe target from any state to any other, saved and restored in nvmetcli's JSON; killed, booted, and set up again by the daemon, which repairs it", 1, nvmetConfig},
-	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified", 3, nvmeTrading},
+	{"nvme-trading", "trading host to a namespace over rdma and over tcp, 100,000 real records each; drained by a third host; its store verified; then what members-mixed proves, on the same machines", 3, nvmeTrading},
 	{"nvme-faults", "port removed and put back, link cut for 10 s, target killed and booted again, while a host appends to its namespace: nothing lost, no append past its deadline; then what nvme-refused proves, on the same machines", 2, nvmeFaulted},
 	{"nvme-takeover", "two hosts take a ring in a namespace from each other: one is stopped and refused by the device when it goes on, by the block layer and by bare commands, one is cut off; a drain on a third goes on", 4, nvmeTakeover},
 	{"nvme-expelled", "a target whose kernel has no reservations: a host is not let on before the target has taken the former writer's host out, for sure; what that one sends later lands nowhere", 3, nvmeExpelled},
@@ -21,7 +21,7 @@ var scenarios = []scenario{
 
 // namedScenarios run only when they are named: what takes minutes, what proves the testbed itself, and what others prove in another place.
 var namedScenarios = []scenario{
-	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host", 3, membersMixed},
+	{"members-mixed", "a stream whose members are persistent memory of its host, that of another host over verbs, and a namespace: the far ones at fault under load, then taken over by another host; nvme-trading ends with it", 3, membersMixed},
 	{"wire", "three machines with SoftRoCE: RDMA between them, through a cut, loss, delay and a link that goes down", 3, wireSmoke},
 	{"counting-clock", "a clock that counts instructions: what takes twice the work takes twice the time, again and again", 1, countingClock},
 	{"verbs-tmpfs", "verbs: on rings in /dev/shm, its own test and the suite on a ring alone in its region; the other verbs scenarios have them on devdax and packed", 1, verbsTmpfs},
