@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -115,7 +116,9 @@ func (b *bed) keepsSecrets(ctx context.Context) error {
 			b.hide(token)
 		}
 	}
-	secrets := &sought{b.tokens, b.wire.Keys()}
+	keys := b.wire.Keys()
+	maps.Copy(keys, b.rail.Keys())
+	secrets := &sought{b.tokens, keys}
 	var errs []error
 	for _, n := range notes {
 		errs = append(errs, secrets.saidBy(n.name, n.text()))
