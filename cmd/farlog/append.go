@@ -238,6 +238,11 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 			return isOpen, err
 		},
 	}
+	f.tellEnd = func(epoch uint32) {
+		if err := tellEnd(context.WithoutCancel(ctx), env, client, options, epoch); err != nil {
+			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", options.stream, oneLine(err))
+		}
+	}
 	return func() { cancel(); client.Close() }, nil
 }
 
@@ -249,7 +254,11 @@ func finishAppend(f *feed, ringUUID *[16]byte, err error) error {
 		counters, _ = farlog.ReadCounters("", *ringUUID) // none: the summary goes without latencies
 	}
 	f.talk.summary(&f.count, f.writer.Contract(), counters)
-	if closeErr := f.writer.Close(); err == nil && closeErr != nil {
+	epoch, closeErr := f.writer.Cursors().Epoch, f.writer.Close()
+	if closeErr == nil && f.tellEnd != nil {
+		f.tellEnd(epoch)
+	}
+	if err == nil && closeErr != nil {
 		err = fmt.Errorf("close ring: %w", closeErr)
 	}
 	if err == nil && f.count.refused > 0 {

@@ -31,7 +31,8 @@ type feed struct {
 	beat     time.Duration // of heartbeats while the input brings nothing; 0 = none
 	policy   farlog.Policy
 	classify func(record []byte) (key []byte, class uint16)
-	changes  *reconfiguration // of the stream, while the writer runs; nil: not heard of
+	changes  *reconfiguration   // of the stream, while the writer runs; nil: not heard of
+	tellEnd  func(epoch uint32) // that the writer has ended by itself; nil: nobody is told
 
 	entries   []farlog.Entry
 	positions []farlog.Position

@@ -21,6 +21,7 @@ const (
 	membersAskAll     = 5 * time.Second  // while all are
 	membersAskRefused = 30 * time.Second // somebody else has the stream
 	membersAskMax     = 5 * time.Second  // for an answer
+	endTellMax        = 2 * time.Second  // when nothing is left to do but that
 )
 
 // memberWriter is a writer with several rings: a stream's, or a route's of one of its legs.
@@ -88,4 +89,15 @@ func tellMembers(ctx context.Context, client *controlClient, request *api.Extend
 		}
 	}
 	return nil
+}
+
+// tellEnd says that a writer has ended by itself, so that nobody takes it for one that vanished. Of a stream that is another writer's by now there is nothing to say.
+func tellEnd(ctx context.Context, env *environment, client *controlClient, options appendOptions, epoch uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, endTellMax)
+	defer cancel()
+	_, err := client.ExtendWriter(ctx, &api.ExtendWriterRequest{Stream: options.stream, Epoch: epoch, Holder: env.holder(options.name), IsClosed: true})
+	if code := status.Code(err); code == codes.FailedPrecondition || code == codes.NotFound {
+		return nil
+	}
+	return err
 }

@@ -144,6 +144,7 @@ type statusRow struct {
 
 	Writer        string `json:"writer"`
 	IsWriterHeld  bool   `json:"writer_held"`
+	IsClosed      bool   `json:"writer_closed"` // it has said that it ended by itself
 	Epoch         uint32 `json:"epoch"`
 	EpochGranted  uint32 `json:"epoch_granted"`
 	Level         string `json:"level"`
@@ -215,6 +216,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 	}
 	if ring := leadingRing(status); ring != nil {
 		row.addRing(ring)
+		row.IsClosed = !ring.IsWriterHeld && status.LastGrant.GetClosed() != nil && status.LastGrant.Epoch == ring.WriterEpoch
 		row.addMembers(status)
 		row.addCounters(ring)
 		if !slices.Contains(status.TargetsAlive, ring.Target) {
@@ -330,6 +332,9 @@ func (r statusRow) writerText() string {
 		return "none yet"
 	case r.IsWriterHeld:
 		return cut(r.Writer, statusColumns-30)
+	}
+	if r.IsClosed {
+		return "closed, was " + cut(r.Writer, statusColumns-40)
 	}
 	return "gone, was " + cut(r.Writer, statusColumns-40)
 }

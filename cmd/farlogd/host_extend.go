@@ -21,8 +21,8 @@ import (
 // extend asks the control plane how the stream of a writer of this host is declared by now, and which of its rings were replaced.
 func (r *hostRole) extend(ctx context.Context, request hostagent.ExtendRequest) ([]hostagent.Extension, hostagent.Terms, error) {
 	response, err := r.client.ExtendWriter(ctx, &api.ExtendWriterRequest{
-		Running: runningTerms(request.Running),
-		Stream:  request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
+		Running: runningTerms(request.Running), IsClosed: request.IsClosed,
+		Stream: request.Stream, Epoch: request.Epoch, Transport: request.Transport, RingUuids: request.RingUUIDs,
 		Holder: &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Addresses: identity.Addresses(r.settings.hostAddresses)},
 	})
 	if err != nil {

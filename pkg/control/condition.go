@@ -151,10 +151,15 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_DRAIN_GONE, fmt.Sprintf("drain %s has not the role drain on this stream: give it in the control plane's --access-file", status.Assignment.Drain)
 	case full >= api.FullWarn:
 		return api.Condition_CONDITION_WARN, fmt.Sprintf("ring is %.0f %% full", full*100)
-	case ring.WriterEpoch > 0 && !ring.IsWriterHeld:
+	case ring.WriterEpoch > 0 && !ring.IsWriterHeld && !isClosedBy(status.LastGrant, ring):
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
+}
+
+// isClosedBy tells that the ring's last writer has said that it ended by itself: that is no trouble of the stream's.
+func isClosedBy(grant *api.Grant, ring *api.RingState) bool {
+	return grant.GetClosed() != nil && grant.Epoch == ring.WriterEpoch
 }
 
 // drainGoneText names the store, where only that will do.

@@ -83,7 +83,7 @@ func tooFewText(status *api.StreamStatus, missing, fresh []string) string {
 func ofMember(status *api.StreamStatus, spec *api.RingSpec) *api.StreamStatus {
 	one := &api.StreamStatus{
 		Stream:       &api.Stream{Spec: &api.StreamSpec{Name: status.Stream.Spec.Name, Level: status.Stream.Spec.Level}, K: 1},
-		EpochGranted: status.EpochGranted, RingSpecs: []*api.RingSpec{spec}, Assignment: status.Assignment, IsDrainAlive: status.IsDrainAlive,
+		EpochGranted: status.EpochGranted, LastGrant: status.LastGrant, RingSpecs: []*api.RingSpec{spec}, Assignment: status.Assignment, IsDrainAlive: status.IsDrainAlive,
 		IsDrainRefused: status.IsDrainRefused, IsTargetAlive: slices.Contains(status.TargetsAlive, spec.Target),
 	}
 	for _, ring := range status.Rings {

@@ -35,9 +35,11 @@ func (s *Server) ExtendWriter(ctx context.Context, request *api.ExtendWriterRequ
 	if err := now.isGrantOf(request, string(callerOf(ctx).ID)); err != nil {
 		return nil, err
 	}
-	s.noteRunning(ctx, now, request)
+	if err := s.noteWriter(ctx, now, request); err != nil {
+		return nil, err
+	}
 	changed := now.ringsChanged(request)
-	if len(changed) == 0 {
+	if len(changed) == 0 || request.IsClosed {
 		return &api.ExtendWriterResponse{Declared: termsOf(now.streams[request.Stream].Spec)}, nil
 	}
 	response, err := s.recorder.act(ctx, callerOf(ctx), api.ControlService_ExtendWriter_FullMethodName, request, func() (any, error) { return s.extend(ctx, now, request, changed) })

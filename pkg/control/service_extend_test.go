@@ -85,6 +85,39 @@ func TestExtendWriter_RingReplacedWhileItRuns(t *testing.T) {
 	})
 }
 
+// A writer that says that it has ended is told nothing, not even of another ring, and its grant says so; not the next one's.
+func TestExtendWriter_OneThatHasEnded(t *testing.T) {
+	t.Parallel()
+	one := startFar(t)
+	answered := one.acquireFar("ofi")
+	one.untilAdmission(1)
+	one.confirm(1, 1)
+	one.granted(answered)
+	request := &api.ExtendWriterRequest{Stream: "a", Epoch: 1, Holder: &api.Holder{Host: "beta"}, Transport: "ofi", IsClosed: true}
+	if grant := one.status("a").LastGrant; grant.Closed != nil {
+		t.Errorf("before it has ended: %v", grant)
+	}
+	other := proto.Clone(request).(*api.ExtendWriterRequest)
+	other.Epoch = 2
+	if response, err := one.control.ExtendWriter(one.context(), other); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("of an epoch that was not granted: %v, %v", response, err)
+	}
+	if response, err := one.control.ExtendWriter(one.context(), request); err != nil || len(response.Members) != 0 {
+		t.Fatalf("told %v, %v", response, err)
+	}
+	one.until("its end is known", func() bool { return one.status("a").LastGrant.Closed != nil })
+	answered = one.acquireFar("ofi")
+	one.untilAdmission(2)
+	one.confirm(2, 2)
+	one.granted(answered)
+	if grant := one.status("a").LastGrant; grant.Epoch != 2 || grant.Closed != nil {
+		t.Errorf("the next writer's: %v", grant)
+	}
+	if response, err := one.control.ExtendWriter(one.context(), request); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("of the epoch before: %v, %v", response, err)
+	}
+}
+
 // checkWriter asks for a writer by CheckWriters, which says what ExtendWriter would do.
 func (i *instance) checkWriter(request *api.ExtendWriterRequest, isChanged bool) {
 	i.t.Helper()

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -88,6 +89,13 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		{"drain died", func(s *api.StreamStatus) { s.IsDrainAlive = false }, api.Condition_CONDITION_DRAIN_GONE},
 		{"no drain", func(s *api.StreamStatus) { s.Assignment = nil }, api.Condition_CONDITION_DRAIN_GONE},
 		{"writer died", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch = 3 }, api.Condition_CONDITION_WRITER_GONE},
+		{"writer ended", func(s *api.StreamStatus) {
+			s.Rings[0].WriterEpoch, s.LastGrant = 3, &api.Grant{Epoch: 3, Closed: timestamppb.Now()}
+		}, api.Condition_CONDITION_OK},
+		{"another writer died since", func(s *api.StreamStatus) {
+			s.Rings[0].WriterEpoch, s.LastGrant = 4, &api.Grant{Epoch: 3, Closed: timestamppb.Now()}
+		}, api.Condition_CONDITION_WRITER_GONE},
+		{"writer died, granted", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.LastGrant = 3, &api.Grant{Epoch: 3} }, api.Condition_CONDITION_WRITER_GONE},
 		{"writer lives", func(s *api.StreamStatus) { s.Rings[0].WriterEpoch, s.Rings[0].IsWriterHeld = 3, true }, api.Condition_CONDITION_OK},
 		{"warn", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn = 750_000 }, api.Condition_CONDITION_WARN},
 		{"alarm before drain gone", func(s *api.StreamStatus) { s.Rings[0].AppendedLsn, s.IsDrainAlive = 1_000_000, false }, api.Condition_CONDITION_ALARM},

@@ -5,6 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -22,22 +23,34 @@ func runningTerms(grant *api.Grant) *api.WriterTerms {
 	return &api.WriterTerms{Level: grant.Level, Policy: grant.Policy, Deadline: grant.Deadline}
 }
 
-// noteRunning keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken a change in. Nothing depends on it: where it cannot be kept, the writer
-// says it again.
-func (s *Server) noteRunning(ctx context.Context, now *view, request *api.ExtendWriterRequest) {
-	grant := now.grants[request.Stream]
-	if request.Running == nil || isSameTerms(request.Running, runningTerms(grant)) {
-		return
+// noteWriter keeps what a writer says that it runs with, so that whoever looks at the stream sees whether it has taken a change in, and that it has ended by itself, so that nobody looks after it.
+// Nothing depends on it: where it cannot be kept, a writer that runs says it again, and one that has ended is told of its error.
+func (s *Server) noteWriter(ctx context.Context, now *view, request *api.ExtendWriterRequest) error {
+	noted := proto.Clone(now.grants[request.Stream]).(*api.Grant)
+	if request.Running != nil && !isSameTerms(request.Running, runningTerms(noted)) {
+		noted.Running = request.Running
 	}
-	noted := proto.Clone(grant).(*api.Grant)
-	noted.Running = request.Running
+	if request.IsClosed && noted.Closed == nil {
+		noted.Closed = timestamppb.Now()
+	}
+	if proto.Equal(noted, now.grants[request.Stream]) {
+		return nil
+	}
 	value, err := encode(noted)
-	if err == nil {
-		_, err = s.specs.client.Txn(ctx).If(unchangedSince(now, keyGrants+request.Stream)).Then(clientv3.OpPut(keyGrants+request.Stream, value)).Commit()
+	if err != nil {
+		return err
 	}
+	put, err := s.specs.client.Txn(ctx).If(unchangedSince(now, keyGrants+request.Stream)).Then(clientv3.OpPut(keyGrants+request.Stream, value)).Commit()
 	if err != nil {
 		s.config.Logger.Warn("how a writer runs could not be kept", "stream", request.Stream, "error", err)
 	}
+	switch {
+	case !request.IsClosed:
+		return nil
+	case err == nil && !put.Succeeded:
+		return errRingsChanged
+	}
+	return err
 }
 
 func isSameTerms(one, other *api.WriterTerms) bool {

@@ -17,6 +17,7 @@ type ExtendRequest struct {
 	RingUUIDs         [][]byte // that it has, in order
 	PID               int32    // of who asks, whose the grant has to be
 	Running           *Terms   // that it has taken in; nil: it does not say
+	IsClosed          bool     // it has ended by itself, with nothing under way
 }
 
 // Terms are how a writer acknowledges, as the C library numbers them. No deadline: the region's own.
@@ -51,9 +52,17 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	if err != nil {
 		return nil, err
 	}
-	request := ExtendRequest{Running: running, Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
+	closed, err := asked.numberTo("closed", 1)
+	if err != nil {
+		return nil, err
+	}
+	request := ExtendRequest{Running: running, IsClosed: closed == 1, Stream: stream, Transport: asked.values["transport"], Epoch: epoch, PID: p.pid}
 	for ; len(raw) > 0; raw = raw[16:] {
 		request.RingUUIDs = append(request.RingUUIDs, raw[:16])
+	}
+	if request.IsClosed {
+		s.close(ctx, request)
+		return &reply{isUnread: true}, nil
 	}
 	extensions, declared, err := s.writers.Extend(ctx, request)
 	if err := asRefusal(err); err != nil {
@@ -71,6 +80,15 @@ func (s *Server) extend(ctx context.Context, p peer, asked request) (*reply, err
 	}
 	made.addTerms(declared)
 	return made, nil
+}
+
+// close passes on that a writer has ended. One that is not told of is taken for one that vanished, until the stream has another.
+func (s *Server) close(ctx context.Context, request ExtendRequest) {
+	if _, _, err := s.writers.Extend(ctx, request); err != nil {
+		s.config.Logger.Info("a writer has ended, and the control plane does not know it", "stream", request.Stream, "epoch", request.Epoch, "pid", request.PID, "error", err)
+		return
+	}
+	s.config.Logger.Info("ended", "stream", request.Stream, "epoch", request.Epoch, "pid", request.PID)
 }
 
 // runningOf is what a request says of its writer.

@@ -75,14 +75,14 @@ func NewWriters(ask Questions, logger *slog.Logger) *Writers {
 // Extend answers one writer. Any goroutine may call it.
 func (w *Writers) Extend(ctx context.Context, request ExtendRequest) ([]Extension, Terms, error) {
 	key, now := writerKey{request.Stream, request.PID}, time.Now()
-	if declared, isKnown := w.recall(key, request, now); isKnown {
+	if declared, isKnown := w.recall(key, request, now); isKnown && !request.IsClosed {
 		return nil, declared, nil
 	}
 	extensions, declared, err := w.ask.Extend(ctx, request)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	delete(w.known, key)
-	if err == nil && len(extensions) == 0 && len(w.known) < writersMost {
+	if err == nil && !request.IsClosed && len(extensions) == 0 && len(w.known) < writersMost {
 		w.known[key] = &knownWriter{Known: Known{request, declared}, confirmed: now, asked: now}
 	}
 	return extensions, declared, err

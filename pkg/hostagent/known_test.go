@@ -70,6 +70,21 @@ func TestWriters_AnswerWhatIsConfirmed(t *testing.T) {
 	c.ask(t, w, first, Terms{Level: 3}, true) // what failed is not kept
 }
 
+// That a writer has ended is said to the control plane each time, whatever is known of it, and it is forgotten.
+func TestWriters_OneThatEnds(t *testing.T) {
+	c := &oneControl{declared: Terms{Level: 2}}
+	w := NewWriters(Questions{Extend: c.extend, Check: c.check}, slog.New(slog.DiscardHandler))
+	request := ExtendRequest{Stream: "desk7/orders", Epoch: 3, PID: 7}
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	c.ask(t, w, request, Terms{Level: 2}, false)
+	request.IsClosed = true
+	c.ask(t, w, request, Terms{Level: 2}, true)
+	if len(w.list(time.Now())) != 0 {
+		t.Error("a writer that has ended is asked for")
+	}
+	c.ask(t, w, request, Terms{Level: 2}, true)
+}
+
 // A ring that is another one is told by the control plane alone, each time: there is a token with it. Who does not ask any more is forgotten.
 func TestWriters_KeepNoTokenAndNoDead(t *testing.T) {
 	c := &oneControl{extensions: []Extension{{Token: make([]byte, 16)}}}

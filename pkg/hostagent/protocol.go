@@ -47,7 +47,7 @@ type request struct {
 var words = map[string]map[string]bool{
 	verbWriter:  {"stream": true, "name": false, "epoch-seen": false, "transport": false},
 	verbReader:  {"stream": true, "name": false, "transport": false},
-	verbMembers: {"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false, "transport": false},
+	verbMembers: {"stream": true, "epoch": true, "rings": true, "level": false, "policy": false, "deadline-ns": false, "transport": false, "closed": false},
 	verbRoute:   {"route": true},
 	verbDevice:  {"path": true, "access": true},
 }
@@ -114,6 +114,7 @@ type reply struct {
 	strings.Builder
 	file       *os.File // goes along with it; nil: none
 	isQuestion bool     // answers one, and gives nothing
+	isUnread   bool     // whoever asked has gone: it was a note
 }
 
 func newReply() *reply {

@@ -209,6 +209,8 @@ func (s *Server) answer(conn *net.UnixConn, p peer, made *reply, err error) {
 	text := ""
 	var refused *refusal
 	switch {
+	case err == nil && made.isUnread:
+		return
 	case err == nil:
 		if !made.isQuestion {
 			s.granted.Add(1)

@@ -140,6 +140,16 @@ int agent_call(const char *socket_path, const char *what, const char *request, u
 	return agent_call_until(socket_path, what, request, until_ns, -1, reply, error);
 }
 
+void agent_tell(const char *socket_path, const char *note)
+{
+	int fd = -1;
+
+	if (connect_to(socket_path, "note", &fd, NULL) != FARLOG_OK)
+		return;
+	(void)!send(fd, note, strlen(note), MSG_NOSIGNAL);
+	close(fd);
+}
+
 bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number)
 {
 	char text[24];

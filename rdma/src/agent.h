@@ -29,6 +29,9 @@ int agent_call_until(const char *socket_path, const char *what, const char *requ
 /* agent_take_number -- a line's value that is a number. False: there is none, or it is no number. */
 bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number);
 
+/* agent_tell -- say something that nobody waits for: an agent that is not there, or has no room, does not hear it. */
+void agent_tell(const char *socket_path, const char *note);
+
 /* agent_value -- the value of a line; false: there is none, or it is longer than the room. */
 bool agent_value(const struct agent_reply *reply, const char *word, char *value, size_t room);
 
@@ -41,8 +44,9 @@ struct writer_watch;
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
 	struct farlog_error *error);
 
-/* agent_unfollow -- nobody asks for this writer any more. Before it is closed; safe where nobody did. Waits for no answer. */
-void agent_unfollow(farlog_writer *writer);
+/* agent_unfollow -- nobody asks for this writer any more; is_ended: the agent is told that it ends by itself, with nothing under way. Before it is closed; safe where nobody did. Waits for no
+ * answer. */
+void agent_unfollow(farlog_writer *writer, bool is_ended);
 
 /* agent_reader_open -- farlog_reader_open for such a URI, by a reader's grant; not as a drain. */
 int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);

@@ -20,6 +20,7 @@
 #define PAUSE_AWAY_NS 500000000u
 #define PAUSE_ALL_NS 5000000000u
 #define NS_PER_MS 1000000u
+#define END_LINE "closed 1\n"
 #define PAUSE_REFUSED_NS 30000000000u /* another writer has the stream */
 
 struct agent_follower {
@@ -189,7 +190,19 @@ void agent_follow(farlog_writer *writer, const struct farlog_writer_config *aske
 	writer->follower = follower;
 }
 
-void agent_unfollow(farlog_writer *writer)
+/* tell_end -- as the last question, which has no answer. */
+static void tell_end(struct agent_follower *follower)
+{
+	struct farlog_writer_member members[MEMBER_COUNT_MAX];
+	unsigned count = farlog_writer_members(follower->writer, members, MEMBER_COUNT_MAX);
+	char note[1024];
+
+	write_request(follower, members, count, note, sizeof(note) - sizeof(END_LINE));
+	strcat(note, END_LINE);
+	agent_tell(agent_socket(follower->place.socket_path), note);
+}
+
+void agent_unfollow(farlog_writer *writer, bool is_ended)
 {
 	struct agent_follower *follower = writer->follower;
 
@@ -197,6 +210,8 @@ void agent_unfollow(farlog_writer *writer)
 		return;
 	(void)eventfd_write(follower->bell, 1);
 	pthread_join(follower->thread, NULL);
+	if (is_ended)
+		tell_end(follower);
 	close(follower->bell);
 	free(follower);
 	writer->follower = NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent.h"
 #include "err.h"
 #include "mutant.h"
 
@@ -251,6 +252,7 @@ static void lose_far(struct route_leg *leg, int result)
 	if (result == FARLOG_FENCED)
 		atomic_store_release(&leg->fenced_epoch, atomic_load_relaxed(&far->fenced_epoch));
 	set_far(leg, NULL);
+	agent_unfollow(far, false); /* the route goes on: it has not ended */
 	(void)farlog_writer_close(far);
 	set_away(leg, result, text);
 	rewind_reader(leg);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "err.h"
 #include "uri.h"
 
@@ -256,6 +257,8 @@ static int close_leg(struct route_leg *leg)
 	int result = FARLOG_OK;
 	bool is_behind = is_left_behind(leg);
 
+	if (leg->far != NULL && is_behind)
+		agent_unfollow(leg->far, false); /* something is left to be appended: that is no end to be silent about */
 	if (leg->far != NULL)
 		result = farlog_writer_close(leg->far);
 	if (leg->buffer != NULL && farlog_shared_close(leg->buffer) != FARLOG_OK)

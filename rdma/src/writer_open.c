@@ -388,7 +388,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 
 static void release(struct farlog_writer *writer)
 {
-	agent_unfollow(writer);
+	agent_unfollow(writer, false);
 	writer_end_terms(writer);
 	if (writer->has_clock)
 		clock_stop();
@@ -461,6 +461,7 @@ int farlog_writer_close(farlog_writer *writer)
 		writer->region->ops->finish(writer->region, writer->deadline_ns);
 	if (result == FARLOG_OK)
 		writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	agent_unfollow(writer, result == FARLOG_OK);
 	release(writer);
 	return result;
 }

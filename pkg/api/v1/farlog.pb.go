@@ -308,10 +308,10 @@ type Condition int32
 
 const (
 	Condition_CONDITION_UNSPECIFIED Condition = 0
-	Condition_CONDITION_OK          Condition = 1  // drained as fast as written, or idle
+	Condition_CONDITION_OK          Condition = 1  // drained as fast as written, or idle, also because its writer has closed it
 	Condition_CONDITION_WARN        Condition = 2  // ring at or above 70 %
 	Condition_CONDITION_PENDING     Condition = 3  // no target has provided the ring yet
-	Condition_CONDITION_WRITER_GONE Condition = 4  // had a writer, nobody holds the ring now
+	Condition_CONDITION_WRITER_GONE Condition = 4  // had a writer, nobody holds the ring now, and the writer has not said that it closed it
 	Condition_CONDITION_DRAIN_GONE  Condition = 5  // nobody drains it
 	Condition_CONDITION_TARGET_GONE Condition = 6  // its target does not report
 	Condition_CONDITION_ALARM       Condition = 7  // ring at or above 85 %
@@ -3475,6 +3475,7 @@ type Grant struct {
 	Granted       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=granted,proto3" json:"granted,omitempty"`
 	Running       *WriterTerms           `protobuf:"bytes,12,opt,name=running,proto3" json:"running,omitempty"`                // how the writer said last that it acknowledges, where that is not as granted; absent: it has not said so
 	GoodFor       *durationpb.Duration   `protobuf:"bytes,13,opt,name=good_for,json=goodFor,proto3" json:"good_for,omitempty"` // of a reader's with tokens: how long from now it may come with them, also once more to a target that was started anew; absent: that does not end
+	Closed        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=closed,proto3" json:"closed,omitempty"`                  // when the writer said that it has ended by itself; absent: it has not said so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3596,6 +3597,13 @@ func (x *Grant) GetRunning() *WriterTerms {
 func (x *Grant) GetGoodFor() *durationpb.Duration {
 	if x != nil {
 		return x.GoodFor
+	}
+	return nil
+}
+
+func (x *Grant) GetClosed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Closed
 	}
 	return nil
 }
@@ -5262,8 +5270,10 @@ type ExtendWriterRequest struct {
 	Holder    *Holder `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
 	Transport string  `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"` // as in AcquireWriterRequest
 	// The rings that the writer has, in the order of the grant's members; empty = of this one it needs what the grant said anew.
-	RingUuids     [][]byte     `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
-	Running       *WriterTerms `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"` // that it has taken in; absent: not said
+	RingUuids [][]byte     `protobuf:"bytes,5,rep,name=ring_uuids,json=ringUuids,proto3" json:"ring_uuids,omitempty"`
+	Running   *WriterTerms `protobuf:"bytes,6,opt,name=running,proto3" json:"running,omitempty"` // that it has taken in; absent: not said
+	// It has ended by itself, with nothing of its own under way, and asks no more: nothing is told to it, and nobody has to look after it.
+	IsClosed      bool `protobuf:"varint,7,opt,name=is_closed,json=isClosed,proto3" json:"is_closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5338,6 +5348,13 @@ func (x *ExtendWriterRequest) GetRunning() *WriterTerms {
 		return x.Running
 	}
 	return nil
+}
+
+func (x *ExtendWriterRequest) GetIsClosed() bool {
+	if x != nil {
+		return x.IsClosed
+	}
+	return false
 }
 
 type ExtendWriterResponse struct {
@@ -8357,7 +8374,7 @@ const file_farlog_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
 	"\tring_uuid\x18\x02 \x01(\fR\bringUuid\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\fR\x05token\"\x86\x04\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"\xba\x04\n" +
 	"\x05Grant\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\rR\bstreamId\x12\x14\n" +
@@ -8372,7 +8389,8 @@ const file_farlog_proto_rawDesc = "" +
 	" \x01(\v2\x11.farlog.v1.HolderR\x06holder\x124\n" +
 	"\agranted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x120\n" +
 	"\arunning\x18\f \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x124\n" +
-	"\bgood_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\agoodFor\"\xe1\x05\n" +
+	"\bgood_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\agoodFor\x122\n" +
+	"\x06closed\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x06closed\"\xe1\x05\n" +
 	"\fStreamStatus\x12)\n" +
 	"\x06stream\x18\x01 \x01(\v2\x11.farlog.v1.StreamR\x06stream\x12#\n" +
 	"\repoch_granted\x18\x02 \x01(\rR\fepochGranted\x12/\n" +
@@ -8501,7 +8519,7 @@ const file_farlog_proto_rawDesc = "" +
 	"epoch_seen\x18\x03 \x01(\rR\tepochSeen\x12\x1c\n" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\"?\n" +
 	"\x15AcquireWriterResponse\x12&\n" +
-	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xdd\x01\n" +
+	"\x05grant\x18\x01 \x01(\v2\x10.farlog.v1.GrantR\x05grant\"\xfa\x01\n" +
 	"\x13ExtendWriterRequest\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12)\n" +
@@ -8509,7 +8527,8 @@ const file_farlog_proto_rawDesc = "" +
 	"\ttransport\x18\x04 \x01(\tR\ttransport\x12\x1d\n" +
 	"\n" +
 	"ring_uuids\x18\x05 \x03(\fR\tringUuids\x120\n" +
-	"\arunning\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\"\x7f\n" +
+	"\arunning\x18\x06 \x01(\v2\x16.farlog.v1.WriterTermsR\arunning\x12\x1b\n" +
+	"\tis_closed\x18\a \x01(\bR\bisClosed\"\x7f\n" +
 	"\x14ExtendWriterResponse\x123\n" +
 	"\amembers\x18\x01 \x03(\v2\x19.farlog.v1.ExtendedMemberR\amembers\x122\n" +
 	"\bdeclared\x18\x02 \x01(\v2\x16.farlog.v1.WriterTermsR\bdeclared\"\x97\x01\n" +
@@ -8987,154 +9006,155 @@ var file_farlog_proto_depIdxs = []int32{
 	114, // 67: farlog.v1.Grant.granted:type_name -> google.protobuf.Timestamp
 	68,  // 68: farlog.v1.Grant.running:type_name -> farlog.v1.WriterTerms
 	113, // 69: farlog.v1.Grant.good_for:type_name -> google.protobuf.Duration
-	17,  // 70: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
-	38,  // 71: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
-	19,  // 72: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
-	23,  // 73: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
-	34,  // 74: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
-	33,  // 75: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
-	5,   // 76: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
-	27,  // 77: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
-	31,  // 78: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
-	24,  // 79: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
-	40,  // 80: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
-	6,   // 81: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 82: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
-	6,   // 83: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
-	17,  // 84: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
-	52,  // 85: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
-	24,  // 86: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
-	5,   // 87: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
-	39,  // 88: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
-	17,  // 89: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
-	24,  // 90: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
-	52,  // 91: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
-	16,  // 92: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
-	53,  // 93: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
-	56,  // 94: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
-	5,   // 95: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
-	16,  // 96: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
-	15,  // 97: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
-	39,  // 98: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
-	36,  // 99: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 100: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
-	36,  // 101: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
-	68,  // 102: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
-	69,  // 103: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
-	68,  // 104: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
-	0,   // 105: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
-	1,   // 106: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
-	113, // 107: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
-	37,  // 108: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
-	71,  // 109: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
-	68,  // 110: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
-	68,  // 111: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
-	68,  // 112: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
-	68,  // 113: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
-	0,   // 114: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
-	74,  // 115: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
-	75,  // 116: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
-	36,  // 117: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 118: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
-	34,  // 119: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
-	114, // 120: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
-	36,  // 121: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
-	12,  // 122: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 123: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
-	12,  // 124: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
-	13,  // 125: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
-	52,  // 126: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
-	13,  // 127: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
-	13,  // 128: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
-	13,  // 129: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 130: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	92,  // 131: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
-	36,  // 132: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
-	38,  // 133: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
-	13,  // 134: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
-	11,  // 135: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
-	96,  // 136: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
-	19,  // 137: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
-	30,  // 138: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
-	32,  // 139: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
-	26,  // 140: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
-	19,  // 141: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
-	26,  // 142: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
-	30,  // 143: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
-	106, // 144: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
-	113, // 145: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
-	26,  // 146: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
-	34,  // 147: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
-	32,  // 148: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
-	106, // 149: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
-	113, // 150: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
-	42,  // 151: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
-	44,  // 152: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
-	46,  // 153: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
-	48,  // 154: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
-	62,  // 155: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
-	50,  // 156: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
-	64,  // 157: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
-	66,  // 158: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
-	70,  // 159: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
-	73,  // 160: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
-	77,  // 161: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
-	81,  // 162: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
-	79,  // 163: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
-	83,  // 164: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
-	85,  // 165: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
-	87,  // 166: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
-	89,  // 167: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
-	91,  // 168: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
-	93,  // 169: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
-	95,  // 170: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
-	98,  // 171: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
-	100, // 172: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
-	102, // 173: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
-	54,  // 174: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
-	57,  // 175: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
-	58,  // 176: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
-	60,  // 177: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
-	104, // 178: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
-	107, // 179: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
-	109, // 180: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
-	111, // 181: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
-	43,  // 182: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
-	45,  // 183: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
-	47,  // 184: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
-	49,  // 185: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
-	63,  // 186: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
-	51,  // 187: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
-	65,  // 188: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
-	67,  // 189: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
-	72,  // 190: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
-	76,  // 191: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
-	78,  // 192: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
-	82,  // 193: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
-	80,  // 194: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
-	84,  // 195: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
-	86,  // 196: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
-	88,  // 197: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
-	90,  // 198: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
-	92,  // 199: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
-	94,  // 200: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
-	97,  // 201: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
-	99,  // 202: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
-	101, // 203: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
-	103, // 204: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
-	55,  // 205: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
-	58,  // 206: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
-	59,  // 207: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
-	61,  // 208: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
-	105, // 209: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
-	108, // 210: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
-	110, // 211: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
-	112, // 212: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
-	182, // [182:213] is the sub-list for method output_type
-	151, // [151:182] is the sub-list for method input_type
-	151, // [151:151] is the sub-list for extension type_name
-	151, // [151:151] is the sub-list for extension extendee
-	0,   // [0:151] is the sub-list for field type_name
+	114, // 70: farlog.v1.Grant.closed:type_name -> google.protobuf.Timestamp
+	17,  // 71: farlog.v1.StreamStatus.stream:type_name -> farlog.v1.Stream
+	38,  // 72: farlog.v1.StreamStatus.last_grant:type_name -> farlog.v1.Grant
+	19,  // 73: farlog.v1.StreamStatus.ring_specs:type_name -> farlog.v1.RingSpec
+	23,  // 74: farlog.v1.StreamStatus.rings:type_name -> farlog.v1.RingState
+	34,  // 75: farlog.v1.StreamStatus.assignment:type_name -> farlog.v1.Assignment
+	33,  // 76: farlog.v1.StreamStatus.drain:type_name -> farlog.v1.DrainProgress
+	5,   // 77: farlog.v1.StreamStatus.condition:type_name -> farlog.v1.Condition
+	27,  // 78: farlog.v1.StreamStatus.ways:type_name -> farlog.v1.Way
+	31,  // 79: farlog.v1.StreamStatus.worn:type_name -> farlog.v1.MediaHealth
+	24,  // 80: farlog.v1.StreamStatus.deletion:type_name -> farlog.v1.Deletion
+	40,  // 81: farlog.v1.Problems.problems:type_name -> farlog.v1.Problem
+	6,   // 82: farlog.v1.CreateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 83: farlog.v1.CreateStreamResponse.stream:type_name -> farlog.v1.Stream
+	6,   // 84: farlog.v1.UpdateStreamRequest.spec:type_name -> farlog.v1.StreamSpec
+	17,  // 85: farlog.v1.UpdateStreamResponse.stream:type_name -> farlog.v1.Stream
+	52,  // 86: farlog.v1.UpdateStreamResponse.fields:type_name -> farlog.v1.FieldChange
+	24,  // 87: farlog.v1.DeleteStreamResponse.deletion:type_name -> farlog.v1.Deletion
+	5,   // 88: farlog.v1.ListStreamsRequest.conditions:type_name -> farlog.v1.Condition
+	39,  // 89: farlog.v1.ListStreamsResponse.streams:type_name -> farlog.v1.StreamStatus
+	17,  // 90: farlog.v1.WatchStreamsResponse.streams:type_name -> farlog.v1.Stream
+	24,  // 91: farlog.v1.WatchStreamsResponse.deleted:type_name -> farlog.v1.Deletion
+	52,  // 92: farlog.v1.Change.fields:type_name -> farlog.v1.FieldChange
+	16,  // 93: farlog.v1.ApplyFabricRequest.fabric:type_name -> farlog.v1.Fabric
+	53,  // 94: farlog.v1.ApplyFabricResponse.changes:type_name -> farlog.v1.Change
+	56,  // 95: farlog.v1.ApplyFabricResponse.drift:type_name -> farlog.v1.Drift
+	5,   // 96: farlog.v1.Drift.condition:type_name -> farlog.v1.Condition
+	16,  // 97: farlog.v1.GetFabricResponse.fabric:type_name -> farlog.v1.Fabric
+	15,  // 98: farlog.v1.GetFabricResponse.tenants:type_name -> farlog.v1.TenantUse
+	39,  // 99: farlog.v1.GetStreamResponse.stream:type_name -> farlog.v1.StreamStatus
+	36,  // 100: farlog.v1.AcquireWriterRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 101: farlog.v1.AcquireWriterResponse.grant:type_name -> farlog.v1.Grant
+	36,  // 102: farlog.v1.ExtendWriterRequest.holder:type_name -> farlog.v1.Holder
+	68,  // 103: farlog.v1.ExtendWriterRequest.running:type_name -> farlog.v1.WriterTerms
+	69,  // 104: farlog.v1.ExtendWriterResponse.members:type_name -> farlog.v1.ExtendedMember
+	68,  // 105: farlog.v1.ExtendWriterResponse.declared:type_name -> farlog.v1.WriterTerms
+	0,   // 106: farlog.v1.WriterTerms.level:type_name -> farlog.v1.Level
+	1,   // 107: farlog.v1.WriterTerms.policy:type_name -> farlog.v1.Policy
+	113, // 108: farlog.v1.WriterTerms.deadline:type_name -> google.protobuf.Duration
+	37,  // 109: farlog.v1.ExtendedMember.ring:type_name -> farlog.v1.Member
+	71,  // 110: farlog.v1.CheckWritersRequest.writers:type_name -> farlog.v1.RunningWriter
+	68,  // 111: farlog.v1.RunningWriter.running:type_name -> farlog.v1.WriterTerms
+	68,  // 112: farlog.v1.RunningWriter.declared:type_name -> farlog.v1.WriterTerms
+	68,  // 113: farlog.v1.WriterState.declared:type_name -> farlog.v1.WriterTerms
+	68,  // 114: farlog.v1.WriterState.running:type_name -> farlog.v1.WriterTerms
+	0,   // 115: farlog.v1.OtherWriter.level:type_name -> farlog.v1.Level
+	74,  // 116: farlog.v1.WatchWritersResponse.writers:type_name -> farlog.v1.WriterState
+	75,  // 117: farlog.v1.WatchWritersResponse.others:type_name -> farlog.v1.OtherWriter
+	36,  // 118: farlog.v1.AcquireReaderRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 119: farlog.v1.AcquireReaderResponse.grant:type_name -> farlog.v1.Grant
+	34,  // 120: farlog.v1.RebindStreamResponse.assignment:type_name -> farlog.v1.Assignment
+	114, // 121: farlog.v1.TakeOverStreamResponse.confirmed:type_name -> google.protobuf.Timestamp
+	36,  // 122: farlog.v1.TakeOverStreamResponse.former:type_name -> farlog.v1.Holder
+	12,  // 123: farlog.v1.CreateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 124: farlog.v1.CreateRouteResponse.route:type_name -> farlog.v1.Route
+	12,  // 125: farlog.v1.UpdateRouteRequest.spec:type_name -> farlog.v1.RouteSpec
+	13,  // 126: farlog.v1.UpdateRouteResponse.route:type_name -> farlog.v1.Route
+	52,  // 127: farlog.v1.UpdateRouteResponse.fields:type_name -> farlog.v1.FieldChange
+	13,  // 128: farlog.v1.DeleteRouteResponse.route:type_name -> farlog.v1.Route
+	13,  // 129: farlog.v1.ListRoutesResponse.routes:type_name -> farlog.v1.Route
+	13,  // 130: farlog.v1.GetRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 131: farlog.v1.GetRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	92,  // 132: farlog.v1.WatchRoutesResponse.routes:type_name -> farlog.v1.GetRouteResponse
+	36,  // 133: farlog.v1.AcquireRouteRequest.holder:type_name -> farlog.v1.Holder
+	38,  // 134: farlog.v1.LegGrant.grant:type_name -> farlog.v1.Grant
+	13,  // 135: farlog.v1.AcquireRouteResponse.route:type_name -> farlog.v1.Route
+	11,  // 136: farlog.v1.AcquireRouteResponse.resolved:type_name -> farlog.v1.RouteRule
+	96,  // 137: farlog.v1.AcquireRouteResponse.legs:type_name -> farlog.v1.LegGrant
+	19,  // 138: farlog.v1.ReplaceMemberResponse.ring:type_name -> farlog.v1.RingSpec
+	30,  // 139: farlog.v1.ListAgentsResponse.targets:type_name -> farlog.v1.TargetState
+	32,  // 140: farlog.v1.ListAgentsResponse.drains:type_name -> farlog.v1.DrainState
+	26,  // 141: farlog.v1.WatchRingsRequest.agent:type_name -> farlog.v1.Agent
+	19,  // 142: farlog.v1.WatchRingsResponse.rings:type_name -> farlog.v1.RingSpec
+	26,  // 143: farlog.v1.Unchanged.agent:type_name -> farlog.v1.Agent
+	30,  // 144: farlog.v1.ReportTargetRequest.state:type_name -> farlog.v1.TargetState
+	106, // 145: farlog.v1.ReportTargetRequest.unchanged:type_name -> farlog.v1.Unchanged
+	113, // 146: farlog.v1.ReportTargetResponse.interval:type_name -> google.protobuf.Duration
+	26,  // 147: farlog.v1.WatchAssignmentsRequest.agent:type_name -> farlog.v1.Agent
+	34,  // 148: farlog.v1.WatchAssignmentsResponse.assignments:type_name -> farlog.v1.Assignment
+	32,  // 149: farlog.v1.ReportDrainRequest.state:type_name -> farlog.v1.DrainState
+	106, // 150: farlog.v1.ReportDrainRequest.unchanged:type_name -> farlog.v1.Unchanged
+	113, // 151: farlog.v1.ReportDrainResponse.interval:type_name -> google.protobuf.Duration
+	42,  // 152: farlog.v1.ControlService.CreateStream:input_type -> farlog.v1.CreateStreamRequest
+	44,  // 153: farlog.v1.ControlService.UpdateStream:input_type -> farlog.v1.UpdateStreamRequest
+	46,  // 154: farlog.v1.ControlService.DeleteStream:input_type -> farlog.v1.DeleteStreamRequest
+	48,  // 155: farlog.v1.ControlService.ListStreams:input_type -> farlog.v1.ListStreamsRequest
+	62,  // 156: farlog.v1.ControlService.GetStream:input_type -> farlog.v1.GetStreamRequest
+	50,  // 157: farlog.v1.ControlService.WatchStreams:input_type -> farlog.v1.WatchStreamsRequest
+	64,  // 158: farlog.v1.ControlService.AcquireWriter:input_type -> farlog.v1.AcquireWriterRequest
+	66,  // 159: farlog.v1.ControlService.ExtendWriter:input_type -> farlog.v1.ExtendWriterRequest
+	70,  // 160: farlog.v1.ControlService.CheckWriters:input_type -> farlog.v1.CheckWritersRequest
+	73,  // 161: farlog.v1.ControlService.WatchWriters:input_type -> farlog.v1.WatchWritersRequest
+	77,  // 162: farlog.v1.ControlService.AcquireReader:input_type -> farlog.v1.AcquireReaderRequest
+	81,  // 163: farlog.v1.ControlService.TakeOverStream:input_type -> farlog.v1.TakeOverStreamRequest
+	79,  // 164: farlog.v1.ControlService.RebindStream:input_type -> farlog.v1.RebindStreamRequest
+	83,  // 165: farlog.v1.ControlService.CreateRoute:input_type -> farlog.v1.CreateRouteRequest
+	85,  // 166: farlog.v1.ControlService.UpdateRoute:input_type -> farlog.v1.UpdateRouteRequest
+	87,  // 167: farlog.v1.ControlService.DeleteRoute:input_type -> farlog.v1.DeleteRouteRequest
+	89,  // 168: farlog.v1.ControlService.ListRoutes:input_type -> farlog.v1.ListRoutesRequest
+	91,  // 169: farlog.v1.ControlService.GetRoute:input_type -> farlog.v1.GetRouteRequest
+	93,  // 170: farlog.v1.ControlService.WatchRoutes:input_type -> farlog.v1.WatchRoutesRequest
+	95,  // 171: farlog.v1.ControlService.AcquireRoute:input_type -> farlog.v1.AcquireRouteRequest
+	98,  // 172: farlog.v1.ControlService.ReplaceMember:input_type -> farlog.v1.ReplaceMemberRequest
+	100, // 173: farlog.v1.ControlService.AcceptLoss:input_type -> farlog.v1.AcceptLossRequest
+	102, // 174: farlog.v1.ControlService.ListAgents:input_type -> farlog.v1.ListAgentsRequest
+	54,  // 175: farlog.v1.ControlService.ApplyFabric:input_type -> farlog.v1.ApplyFabricRequest
+	57,  // 176: farlog.v1.ControlService.Backup:input_type -> farlog.v1.BackupRequest
+	58,  // 177: farlog.v1.ControlService.Restore:input_type -> farlog.v1.BackupEntry
+	60,  // 178: farlog.v1.ControlService.GetFabric:input_type -> farlog.v1.GetFabricRequest
+	104, // 179: farlog.v1.TargetService.WatchRings:input_type -> farlog.v1.WatchRingsRequest
+	107, // 180: farlog.v1.TargetService.ReportTarget:input_type -> farlog.v1.ReportTargetRequest
+	109, // 181: farlog.v1.DrainService.WatchAssignments:input_type -> farlog.v1.WatchAssignmentsRequest
+	111, // 182: farlog.v1.DrainService.ReportDrain:input_type -> farlog.v1.ReportDrainRequest
+	43,  // 183: farlog.v1.ControlService.CreateStream:output_type -> farlog.v1.CreateStreamResponse
+	45,  // 184: farlog.v1.ControlService.UpdateStream:output_type -> farlog.v1.UpdateStreamResponse
+	47,  // 185: farlog.v1.ControlService.DeleteStream:output_type -> farlog.v1.DeleteStreamResponse
+	49,  // 186: farlog.v1.ControlService.ListStreams:output_type -> farlog.v1.ListStreamsResponse
+	63,  // 187: farlog.v1.ControlService.GetStream:output_type -> farlog.v1.GetStreamResponse
+	51,  // 188: farlog.v1.ControlService.WatchStreams:output_type -> farlog.v1.WatchStreamsResponse
+	65,  // 189: farlog.v1.ControlService.AcquireWriter:output_type -> farlog.v1.AcquireWriterResponse
+	67,  // 190: farlog.v1.ControlService.ExtendWriter:output_type -> farlog.v1.ExtendWriterResponse
+	72,  // 191: farlog.v1.ControlService.CheckWriters:output_type -> farlog.v1.CheckWritersResponse
+	76,  // 192: farlog.v1.ControlService.WatchWriters:output_type -> farlog.v1.WatchWritersResponse
+	78,  // 193: farlog.v1.ControlService.AcquireReader:output_type -> farlog.v1.AcquireReaderResponse
+	82,  // 194: farlog.v1.ControlService.TakeOverStream:output_type -> farlog.v1.TakeOverStreamResponse
+	80,  // 195: farlog.v1.ControlService.RebindStream:output_type -> farlog.v1.RebindStreamResponse
+	84,  // 196: farlog.v1.ControlService.CreateRoute:output_type -> farlog.v1.CreateRouteResponse
+	86,  // 197: farlog.v1.ControlService.UpdateRoute:output_type -> farlog.v1.UpdateRouteResponse
+	88,  // 198: farlog.v1.ControlService.DeleteRoute:output_type -> farlog.v1.DeleteRouteResponse
+	90,  // 199: farlog.v1.ControlService.ListRoutes:output_type -> farlog.v1.ListRoutesResponse
+	92,  // 200: farlog.v1.ControlService.GetRoute:output_type -> farlog.v1.GetRouteResponse
+	94,  // 201: farlog.v1.ControlService.WatchRoutes:output_type -> farlog.v1.WatchRoutesResponse
+	97,  // 202: farlog.v1.ControlService.AcquireRoute:output_type -> farlog.v1.AcquireRouteResponse
+	99,  // 203: farlog.v1.ControlService.ReplaceMember:output_type -> farlog.v1.ReplaceMemberResponse
+	101, // 204: farlog.v1.ControlService.AcceptLoss:output_type -> farlog.v1.AcceptLossResponse
+	103, // 205: farlog.v1.ControlService.ListAgents:output_type -> farlog.v1.ListAgentsResponse
+	55,  // 206: farlog.v1.ControlService.ApplyFabric:output_type -> farlog.v1.ApplyFabricResponse
+	58,  // 207: farlog.v1.ControlService.Backup:output_type -> farlog.v1.BackupEntry
+	59,  // 208: farlog.v1.ControlService.Restore:output_type -> farlog.v1.RestoreResponse
+	61,  // 209: farlog.v1.ControlService.GetFabric:output_type -> farlog.v1.GetFabricResponse
+	105, // 210: farlog.v1.TargetService.WatchRings:output_type -> farlog.v1.WatchRingsResponse
+	108, // 211: farlog.v1.TargetService.ReportTarget:output_type -> farlog.v1.ReportTargetResponse
+	110, // 212: farlog.v1.DrainService.WatchAssignments:output_type -> farlog.v1.WatchAssignmentsResponse
+	112, // 213: farlog.v1.DrainService.ReportDrain:output_type -> farlog.v1.ReportDrainResponse
+	183, // [183:214] is the sub-list for method output_type
+	152, // [152:183] is the sub-list for method input_type
+	152, // [152:152] is the sub-list for extension type_name
+	152, // [152:152] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_farlog_proto_init() }

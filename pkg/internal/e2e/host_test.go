@@ -106,6 +106,10 @@ func TestHost_StreamByItsName(t *testing.T) {
 	writer.Close()
 	b.append(second, 100, "second")
 	second.Close()
+	testenv.Until(t, "the writer that ended is known to have ended", func() (bool, error) {
+		shown, _, _ := testenv.Run(t, "farlog", "status", streamName, "--control", b.cluster.ControlAddress)
+		return strings.Contains(shown, "closed, was ") && !strings.Contains(shown, "WRITER GONE"), nil
+	})
 	waitDrained(t, b.ring)
 	b.cluster.Drain.Stop()
 	dump := testenv.MustRun(t, "farlog", "dump", b.cluster.StoreDir, "--stream", streamName)
