@@ -21,8 +21,7 @@ struct counter_file {
 	uint64_t magic;
 	uint64_t counters_len;
 	uint64_t member_count; /* 0: a ring alone */
-	uint64_t owner_fd;     /* the writer's own, and 1; it holds a lock of the file as long as the writer lives. 0: none */
-	uint64_t reserved[4];
+	uint64_t reserved[5];
 	struct farlog_counters counters;
 	struct farlog_member_counters members[FARLOG_MEMBER_COUNT_MAX];
 };
@@ -54,7 +53,7 @@ static int map_private(struct farlog_counters **counters, struct farlog_error *e
 }
 
 /* Made beside and renamed into place: a reader that has the last writer's file mapped keeps it whole. */
-static int make_file(const char *path, struct counter_file **file)
+static int make_file(const char *path, struct counter_file **file, int *lock_fd)
 {
 	char fresh[PATH_LEN + 24];
 	void *map = MAP_FAILED;
@@ -79,26 +78,27 @@ static int make_file(const char *path, struct counter_file **file)
 		return failure;
 	}
 	*file = map;
-	(*file)->owner_fd = (uint64_t)fd + 1;
+	*lock_fd = fd;
 	(*file)->counters_len = sizeof((*file)->counters);
 	(*file)->counters.clock_err_ns = UINT32_MAX; /* the writer tells it when it is open, and until then 0 would be a perfect clock */
 	atomic_store_release(&(*file)->magic, FILE_MAGIC);
 	return 0;
 }
 
-int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
+int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters, int *lock_fd,
 	struct farlog_error *error)
 {
 	char path[PATH_LEN];
 	struct counter_file *file = NULL;
 	int failure;
 
+	*lock_fd = -1;
 	if (directory != NULL && directory[0] == '\0')
 		return map_private(counters, error);
 	if (mkdir(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777) == 0)
 		(void)chmod(directory != NULL ? directory : DIRECTORY_DEFAULT, 01777); /* past the umask: writers of all users */
 	counters_path(directory, ring_uuid, path);
-	failure = make_file(path, &file);
+	failure = make_file(path, &file, lock_fd);
 	/* Another user wrote to this ring before, and the directory is sticky. Counters must not cost anybody his log. */
 	if (failure == EPERM || failure == EACCES)
 		return map_private(counters, error);
@@ -134,16 +134,13 @@ struct farlog_member_counters *stats_members(struct farlog_counters *counters, u
 	return file->members;
 }
 
-void stats_close(struct farlog_counters *counters)
+void stats_close(struct farlog_counters *counters, int lock_fd)
 {
-	uint64_t owner_fd;
-
 	if (counters == NULL)
 		return;
-	owner_fd = file_of(counters)->owner_fd;
 	munmap(file_of(counters), sizeof(struct counter_file));
-	if (owner_fd != 0)
-		close((int)(owner_fd - 1));
+	if (lock_fd >= 0)
+		close(lock_fd);
 }
 
 /* map_file -- for reading; *has_members: it is long enough for them. */

@@ -10,10 +10,11 @@
 #include "farlog/member.h"
 
 /* stats_open -- map the counters of a ring for writing, zeroed. directory: as in struct farlog_writer_config. They stay private to
- * the process where the directory or the last writer's file belongs to another user. */
-int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters,
+ * the process where the directory or the last writer's file belongs to another user. *lock_fd: holds the lock, -1 = there is none; the caller keeps it for
+ * stats_close, since whatever lies in the file others may have changed. */
+int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters, int *lock_fd,
 	struct farlog_error *error);
-void stats_close(struct farlog_counters *counters);
+void stats_close(struct farlog_counters *counters, int lock_fd);
 
 /* stats_also -- they are found by another ring's uuid, too: the one that it was opened by is the one before now. No harm where they are private, or where it cannot be. */
 void stats_also(const char *directory, const uint8_t ring_uuid[16], const uint8_t also_uuid[16]);

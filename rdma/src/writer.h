@@ -43,6 +43,7 @@ struct farlog_writer {
 	uint8_t wait;
 	uint8_t *staging;        /* key and payload of the standing claim, or of a large record, where they would lie in it */
 	struct farlog_counters *counters;
+	int counters_lock_fd;    /* of their file; -1: none */
 	char *counters_dir;      /* where they are; NULL: the default one */
 
 	uint64_t deadline_ns;

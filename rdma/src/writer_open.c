@@ -321,7 +321,7 @@ static int take_resources(struct farlog_writer *writer, const struct farlog_writ
 	writer->counters_dir = config->counters_dir != NULL ? strdup(config->counters_dir) : NULL;
 	if (config->counters_dir != NULL && writer->counters_dir == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "keep the counters' directory");
-	result = stats_open(writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, error);
+	result = stats_open(writer->counters_dir, writer->superblock.ring_uuid, &writer->counters, &writer->counters_lock_fd, error);
 	if (result == FARLOG_OK && writer->region->are_members)
 		writer->region->member_counters = stats_members(writer->counters, writer->region->member_count);
 	return result;
@@ -394,7 +394,7 @@ static void release(struct farlog_writer *writer)
 		clock_stop();
 	if (writer->region != NULL)
 		writer->region->ops->close(writer->region); /* which still tells counters of its members */
-	stats_close(writer->counters);
+	stats_close(writer->counters, writer->counters_lock_fd);
 	free(writer->counters_dir);
 	free(writer->staging);
 	free(writer);

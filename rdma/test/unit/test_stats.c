@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -51,16 +53,17 @@ static void counters__survive_their_writer_and_refuse_foreign_files(void **state
 	struct farlog_error error;
 	char path[200];
 	FILE *file;
+	int lock_fd;
 
 	(void)state;
 	assert_non_null(mkdtemp(directory));
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_NOT_FOUND);
-	assert_int_equal(stats_open(directory, uuid, &counters, &error), FARLOG_OK);
+	assert_int_equal(stats_open(directory, uuid, &counters, &lock_fd, &error), FARLOG_OK);
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_OK);
 	assert_int_equal(seen.clock_err_ns, UINT32_MAX); /* nothing is known of it before the writer is open */
 	atomic_store_relaxed(&counters->record_count, 42);
 	stats_latency(counters, 100);
-	stats_close(counters);
+	stats_close(counters, lock_fd);
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_OK);
 	assert_int_equal(seen.record_count, 42);
 	assert_int_equal(seen.latency_max_ns, 100);
@@ -72,8 +75,41 @@ static void counters__survive_their_writer_and_refuse_foreign_files(void **state
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
 	assert_int_equal(truncate(path, 10), 0);
 	assert_int_equal(farlog_counters_read(directory, uuid, &seen, &error), FARLOG_CORRUPT);
-	assert_int_equal(stats_open("/nowhere/at/all", uuid, &counters, &error), FARLOG_IO);
+	assert_int_equal(stats_open("/nowhere/at/all", uuid, &counters, &lock_fd, &error), FARLOG_IO);
 	assert_non_null(strstr(error.text, "/nowhere/at/all"));
+	unlink(path);
+	rmdir(directory);
+}
+
+/* Whoever may write the file, as another process of the same user, has no say in which of this process's descriptors is closed: what was in the file was taken for one. */
+static void counters__close_what_was_opened(void **state)
+{
+	char directory[] = "/dev/shm/farlog-unit-stats-XXXXXX";
+	uint8_t uuid[16] = {0xAB, 0xCE};
+	struct farlog_counters *counters;
+	struct farlog_error error;
+	uint64_t words[5];
+	char path[200];
+	int lock_fd, mine, file;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(stats_open(directory, uuid, &counters, &lock_fd, &error), FARLOG_OK);
+	assert_true(lock_fd >= 0);
+	snprintf(path, sizeof(path), "%s/abce%028d.counters", directory, 0);
+	mine = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	file = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(mine >= 0 && file >= 0);
+	assert_int_equal(flock(file, LOCK_EX | LOCK_NB), -1);
+	for (unsigned i = 0; i < 5; i++)
+		words[i] = (uint64_t)mine + 1;
+	assert_int_equal(pwrite(file, words, sizeof(words), 24), sizeof(words)); /* all that is neither checked nor a counter */
+	stats_close(counters, lock_fd);
+	assert_int_equal(fcntl(lock_fd, F_GETFD), -1);
+	assert_int_equal(fcntl(mine, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
+	close(file);
+	close(mine);
 	unlink(path);
 	rmdir(directory);
 }
@@ -82,5 +118,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(histogram__bucket_bounds_hold),
 	cmocka_unit_test(histogram__quantiles),
 	cmocka_unit_test(counters__survive_their_writer_and_refuse_foreign_files),
+	cmocka_unit_test(counters__close_what_was_opened),
 };
 RUN_GROUP(stats, tests)
