@@ -74,7 +74,7 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
 	answer, err := client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
 	if err != nil {
-		problems := problemsIn(err)
+		problems, more := problemsIn(err)
 		if len(problems) == 0 && len(file.problems) == 0 {
 			return client.explain(calls, "", err)
 		}
@@ -82,9 +82,10 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 			fmt.Fprintf(env.stderr, "farlog: the control plane was not asked what else is wrong: %s\n", oneLine(client.explain(calls, "", err)))
 		}
 		file.take(problems)
+		file.more = more
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, how.path, file.problems, "changed")
+		return tellProblems(env, how.path, file, "changed")
 	}
 	isSo := len(answer.Changes) == 0
 	if !how.isDryRun && !isSo {
@@ -144,28 +145,33 @@ func readWhole(env *environment, path string) ([]byte, error) {
 	return raw, nil
 }
 
-// problemsIn takes the details out of an error.
-func problemsIn(err error) []*api.Problem {
+// problemsIn takes the details out of an error, and how many others are wrong that it does not tell.
+func problemsIn(err error) (problems []*api.Problem, more int) {
 	for _, detail := range status.Convert(err).Details() {
 		if list, ok := detail.(*api.Problems); ok {
-			return list.Problems
+			return list.Problems, int(list.More)
 		}
 	}
-	return nil
+	return nil, 0
 }
 
-func tellProblems(env *environment, path string, problems []fileProblem, undone string) error {
+// problemsTold is how many are told: by then a reader sees what is wrong, as far as one mistake has made many.
+const problemsTold = 100
+
+func tellProblems(env *environment, path string, file *fabricFile, undone string) error {
+	told := file.problems[:min(len(file.problems), problemsTold)]
+	count := len(file.problems) + file.more
 	if env.isJSON() {
-		if err := env.writeJSON(map[string]any{"file": path, "problems": problems}); err != nil {
+		if err := env.writeJSON(map[string]any{"file": path, "problems": told, "more": count - len(told)}); err != nil {
 			return err
 		}
 	}
-	for _, one := range problems {
+	for _, one := range told {
 		fmt.Fprintf(env.stderr, "%s:%d:%d: %s\n", path, one.Line, one.Column, one.text())
 	}
-	things := fmt.Sprintf("%d problems", len(problems))
-	if len(problems) == 1 {
-		things = "1 problem"
+	things := counted(uint64(count), "problem", "problems")
+	if len(told) < count {
+		things += fmt.Sprintf(" of which %d are told", len(told))
 	}
 	return usageErrorf("%s: %s, nothing is %s", path, things, undone)
 }

@@ -23,6 +23,7 @@ type fabricFile struct {
 	planned  plan.Input // what only farlog plan asks for
 	hasPlan  bool
 	problems []fileProblem
+	more     int // that the control plane has found and not told
 }
 
 // place is where something stands in a file, from 1.

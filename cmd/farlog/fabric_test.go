@@ -188,3 +188,28 @@ targets: *none
 		t.Errorf("got %v, %v", file.fabric, file.problems)
 	}
 }
+
+// A file with more mistakes than anybody reads: the first of them are told, and the rest is counted, that of the control plane with it.
+func TestTellProblems_MoreThanAnybodyReads(t *testing.T) {
+	file := &fabricFile{more: 9_000}
+	for line := range 1_000 {
+		file.problems = append(file.problems, fileProblem{Line: line + 1, Column: 3, Field: "name", Rule: "expected each name once"})
+	}
+	stdout, stderr := new(strings.Builder), new(strings.Builder)
+	err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed")
+	if err == nil || err.Error() != "f.yaml: 10000 problems of which 100 are told, nothing is changed" {
+		t.Error(err)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	if len(lines) != problemsTold || lines[99] != "f.yaml:100:3: name: expected each name once" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+	if strings.Count(stdout.String(), `"line"`) != problemsTold || !strings.Contains(stdout.String(), `"more": 9900`) {
+		t.Errorf("%s", stdout)
+	}
+	file.problems, file.more = file.problems[:1], 0
+	stdout.Reset()
+	if err := tellProblems(&environment{stdout: stdout, stderr: stderr, output: "json"}, "f.yaml", file, "changed"); err.Error() != "f.yaml: 1 problem, nothing is changed" || !strings.Contains(stdout.String(), `"more": 0`) {
+		t.Error(err, stdout)
+	}
+}

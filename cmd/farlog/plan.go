@@ -44,7 +44,7 @@ func runPlan(env *environment, path string) error {
 		return usageErrorf("%s has no section plan: docs/planning.md has its keys", path)
 	}
 	if len(file.problems) > 0 {
-		return tellProblems(env, path, file.problems, "planned")
+		return tellProblems(env, path, file, "planned")
 	}
 	made := plan.Make(file.planned)
 	file.take(problemsOfPlan(made.Problems))

@@ -69,9 +69,19 @@ func (r refusal) errorf(format string, args ...any) error {
 	return withReason(r.code, r.reason, fmt.Sprintf(format, args...), []*api.Problem{{Field: r.field, Value: r.value, Rule: r.rule}})
 }
 
+// problemsTold is how many problems an error tells of: an answer has a limit, and so has whoever reads it. The others are counted.
+const problemsTold = 100
+
+// first are the problems that are told, and how many are not.
+func first(problems []*api.Problem) ([]*api.Problem, int) {
+	told := problems[:min(len(problems), problemsTold)]
+	return told, len(problems) - len(told)
+}
+
 // withReason makes an error with its problems, and what programs of any language know of Google's APIs: BadRequest, PreconditionFailure or QuotaFailure, and ErrorInfo.
 func withReason(code codes.Code, reason, text string, problems []*api.Problem) error {
-	details := []protoadapt.MessageV1{&api.Problems{Problems: problems}}
+	problems, more := first(problems)
+	details := []protoadapt.MessageV1{&api.Problems{Problems: problems, More: uint32(more)}}
 	switch code {
 	case codes.InvalidArgument:
 		bad := new(errdetails.BadRequest)

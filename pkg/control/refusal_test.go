@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 )
@@ -173,6 +175,34 @@ func TestRefusals_AreMadeInOnePlace(t *testing.T) {
 		}
 		if found := byHand.Find(raw); found != nil && !strings.HasSuffix(path, "_test.go") {
 			t.Errorf("%s: %s: make it with unmet, overQuota or withProblems of refusal.go, which name field, value and rule", path, found)
+		}
+	}
+}
+
+// Of thousands of problems the first are told, in the text as well, and the rest is counted: the answer has a limit, and whoever asked learns no more from the others.
+func TestInvalid_MoreThanAnybodyReads(t *testing.T) {
+	for count, more := range map[int]uint32{problemsTold: 0, 10_000: 10_000 - problemsTold} {
+		var problems []*api.Problem
+		for i := range count {
+			problems = append(problems, &api.Problem{Field: fmt.Sprintf("fabric.streams[%d].name", i), Value: `"a"`, Rule: "expected each name once"})
+		}
+		answer := status.Convert(invalid("", problems))
+		told, has := 0, uint32(0)
+		for _, detail := range answer.Details() {
+			switch detail := detail.(type) {
+			case *api.Problems:
+				told, has = len(detail.Problems), detail.More
+			case *errdetails.BadRequest:
+				if len(detail.FieldViolations) != problemsTold {
+					t.Errorf("%d violations", len(detail.FieldViolations))
+				}
+			}
+		}
+		if told != problemsTold || has != more || proto.Size(answer.Proto()) > 64<<10 {
+			t.Errorf("of %d problems %d are told, %d counted, %d bytes", count, told, has, proto.Size(answer.Proto()))
+		}
+		if isCounted := strings.HasSuffix(answer.Message(), "; and 9900 more"); isCounted != (more > 0) || strings.Count(answer.Message(), "expected each") != problemsTold {
+			t.Errorf("of %d problems: %d bytes of text, %v", count, len(answer.Message()), isCounted)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -10,11 +11,15 @@ import (
 	"github.com/farlog/farlog/pkg/control/check"
 )
 
-// invalid makes the error of a request: a text of all that is wrong, and the same field by field. subject, such as a stream, stands before it.
+// invalid makes the error of a request: a text of what is wrong, and the same field by field, so far as problemsTold. subject, such as a stream, stands before it.
 func invalid(subject string, problems []*api.Problem) error {
-	texts := make([]string, len(problems))
-	for i, problem := range problems {
-		texts[i] = check.Text(problem)
+	var texts []string
+	told, more := first(problems)
+	for _, problem := range told {
+		texts = append(texts, check.Text(problem))
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return withProblems(codes.InvalidArgument, subject+strings.Join(texts, "; "), problems)
 }

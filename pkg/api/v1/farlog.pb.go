@@ -3842,10 +3842,11 @@ func (x *Problem) GetRule() string {
 	return ""
 }
 
-// Problems is in the details of an error: all that is wrong.
+// Problems is in the details of an error: what is wrong, the first hundred of it.
 type Problems struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Problems      []*Problem             `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	More          uint32                 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // so many others are not told; 0: these are all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3885,6 +3886,13 @@ func (x *Problems) GetProblems() []*Problem {
 		return x.Problems
 	}
 	return nil
+}
+
+func (x *Problems) GetMore() uint32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 type CreateStreamRequest struct {
@@ -8418,9 +8426,10 @@ const file_farlog_proto_rawDesc = "" +
 	"\aProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
-	"\x04rule\x18\x03 \x01(\tR\x04rule\":\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\"N\n" +
 	"\bProblems\x12.\n" +
-	"\bproblems\x18\x01 \x03(\v2\x12.farlog.v1.ProblemR\bproblems\"^\n" +
+	"\bproblems\x18\x01 \x03(\v2\x12.farlog.v1.ProblemR\bproblems\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\rR\x04more\"^\n" +
 	"\x13CreateStreamRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.farlog.v1.StreamSpecR\x04spec\x12\x1c\n" +
 	"\n" +
