@@ -242,16 +242,13 @@ func (c *checker) checkLoad(at string, load Load) {
 	}
 }
 
-// checkLoaded looks for streams that nothing is said to be appended to, and for those with writers in several places: a stream has one.
+// checkLoaded looks for streams with writers in several places: a stream has one. One that nothing is said to be appended to is no mistake, and Make leaves it out aloud.
 func (c *checker) checkLoaded() {
 	if len(c.problems) > 0 {
 		return // which would make further ones of these
 	}
 	for i, stream := range c.in.Fabric.Streams {
 		loads := c.in.loadsOf(stream.Name)
-		if len(loads) == 0 {
-			c.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", stream.Name), "expected a load under plan.load: nothing is said of what is appended to it")
-		}
 		c.checkDeclared(i, stream, loads)
 		for _, at := range loads[min(1, len(loads)):] {
 			if first, one := c.in.Loads[loads[0]], c.in.Loads[at]; first.Site != one.Site || first.Host != one.Host {

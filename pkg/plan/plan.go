@@ -129,7 +129,8 @@ type maker struct {
 	ways map[string]map[string]way // by the site that they begin at
 }
 
-// Make works out an input of which Check has nothing to say. What does not hold is in Problems.
+// Make works out an input of which Check has nothing to say. What does not hold is in Problems, and so is each stream of which nobody says what is appended to it: of that one only the declared ring
+// is planned, and the sums are of the others.
 func Make(in Input) Plan {
 	in = in.withDeclaredLoads()
 	m := &maker{in: withDefaults(in), ways: map[string]map[string]way{}}
@@ -150,6 +151,10 @@ func Make(in Input) Plan {
 	places := newPlacing(in, rings)
 	places.run()
 	for i, spec := range in.Fabric.Streams {
+		if len(in.loadsOf(spec.Name)) == 0 {
+			m.fail(fmt.Sprintf("streams[%d].name", i), fmt.Sprintf("%q", spec.Name), "expected a load under plan.load, or records_per_second and bytes_per_second of its own: nothing is said of what is appended to it, and this plan is of the others")
+			continue
+		}
 		m.addStream(i, spec, traffics[spec.Name], places)
 	}
 	for i, load := range in.Loads {

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -144,9 +145,12 @@ func TestMake_Refuses(t *testing.T) {
 		"fabric.plan.targets[0].write_per_second: the media":   func(in *Input) { in.Targets[0].WriteBytes = 250e6 },
 		"fabric.plan.targets[0].endurance: the media":          func(in *Input) { in.Targets[0].Endurance = 1e12 },
 		"fabric.streams[0].deadline: expected at least 1.00":   func(in *Input) { in.Links[0].KM = 100 },
-		"fabric.plan.drains[0].store_per_second: the store":    func(in *Input) { in.Drains[0].StoreBytes = 25.6e6 },
-		"fabric.plan.load[0].site: expected links that lead":   func(in *Input) { in.Loads[0].Site, in.Sites = "c", append(in.Sites, Site{Name: "c"}) },
-		"fabric.streams[0].drain_host: expected a drain that":  func(in *Input) { in.Fabric.Drains[0].IsClosed = true },
+		"fabric.streams[1].name: expected a load under plan.load, or": func(in *Input) {
+			in.Fabric.Streams = append(in.Fabric.Streams, &api.StreamSpec{Name: "desk7/untold"})
+		},
+		"fabric.plan.drains[0].store_per_second: the store":   func(in *Input) { in.Drains[0].StoreBytes = 25.6e6 },
+		"fabric.plan.load[0].site: expected links that lead":  func(in *Input) { in.Loads[0].Site, in.Sites = "c", append(in.Sites, Site{Name: "c"}) },
+		"fabric.streams[0].drain_host: expected a drain that": func(in *Input) { in.Fabric.Drains[0].IsClosed = true },
 		"fabric.plan.load[0].route: its leg desk7/orders has": func(in *Input) {
 			in.Loads[0].Stream, in.Loads[0].Route = "", "r"
 			in.Fabric.Routes = []*api.RouteSpec{{Name: "r", Rules: []*api.RouteRule{{Legs: []*api.RouteLeg{{Stream: "desk7/orders", Deadline: durationpb.New(400 * time.Microsecond)}}}}}}
@@ -197,8 +201,25 @@ func TestCheck_AllMistakesAtOnce(t *testing.T) {
 	in = one()
 	in.Fabric.Streams = append(in.Fabric.Streams, &api.StreamSpec{Name: "idle"})
 	in.Loads = append(in.Loads, Load{Stream: "desk7/orders", Site: "b", Rate: 1, Payload: 1})
-	if problems, err := Check(in); err != nil || len(problems) != 2 || problems[0].Field != "fabric.plan.load[1].site" || problems[1].Field != "fabric.streams[1].name" {
+	if problems, err := Check(in); err != nil || len(problems) != 1 || problems[0].Field != "fabric.plan.load[1].site" {
 		t.Errorf("a second writer, and a stream that none has: %v", problems)
+	}
+}
+
+// A stream of which nobody says what is appended to it takes nothing from the plan of the others.
+func TestMake_OneOfWhichNothingIsSaid(t *testing.T) {
+	in := one()
+	alone := Make(in)
+	in.Fabric.Streams = append([]*api.StreamSpec{{Name: "desk7/untold", RingSizeBytes: 1 << 20}}, in.Fabric.Streams...)
+	if problems, err := Check(in); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	p := Make(in)
+	if len(p.Problems) != 1 || p.Problems[0].Field != "fabric.streams[0].name" || p.Problems[0].Value != `"desk7/untold"` {
+		t.Errorf("told %v", p.Problems)
+	}
+	if !reflect.DeepEqual(p.Streams, alone.Streams) || !reflect.DeepEqual(p.Links, alone.Links) || !reflect.DeepEqual(p.Targets, alone.Targets) || !reflect.DeepEqual(p.Drains, alone.Drains) {
+		t.Errorf("with it %+v, alone %+v", p, alone)
 	}
 }
 
