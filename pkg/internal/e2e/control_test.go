@@ -20,7 +20,7 @@ import (
 
 const (
 	takeoverMax      = 5 * time.Second // from the death of a control plane to an answer of another, and to the next ring
-	takeoverSlowness = 10              // and a ring so many times as long as one takes on this machine, now, with nobody dead
+	takeoverSlowness = 10              // and so many times as long as a ring takes on this machine, now, with nobody dead
 	callMax          = 5 * time.Second
 	callPause        = 5 * time.Millisecond
 )
@@ -57,8 +57,8 @@ func TestControl_LeaderAndEtcdDieUnderLoad(t *testing.T) {
 	cluster.CreateStream("desk7/after", "--size", "1MiB", "--level", "visible")
 	placed := time.Since(killed)
 	t.Logf("after the death of the leader: an answer in %s, a ring in %s", answered, placed)
-	if answered > takeoverMax || placed > limit {
-		t.Errorf("expected the answer within %s, the ring within %s", takeoverMax, limit)
+	if answered > limit || placed > limit {
+		t.Errorf("expected the answer and the ring within %s", limit)
 	}
 	a.waitAcknowledged(100)
 
