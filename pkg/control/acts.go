@@ -274,6 +274,7 @@ func (r *recorder) isFull(ctx context.Context, most int64) bool {
 // move takes acts out of etcd into the sink, in the order in which they began, until ctx is done.
 func (r *reconciler) move(ctx context.Context) {
 	failure := ""
+	defer r.waiting.Store(0)
 	for ctx.Err() == nil {
 		count, err := r.moveBatch(ctx)
 		if err == nil && count == 0 {
@@ -313,8 +314,12 @@ func (r *reconciler) holdAudit(ctx context.Context) error {
 
 func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
-	if err != nil || len(got.Kvs) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	r.waiting.Store(got.Count)
+	if len(got.Kvs) == 0 {
+		return 0, nil
 	}
 	if got.Count < actsWaitMax/2 && r.isForRestore() {
 		return 0, nil

@@ -173,7 +173,7 @@ func TestActs_WithoutOutcome(t *testing.T) {
 		}
 	}
 	s := &sink{}
-	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take}
+	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
 	if _, err := leader.moveBatch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 		if _, err := etcd.Client().Put(t.Context(), keyActs+"0", `{"outcome":"OK"}`); err != nil {
 			t.Fatal(err)
 		}
-		leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, auditStream: auditName}
+		leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, auditStream: auditName, waiting: new(atomic.Int64)}
 		move := func() int {
 			t.Helper()
 			if _, err := leader.moveBatch(t.Context()); err != nil {
@@ -241,8 +241,8 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 			}
 			return s.count()
 		}
-		if count := move(); count != 0 {
-			t.Errorf("%s: %d acts were taken before", name, count)
+		if count := move(); count != 0 || leader.waiting.Load() != 2 {
+			t.Errorf("%s: %d acts were taken before, %d are told to wait; expected none and 2", name, count, leader.waiting.Load())
 		}
 		enough(one)
 		one.until(name+" lets the acts be taken", func() bool { return move() > 0 })
@@ -271,7 +271,7 @@ func TestActs_OfMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take}
+	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
 	if _, err := leader.moveBatch(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ type reconciler struct {
 
 	isLeading *atomic.Bool  // told to whoever asks
 	planned   *atomic.Int64 // streams that were looked at
+	waiting   *atomic.Int64 // acts, for the audit stream; 0 where this instance does not lead
 	sink      func(context.Context, [][]byte) error
 
 	auditStream string    // that the sink writes

@@ -90,6 +90,7 @@ type Server struct {
 	isAnswered atomic.Bool   // etcd answered the last time it was asked
 	missed     atomic.Int32  // and so often in a row it did not
 	isLeading  atomic.Bool   // this instance reconciles
+	waiting    atomic.Int64  // acts, by its last look
 	planned    atomic.Int64  // streams that the reconciler has looked at
 	creating   chan struct{} // has room for one: who creates a stream
 	stopping   chan struct{} // closed when Run ends: watches end too
@@ -196,7 +197,7 @@ func (s *Server) waitSynced(ctx context.Context) error {
 func (s *Server) newReconciler() *reconciler {
 	return &reconciler{
 		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
-		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, sink: s.config.Audit,
+		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, waiting: &s.waiting, sink: s.config.Audit,
 		auditStream: s.config.AuditStream,
 	}
 }
@@ -286,12 +287,13 @@ func (s *Server) Statuses() []*api.StreamStatus {
 type Instance struct {
 	IsLeading, IsEtcdSeen     bool
 	TargetsAlive, DrainsAlive int
+	ActsWaiting               int // for the audit stream, as the leader sees them
 }
 
 // Instance tells how this control plane is, for metrics.
 func (s *Server) Instance() Instance {
 	now, _ := s.mirror.load()
-	return Instance{IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains)}
+	return Instance{IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains), ActsWaiting: int(s.waiting.Load())}
 }
 
 func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -63,6 +63,7 @@ type StreamSample struct {
 type InstanceSample struct {
 	IsLeading, IsEtcdSeen     bool
 	TargetsAlive, DrainsAlive int
+	ActsWaiting               int // for the audit stream, as the leader sees them
 }
 
 var (
@@ -95,12 +96,13 @@ var (
 	controlLeading = desc("control", "leading", "1 while this control plane is the one that places rings and assigns drains.")
 	controlEtcd    = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
 	controlAgents  = desc("control", "agents", "Agents that report.", "role")
+	controlActs    = desc("control", "acts_waiting", "Acts that wait for the audit stream to take them, as the control plane that leads sees it, 0 at others; at 10000 no further act is done.")
 )
 
 type instanceCollector struct{ sample func() InstanceSample }
 
 func (c instanceCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents} {
+	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents, controlActs} {
 		descs <- one
 	}
 }
@@ -111,6 +113,7 @@ func (c instanceCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- gauge(controlEtcd, number(sample.IsEtcdSeen))
 	metrics <- gauge(controlAgents, float64(sample.TargetsAlive), "target")
 	metrics <- gauge(controlAgents, float64(sample.DrainsAlive), "drain")
+	metrics <- gauge(controlActs, float64(sample.ActsWaiting))
 }
 
 func desc(room, name, help string, labels ...string) *prometheus.Desc {

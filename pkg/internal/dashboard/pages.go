@@ -78,6 +78,7 @@ func fabric() Dashboard {
 			number("short", "Drains", `max(farlog_control_agents{role="drain"})`, 0, 0),
 			number("short", "Leaders", "sum(farlog_control_leading)", 0, 0),
 			number("short", "Control planes that see etcd", "sum(farlog_control_etcd_seen)", 0, 0),
+			number("short", "Acts that wait for the audit stream", "max(farlog_control_acts_waiting)", 1000, 5000),
 			lines("ops", "Calls", Query{"sum by (code) (rate(farlog_control_request_seconds_count[$__rate_interval]))", "{{code}}"}),
 			lines("s", "Answer", Query{`histogram_quantile(0.99, sum by (method, le) (rate(farlog_control_request_seconds_bucket{method!~".*Watch.*"}[$__rate_interval])))`, "p99 {{method}}"}),
 			lines("ops", "Grants", Query{"sum by (stream) (rate(farlog_control_grants_total[$__rate_interval]))", "{{stream}}"}),
