@@ -422,14 +422,6 @@ func (f *routeFeed) close() {
 	}
 }
 
-// counted is a number with what it counts.
-func counted(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // finish tells what was done, also when the feed failed.
 func (f *routeFeed) finish(err error) error {
 	err = errors.Join(err, f.output.flush())

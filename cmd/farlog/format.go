@@ -130,3 +130,11 @@ func orDash(text string) string {
 	}
 	return text
 }
+
+// counted is a number with what it counts.
+func counted(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
