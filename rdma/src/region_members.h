@@ -191,6 +191,9 @@ int members_check_ring(struct region_members *whole, struct member *member, stru
 /* members_claim_ring -- no two members are one ring: a copy has the uuid of what it was copied from, by which members are told. NOT_A_RING. */
 int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
 
+/* members_load_one -- its superblock, where it says that undrained records begin, and which epoch it demands. */
+int members_load_one(struct member *member, struct farlog_error *error);
+
 /* members_settle_one -- read its superblock and head, and make them durable: what earlier processes stored there may lie in caches, and is going to be built upon. */
 int members_settle_one(struct member *member, struct farlog_error *error);
 

@@ -120,10 +120,7 @@ static int open_ring(struct member *member)
 		return result;
 	}
 	member->region->is_member = true;
-	result = superblock_load(member->region, member->uri, &member->superblock, &member->error);
-	if (result == FARLOG_OK && !head_load(member->region, &member->superblock, &member->head))
-		result = error_set(&member->error, FARLOG_CORRUPT, 0, "both head slots fail their check");
-	head_start(&member->superblock, &member->head);
+	result = members_load_one(member, &member->error);
 	member->deadline_ns = member->region->contract.deadline_default_ns;
 	return result;
 }
@@ -158,6 +155,17 @@ static int check_blank(struct member *member)
 	return member->was_blank ? FARLOG_OK : error_set(&member->error, FARLOG_NOT_A_RING, 0, "it stands in the place of another ring, and is not new: it knows epoch %u", member->superblock.writer_epoch);
 }
 
+/* check_successor -- has nobody come after us? */
+static int check_successor(struct member *member)
+{
+	const struct region_members *whole = member->whole;
+	bool is_told = member->superblock.writer_epoch >= whole->epoch && !is_own_epoch(whole, &member->superblock);
+
+	return is_told || member->fence > whole->epoch
+		? error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence)
+		: FARLOG_OK;
+}
+
 /* join -- after the epoch was opened. A member that knows it goes on where it stood: nobody else has written to it since. Another one is told when it has caught up:
  * until then it looks to everybody like what it is. One that knew it and does not is not the ring that it was, and what it was counted for is gone; only an opening can tell
  * what the stream still has. */
@@ -170,17 +178,19 @@ static int join(struct member *member)
 		result = members_claim_ring(whole, member, &member->error);
 	if (result == FARLOG_OK && member->is_new)
 		result = check_blank(member);
+	if (result == FARLOG_OK && !MUTANT(ROLES_TAKEN_FIRST))
+		result = check_successor(member); /* or a device were taken away from whoever that is */
 	if (result == FARLOG_OK)
 		result = take_roles(member);
+	if (result == FARLOG_OK)
+		result = check_successor(member); /* in the last moment */
 	if (result != FARLOG_OK)
 		return result;
 	if (is_own_epoch(whole, &member->superblock)) {
 		member->is_of_epoch = true;
 		atomic_store_release(&member->has_epoch, 1);
-		return member->fence > whole->epoch ? error_set(&member->error, FARLOG_FENCED, 0, "it demands epoch %lu", member->fence) : FARLOG_OK;
+		return FARLOG_OK;
 	}
-	if (member->superblock.writer_epoch >= whole->epoch || member->fence > whole->epoch)
-		return error_set(&member->error, FARLOG_FENCED, 0, "it knows epoch %u, and demands %lu", member->superblock.writer_epoch, member->fence);
 	if (member->is_of_epoch)
 		return error_set(&member->error, FARLOG_NOT_A_RING, 0, "it has lost the epoch that it knew: it is no longer the ring that it was");
 	member->done_lsn = 0;

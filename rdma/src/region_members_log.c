@@ -20,8 +20,7 @@ static uint32_t epoch_of(const struct member *member)
 
 /* ---------------------------------------------------------------- the header that the writer sees */
 
-/* load_member -- its superblock, and where it says that undrained records begin. */
-static int load_member(struct member *member, struct farlog_error *error)
+int members_load_one(struct member *member, struct farlog_error *error)
 {
 	int result = superblock_load(member->region, member->uri, &member->superblock, error);
 	uint64_t fence = region_load_word(member->region, LAYOUT_FENCE_OFF);
@@ -57,7 +56,7 @@ void members_show_header(struct region_members *whole)
 	for (unsigned i = 0; i < whole->count; i++) {
 		struct member *member = &whole->members[i];
 
-		if (!member_is_open(member) || load_member(member, NULL) != FARLOG_OK)
+		if (!member_is_open(member) || members_load_one(member, NULL) != FARLOG_OK)
 			continue;
 		if (newest == NULL)
 			memcpy(ring_uuid, member->superblock.ring_uuid, sizeof(ring_uuid));
@@ -94,7 +93,7 @@ int members_settle_one(struct member *member, struct farlog_error *error)
 		result = region_fetch(region, 0, LAYOUT_DATA_OFF);
 	if (result != FARLOG_OK)
 		return error_set(error, result, 0, "flush and read its header");
-	result = load_member(member, error);
+	result = members_load_one(member, error);
 	if (result == FARLOG_OK && region->ops->flush(region, LAYOUT_HEAD_A_OFF, HEADS_LEN) != FARLOG_OK)
 		result = error_set(error, FARLOG_IO, 0, "flush its head");
 	return result;

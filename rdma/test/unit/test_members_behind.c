@@ -8,8 +8,11 @@
 #include "block_fault.h"
 #include "clock.h"
 #include "layout.h"
+#include "mutant.h"
 #include "region_fault.h"
+#include "region_members.h"
 #include "unit.h"
+#include "writer.h"
 
 #define COUNT 3u
 #define SLOW 2u
@@ -19,6 +22,7 @@
 #define ROUNDS 20u
 #define REST_NS 200000000u
 #define WAIT_NS 20000000000u
+#define NEXT_WAIT_NS 2000000000u /* who is shut out, and never told by whom, waits that long */
 
 static const char *const names[COUNT] = {"behind-1", "behind-2", "behind-3"};
 static const char *const uris[COUNT] = {"fault:behind-1", "fault:behind-2", "fault:behind-3"};
@@ -147,7 +151,69 @@ static void join__blocks_that_failed(void **state)
 	farlog_block_rest(0);
 }
 
+/* append_behind_a_zombie -- a writer on host 1 has lost its member on blocks, which the next writer, on host 2, takes over. The first one would have it again; the next one appends. What came of
+ * that, and how the first one sees the member. */
+static int append_behind_a_zombie(enum farlog_member_state *state)
+{
+	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7c, .align = 512};
+	struct farlog_writer_member members[COUNT];
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	farlog_writer *zombie;
+	farlog_writer *next;
+	int result;
+
+	farlog_block_drop(BLOCKS);
+	farlog_block_hosts(1);
+	farlog_block_host(1);
+	farlog_block_shape(512, 0);
+	for (unsigned i = 0; i < COUNT; i++) {
+		farlog_fault_drop(names[i]);
+		if (farlog_ring_format(i == SLOW ? "block-fault:" BLOCKS : uris[i], &config, &error) != FARLOG_OK)
+			fail_msg("%s", error.text);
+	}
+	members_are_tended = true; /* it comes again when it is told to, and then its host is set */
+	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &zombie, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(unit_append(zombie, 100, 1, &position), FARLOG_OK);
+	farlog_block_trouble(BLOCKS, 0, EIO);
+	assert_int_equal(unit_append(zombie, 100, 1, &position), FARLOG_OK);
+	members_tend(zombie->region);
+	assert_int_equal(farlog_writer_members(zombie, members, COUNT), COUNT);
+	assert_int_equal(members[SLOW].state, FARLOG_MEMBER_AWAY);
+	farlog_block_trouble(BLOCKS, 0, 0);
+	farlog_block_host(2);
+	if (farlog_writer_open("block-fault:" BLOCKS, CONFIG(.deadline_ns = NEXT_WAIT_NS), &next, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(unit_append(next, 100, 2, &position), FARLOG_OK);
+	farlog_block_host(1);
+	members_tend(zombie->region);
+	assert_int_equal(farlog_writer_members(zombie, members, COUNT), COUNT);
+	*state = (enum farlog_member_state)members[SLOW].state;
+	result = unit_append(next, 100, 2, &position);
+	farlog_writer_close(next);
+	farlog_writer_close(zombie);
+	members_are_tended = false;
+	farlog_block_hosts(0);
+	farlog_block_host(0);
+	return result;
+}
+
+/* join__takes_nothing_from_a_successor -- whom it finds there when it comes again: it is out, and he goes on. */
+static void join__takes_nothing_from_a_successor(void **state)
+{
+	enum farlog_member_state seen;
+
+	(void)state;
+	assert_int_equal(append_behind_a_zombie(&seen), FARLOG_OK);
+	assert_int_equal(seen, FARLOG_MEMBER_OUT);
+	farlog_fault_set_mutant(MUTANT_ROLES_TAKEN_FIRST);
+	assert_int_equal(append_behind_a_zombie(&seen), FARLOG_UNKNOWN);
+	farlog_fault_set_mutant(0);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(join__takes_nothing_from_a_successor),
 	cmocka_unit_test(join__blocks_that_failed),
 	cmocka_unit_test(close__waits_for_the_slow),
 	cmocka_unit_test(join__full_ring),
