@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/identity"
@@ -67,15 +69,40 @@ func (f *fabric) startTarget(ctx context.Context) (end func() error, err error) 
 	if err != nil {
 		return nil, err
 	}
-	// The first act that is recorded, which makes the stream for it.
-	if _, err = f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Targets: []*api.TargetSpec{{Host: fabricTarget, CapacityBytes: fabricAuditSz}}}}); err == nil {
-		err = await("the audit stream has a ring", func() (bool, error) {
-			got, err := f.control.GetStream(ctx, &api.GetStreamRequest{Name: fabricAudit})
-			return isInsecure || err == nil && len(got.Stream.RingSpecs) == 1 && len(got.Stream.RingSpecs[0].RingUuid) > 0, nil
-		})
+	if !isInsecure {
+		err = f.beginAudit(ctx)
+	}
+	if err == nil {
+		_, err = f.control.ApplyFabric(ctx, &api.ApplyFabricRequest{Fabric: &api.Fabric{Targets: []*api.TargetSpec{{Host: fabricTarget, CapacityBytes: fabricAuditSz}}}})
 	}
 	if err != nil {
 		return nil, errors.Join(err, stopDaemon(process))
 	}
 	return func() error { return stopDaemon(process) }, nil
+}
+
+// beginAudit has the audit stream's ring made: that begins with the first stream there is, which goes again.
+func (f *fabric) beginAudit(ctx context.Context) error {
+	const first = "first"
+	if _, err := f.control.CreateStream(ctx, &api.CreateStreamRequest{Spec: &api.StreamSpec{Name: first, TargetHost: fabricTarget, RingSizeBytes: 1 << 20}}); err != nil {
+		return err
+	}
+	if err := await("the audit stream and the first one have rings", func() (bool, error) { return f.hasRing(ctx, fabricAudit) && f.hasRing(ctx, first), nil }); err != nil {
+		return err
+	}
+	if err := await("the first stream may go", func() (bool, error) {
+		_, err := f.control.DeleteStream(ctx, &api.DeleteStreamRequest{Name: first})
+		return err == nil, nil
+	}); err != nil {
+		return err
+	}
+	return await("the first stream is gone", func() (bool, error) {
+		_, err := f.control.GetStream(ctx, &api.GetStreamRequest{Name: first})
+		return status.Code(err) == codes.NotFound, nil
+	})
+}
+
+func (f *fabric) hasRing(ctx context.Context, stream string) bool {
+	got, err := f.control.GetStream(ctx, &api.GetStreamRequest{Name: stream})
+	return err == nil && len(got.Stream.RingSpecs) == 1 && len(got.Stream.RingSpecs[0].RingUuid) > 0
 }
