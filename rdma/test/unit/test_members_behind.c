@@ -20,6 +20,7 @@
 #define BLOCKS "behind-blocks"
 #define OF_256_SLOW 253u
 #define ROUNDS 20u
+#define MOMENTS_LEAST 6u /* its superblock and fence, the reservation, and both again */
 #define REST_NS 200000000u
 #define WAIT_NS 20000000000u
 #define NEXT_WAIT_NS 2000000000u /* who is shut out, and never told by whom, waits that long */
@@ -116,6 +117,16 @@ static void wait_for(farlog_writer *writer, enum farlog_member_state state)
 	assert_int_equal(members[SLOW].state, state);
 }
 
+static farlog_writer *open_with_blocks(void)
+{
+	struct farlog_error error = {0};
+	farlog_writer *writer;
+
+	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &writer, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	return writer;
+}
+
 /* join__blocks_that_failed -- a device fails what it was sent, and works again. Its member comes back, but not while that may still land. */
 static void join__blocks_that_failed(void **state)
 {
@@ -134,8 +145,7 @@ static void join__blocks_that_failed(void **state)
 		if (farlog_ring_format(i == SLOW ? "block-fault:" BLOCKS : uris[i], &config, &error) != FARLOG_OK)
 			fail_msg("%s", error.text);
 	}
-	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &writer, &error) != FARLOG_OK)
-		fail_msg("%s", error.text);
+	writer = open_with_blocks();
 	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	failed_ns = clock_monotonic_ns();
 	farlog_block_trouble(BLOCKS, 0, EIO);
@@ -151,17 +161,13 @@ static void join__blocks_that_failed(void **state)
 	farlog_block_rest(0);
 }
 
-/* append_behind_a_zombie -- a writer on host 1 has lost its member on blocks, which the next writer, on host 2, takes over. The first one would have it again; the next one appends. What came of
- * that, and how the first one sees the member. */
-static int append_behind_a_zombie(enum farlog_member_state *state)
+/* lose_blocks -- a writer on host 1, whose member on blocks has failed, before it was told the epoch or behind that, and works again; it comes again when it is told to. */
+static farlog_writer *lose_blocks(bool is_of_epoch)
 {
 	struct farlog_ring_config config = {.size_bytes = LAYOUT_DATA_OFF + 65536, .record_len_max = 1024, .is_forced = 1, .salt = 0x7c, .align = 512};
-	struct farlog_writer_member members[COUNT];
 	struct farlog_error error = {0};
 	struct farlog_position position;
-	farlog_writer *zombie;
-	farlog_writer *next;
-	int result;
+	farlog_writer *writer;
 
 	farlog_block_drop(BLOCKS);
 	farlog_block_hosts(1);
@@ -172,30 +178,65 @@ static int append_behind_a_zombie(enum farlog_member_state *state)
 		if (farlog_ring_format(i == SLOW ? "block-fault:" BLOCKS : uris[i], &config, &error) != FARLOG_OK)
 			fail_msg("%s", error.text);
 	}
-	members_are_tended = true; /* it comes again when it is told to, and then its host is set */
-	if (farlog_writer_open("members:2 fault:behind-1 fault:behind-2 block-fault:" BLOCKS, CONFIG(.deadline_ns = WAIT_NS), &zombie, &error) != FARLOG_OK)
-		fail_msg("%s", error.text);
-	assert_int_equal(unit_append(zombie, 100, 1, &position), FARLOG_OK);
+	members_are_tended = true;
+	writer = open_with_blocks();
+	if (!is_of_epoch) {
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		farlog_block_trouble(BLOCKS, 0, EIO);
+		writer = open_with_blocks();
+	}
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
 	farlog_block_trouble(BLOCKS, 0, EIO);
-	assert_int_equal(unit_append(zombie, 100, 1, &position), FARLOG_OK);
-	members_tend(zombie->region);
-	assert_int_equal(farlog_writer_members(zombie, members, COUNT), COUNT);
-	assert_int_equal(members[SLOW].state, FARLOG_MEMBER_AWAY);
+	assert_int_equal(unit_append(writer, 100, 1, &position), FARLOG_OK);
+	members_tend(writer->region);
 	farlog_block_trouble(BLOCKS, 0, 0);
+	return writer;
+}
+
+static enum farlog_member_state state_of_blocks(farlog_writer *writer)
+{
+	struct farlog_writer_member members[COUNT];
+
+	assert_int_equal(farlog_writer_members(writer, members, COUNT), COUNT);
+	return (enum farlog_member_state)members[SLOW].state;
+}
+
+/* succeed -- the next writer, on host 2, takes over what is on the blocks. */
+static void succeed(void *context)
+{
+	struct farlog_error error = {0};
+	farlog_writer **next = context;
+
 	farlog_block_host(2);
-	if (farlog_writer_open("block-fault:" BLOCKS, CONFIG(.deadline_ns = NEXT_WAIT_NS), &next, &error) != FARLOG_OK)
+	if (farlog_writer_open("block-fault:" BLOCKS, CONFIG(.deadline_ns = NEXT_WAIT_NS), next, &error) != FARLOG_OK)
 		fail_msg("%s", error.text);
-	assert_int_equal(unit_append(next, 100, 2, &position), FARLOG_OK);
 	farlog_block_host(1);
-	members_tend(zombie->region);
-	assert_int_equal(farlog_writer_members(zombie, members, COUNT), COUNT);
-	*state = (enum farlog_member_state)members[SLOW].state;
-	result = unit_append(next, 100, 2, &position);
+}
+
+static void end_both(farlog_writer *zombie, farlog_writer *next)
+{
 	farlog_writer_close(next);
 	farlog_writer_close(zombie);
 	members_are_tended = false;
 	farlog_block_hosts(0);
 	farlog_block_host(0);
+}
+
+/* append_behind_a_zombie -- the first writer would have its member again after the next one has come. What came of that one's next append, and how the first one sees the member. */
+static int append_behind_a_zombie(enum farlog_member_state *state)
+{
+	farlog_writer *zombie = lose_blocks(true);
+	struct farlog_position position;
+	farlog_writer *next;
+	int result;
+
+	assert_int_equal(state_of_blocks(zombie), FARLOG_MEMBER_AWAY);
+	succeed(&next);
+	assert_int_equal(unit_append(next, 100, 2, &position), FARLOG_OK);
+	members_tend(zombie->region);
+	*state = state_of_blocks(zombie);
+	result = unit_append(next, 100, 2, &position);
+	end_both(zombie, next);
 	return result;
 }
 
@@ -212,8 +253,43 @@ static void join__takes_nothing_from_a_successor(void **state)
 	farlog_fault_set_mutant(0);
 }
 
+/* come_meanwhile -- the successor, after so many operations of the device: the member counts for the first writer no more, whose records there nobody would find. False: it had not so many. */
+static bool come_meanwhile(bool is_of_epoch, unsigned moment)
+{
+	farlog_writer *zombie = lose_blocks(is_of_epoch);
+	struct farlog_position position;
+	farlog_writer *next = NULL;
+	bool has_come;
+
+	farlog_block_call(BLOCKS, moment, succeed, &next);
+	members_tend(zombie->region);
+	farlog_block_call(BLOCKS, UINT64_MAX, NULL, NULL);
+	has_come = next != NULL;
+	for (unsigned i = 0; i < ROUNDS && has_come; i++) {
+		assert_int_equal(unit_append(zombie, 100, 1, &position), FARLOG_OK); /* by the others */
+		members_tend(zombie->region);
+	}
+	if (has_come && state_of_blocks(zombie) != FARLOG_MEMBER_OUT)
+		fail_msg("behind operation %u it is %d, expected %d", moment, state_of_blocks(zombie), FARLOG_MEMBER_OUT);
+	end_both(zombie, next);
+	return has_come;
+}
+
+static void join__successor_comes_meanwhile(void **state)
+{
+	(void)state;
+	for (unsigned told = 0; told < 2; told++) {
+		unsigned moment = 0;
+
+		while (come_meanwhile(told != 0, moment))
+			moment++;
+		assert_true(moment >= MOMENTS_LEAST);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(join__takes_nothing_from_a_successor),
+	cmocka_unit_test(join__successor_comes_meanwhile),
 	cmocka_unit_test(join__blocks_that_failed),
 	cmocka_unit_test(close__waits_for_the_slow),
 	cmocka_unit_test(join__full_ring),
