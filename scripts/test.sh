@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# test.sh -- all that needs no virtual machine, three stages at a time, because each waits now and then: whoever is done takes the next one. Each stage leaves its whole
-# output in build/test/STAGE.log and one line here.
-#   scripts/test.sh            everything
-#   scripts/test.sh STAGE...   only these: tidy vet pure go race fault e2e fuzz examples core java
+# test.sh -- what needs no virtual machine, three stages at a time, because each waits now and then: whoever is done takes
+# the next one. Each stage leaves its whole output in build/test/STAGE.log and one line here.
+#   scripts/test.sh            make test: tidy vet pure go fault e2e examples core java, the long tests short or left out
+#   scripts/test.sh --check    make check: all of that at full length, and the stages race and fuzz
+#   scripts/test.sh STAGE...   only these stages, at full length
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,8 @@ export CGO_ENABLED=1 # a machine may have it off by default; what must do withou
 logs=build/test
 mkdir -p "$logs"
 start=$SECONDS
+export FARLOG_TEST_SHORT=${FARLOG_TEST_SHORT:-} # yes: short; for the stages, which are processes of their own
+short=${FARLOG_TEST_SHORT:+-short}
 
 # Where the race detector pays: what shares memory between goroutines. Not the control plane: its etcd is slow under it.
 race_packages=(./pkg/record ./pkg/config ./pkg/identity ./pkg/metrics ./pkg/farlog/... ./pkg/store ./pkg/drain ./pkg/control/reconcile ./pkg/control/access)
@@ -21,18 +24,18 @@ go_tests() {
 }
 
 stage_tidy() { go_tests -count=1 ./pkg/internal/tidy; }
-stage_vet() { go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge && echo "--- PASS: vet"; }
+stage_vet() { go mod tidy -diff && go vet ./... && go vet -tags farlog_fault ./pkg/farlog ./pkg/drain ./pkg/merge && echo "--- PASS: vet"; }
 stage_go() {
 	local packages
 	packages=$(go list ./... | grep -v -e /pkg/internal/tidy -e /e2e$)
-	go_tests $packages
+	go_tests $short $packages
 }
 stage_race() { go_tests -race -short "${race_packages[@]}"; }
-stage_fault() { go_tests -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
-stage_e2e() { go_tests -count=1 ./pkg/internal/e2e; }
+stage_fault() { go_tests $short -tags farlog_fault -run 'Crash|Mutant|Fault' ./pkg/farlog ./pkg/drain; }
+stage_e2e() { go_tests $short -count=1 ./pkg/internal/e2e; }
 stage_fuzz() { scripts/fuzz.sh 4s; }
 stage_examples() { scripts/examples.sh; }
-stage_core() { rdma/test/run.sh; }
+stage_core() { rdma/test/run.sh ${short:+quick}; }
 stage_java() { scripts/java.sh; } # 77: no JDK here; skipped, and said so
 
 stage_pure() {
@@ -90,14 +93,22 @@ run_stage() {
 }
 
 # The long ones first, so that no worker is left alone at the end; the C core's beside Go's first compilation.
-stages=(tidy go core java fuzz race e2e fault vet examples pure)
+test_stages=(tidy go core java e2e fault vet examples pure)
+check_stages=(tidy core go java race e2e fuzz fault vet examples pure)
 
 # A process of its own: where bash looks at how a function ends, all that fails inside it is passed over.
 if [ "${1:-}" = --here ]; then
 	"stage_$2"
 	exit
 fi
-if [ $# -gt 0 ]; then
+name="make test"
+stages=("${test_stages[@]}")
+if [ "${1:-}" = --check ]; then
+	name="make check"
+	stages=("${check_stages[@]}")
+elif [ $# = 0 ]; then
+	FARLOG_TEST_SHORT=yes
+else
 	failed=0
 	for stage in "$@"; do
 		run_stage "$stage" || failed=1
@@ -107,5 +118,5 @@ fi
 scripts/setup.sh build ctest shm java net prometheus chrony
 failed=0
 printf '%s\n' "${stages[@]}" | xargs -P 3 -n 1 scripts/test.sh || failed=1
-echo "make test: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
+echo "$name: $([ "$failed" = 0 ] && echo passed || echo FAILED) in $((SECONDS - start)) s"
 exit "$failed"

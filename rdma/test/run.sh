@@ -1,8 +1,11 @@
 #!/bin/sh
 # run.sh -- builds and runs the tests of the C core. usage: rdma/test/run.sh [part ...]
 #
-# Parts: unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install. Without an argument all of them.
-# CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power cuts of a target (400), MEMBER_RUNS=n of a stream with several members (10000), ROUTE_RUNS=n of a route with spills (400)   SEED=n reproduces   FUZZ_SECONDS=n for each fuzzer (10)
+# Parts: unit conformance crash far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument all of them.
+# quick: the first seven, with a tenth of the runs below; that is what make test takes.
+# How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power
+# cuts of a target (400), FAR_MUTANTS=no to leave its mutants out, MEMBER_RUNS=n of a stream with several members (10000),
+# ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
 # Every part ends with one line "part: N passed, N failed", where cases may be skipped ", N skipped" as well; the exit code is 1 when anything failed.
@@ -44,25 +47,37 @@ make_targets() {
 	}
 }
 
+# explain LOG -- why a part failed: the tests that failed by name, the test in which a sanitizer spoke, and what was said there.
+explain() {
+	grep -E '^\[  FAILED  \] |^\[   LINE   \]|: FAILED' "$1" | head -40
+	awk '
+		/^\[ RUN      \]/ { test = $0 }
+		/ERROR: .*Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed/ && !left { print "in " test; left = 60 }
+		left { print; if (!--left) exit }' "$1"
+	echo "the end of $1:"
+	tail -20 "$1"
+}
+
 # show LOG CODE PART -- the end of a log: its summary when it went well, more when not.
 show() {
 	if [ "$2" -eq 0 ]; then
 		grep -E ': [0-9]+ passed, [0-9]+ failed|^(crash|mutants|conformance|takeover|members|routes): |skipped' "$1"
 	else
-		tail -60 "$1"
+		explain "$1"
 		echo "$3: exit code $2"
 		grep -qE '[1-9][0-9]* failed' "$1" || echo "$3: 0 passed, 1 failed" # it ended before it could count
 		status=1
 	fi
 }
 
-# run PART COMMAND... -- with its output in a log; a line of its own when the command gives none.
+# run PART COMMAND... -- with its whole output in build/logs/PART.log; a line of its own when the command gives none.
 run() {
 	part=$1
 	shift
-	"$@" >"$scratch/$part.log" 2>&1
+	mkdir -p "$build/logs"
+	"$@" >"$build/logs/$part.log" 2>&1
 	code=$?
-	show "$scratch/$part.log" $code "$part"
+	show "$build/logs/$part.log" $code "$part"
 }
 
 # Of debug information what a backtrace needs: lines, no variables. The machine code is the same.
@@ -117,7 +132,7 @@ part_far() {
 	release || { fail far; return; }
 	CRASHES=${FAR_CRASHES:-400} run far-crash "$build/release/test/far-crash"
 	run far-test "$build/release/test/far-test"
-	run far-mutants "$build/release/test/far-crash" --mutants
+	[ "${FAR_MUTANTS:-yes}" = no ] || run far-mutants "$build/release/test/far-crash" --mutants
 }
 
 part_asan() {
@@ -147,10 +162,11 @@ part_tsan() {
 # part_verbs -- what the device itself promises, and what every region does, by it; without one it says what is missing.
 part_verbs() {
 	release || { fail verbs; return; }
-	"$build/release/test/verbs" "${VERBS_ADDRESS:-127.0.0.1}" >"$scratch/verbs.log" 2>&1
+	mkdir -p "$build/logs"
+	"$build/release/test/verbs" "${VERBS_ADDRESS:-127.0.0.1}" >"$build/logs/verbs.log" 2>&1
 	code=$?
-	if [ $code -eq 77 ]; then cat "$scratch/verbs.log"; return; fi
-	show "$scratch/verbs.log" $code verbs
+	if [ $code -eq 77 ]; then cat "$build/logs/verbs.log"; return; fi
+	show "$build/logs/verbs.log" $code verbs
 	FARLOG_TEST_VERBS="${VERBS_ADDRESS:-127.0.0.1}" run verbs-conformance "$build/release/test/conformance" verbs
 }
 
@@ -190,8 +206,8 @@ part_cxx() {
 		run "cxx$standard" "$build/release/test/cxx$standard"
 	done
 	[ -x "$build/release/test/spdlog" ] || { echo "cxx: spdlog: skipped: libspdlog-dev is missing"; return; }
-	run spdlog "$build/release/test/spdlog" 150
-	grep 'seed=' "$scratch/spdlog.log"
+	run spdlog "$build/release/test/spdlog" "${SPDLOG_KILLS:-150}"
+	grep 'seed=' "$build/logs/spdlog.log"
 }
 
 # example NUMBER EXPECTED ARGUMENT... -- runs an example twice; each time it must print EXPECTED.
@@ -245,11 +261,18 @@ part_install() {
 }
 
 parts=${*:-unit clang conformance crash mutants far verbs asan tsan fuzz cxx examples install}
+if [ "$parts" = quick ]; then
+	parts="unit conformance crash far cxx examples install"
+	crashes=${CRASHES:-10000}
+	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
+	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}"
+fi
 for part in $parts; do
 	case $part in
 	unit | clang | conformance | crash | mutants | far | verbs | asan | tsan | fuzz | cxx | examples | install) "part_$part" ;;
 	*)
-		echo "run.sh: unknown part \"$part\"; expected unit, clang, conformance, crash, mutants, far, verbs, asan, tsan, fuzz, cxx, examples or install" >&2
+		echo "run.sh: unknown part \"$part\"; expected quick alone, or some of unit, clang, conformance, crash, mutants," \
+			"far, verbs, asan, tsan, fuzz, cxx, examples, install" >&2
 		exit 2
 		;;
 	esac

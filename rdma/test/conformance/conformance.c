@@ -384,6 +384,7 @@ int main(int argc, char **argv)
 
 	if (argc == PART_ARGC)
 		return entry_part(argv + 1);
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("conformance: SEED=%u\n", seed);
 	srand(seed);
 	clock_start();
@@ -393,6 +394,7 @@ int main(int argc, char **argv)
 
 		if (!is_asked(kinds[i].kind, argv[1]))
 			continue;
+		printf("[ RUN      ] %s\n", kinds[i].kind);
 		result = kinds[i].run();
 		skipped_count += result == EXIT_SKIP;
 		failed_count += failed != before;

@@ -564,6 +564,7 @@ int main(int argc, char **argv)
 		return append_until_killed(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "open") == 0)
 		return open_and_tell(argv[2]);
+	setvbuf(stdout, NULL, _IOLBF, 0); /* what a sanitizer ends has told which test it was in */
 	for (size_t i = 0; i < SIGNAL_COUNT; i++)
 		sigaction(signal_numbers[i], NULL, &signals_before[i]);
 	if (farlog_target_open("ofi:tcp://127.0.0.1:0", &target, &error) == FARLOG_UNSUPPORTED) {
@@ -577,6 +578,7 @@ int main(int argc, char **argv)
 		if (argc > 1 && strcmp(argv[1], cases[i].name) != 0)
 			continue;
 		snprintf(now_testing, sizeof(now_testing), "%s", cases[i].name);
+		printf("[ RUN      ] %s\n", now_testing);
 		is_skipped = false;
 		cases[i].run();
 		failed_count += failed != before;

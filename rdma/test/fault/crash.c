@@ -185,6 +185,7 @@ int main(int argc, char **argv)
 	uint64_t seed = runs_number("SEED", clock_monotonic_ns() & 0xFFFFFFFF);
 	int result;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	clock_start(); /* one sampler for all writers, so that opening one does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--blocks") == 0) {
 		memory = &memory_of_blocks;

@@ -61,8 +61,8 @@ int runs_main(const struct runs *runs, int argc, char **argv)
 	const char *too_little;
 	bool has_failed;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%s: SEED=%lu\n", runs->name, seed);
-	fflush(stdout);
 	clock_start();
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return play_mutants(runs, seed);

@@ -353,8 +353,8 @@ int main(int argc, char **argv)
 	uint64_t round = 0;
 	bool has_failed;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("takeover: SEED=%lu\n", seed);
-	fflush(stdout);
 	clock_start();
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);

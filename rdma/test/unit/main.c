@@ -149,6 +149,7 @@ int main(int argc, char **argv)
 	struct group_result total = {0, 0};
 
 	random_state = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+	setvbuf(stdout, NULL, _IOLBF, 0); /* what a sanitizer ends has told which test it was in */
 	printf("unit: SEED=%lu\n", random_state);
 	atexit(remove_paths);
 	clock_start(); /* one sampler for all, so that each opening does not wait for its first sample */
