@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/farlog"
@@ -93,6 +95,10 @@ func openDevStream(ctx context.Context, client api.ControlServiceClient, spec *a
 		return nil, err
 	}
 	response, err := client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Name: "test"}})
+	for status.Code(err) == codes.Unavailable { // its ring is not made yet; how long that takes is the machine's
+		time.Sleep(50 * time.Millisecond)
+		response, err = client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: spec.Name, Holder: &api.Holder{Name: "test"}})
+	}
 	if err != nil {
 		return nil, err
 	}
