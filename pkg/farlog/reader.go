@@ -4,6 +4,7 @@ package farlog
 #include <stdlib.h>
 #include "farlog/farlog.h"
 #include "farlog/reader_grant.h"
+#include "farlog/reader_waits.h"
 */
 import "C"
 
@@ -132,6 +133,19 @@ func (r *Reader) Reads() uint64 {
 		return 0
 	}
 	return uint64(C.farlog_reader_reads(r.handle))
+}
+
+// Waits counts this handle's waits for what its ring's target had to confirm (head slots, in a drain), and those of them
+// that ended because their time was over and not by an event. Both are 0 of a ring on this host.
+//
+// Implements: uint64_t farlog_reader_waits(const farlog_reader *, uint64_t *)
+func (r *Reader) Waits() (count, expired uint64) {
+	if r.handle == nil {
+		return 0, 0
+	}
+	var expiredCount C.uint64_t
+	count = uint64(C.farlog_reader_waits(r.handle, &expiredCount))
+	return count, uint64(expiredCount)
 }
 
 // Close gives the drain lock back. A second Close returns ErrClosed.

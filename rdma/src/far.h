@@ -9,6 +9,8 @@
 #ifndef FARLOG_FAR_H
 #define FARLOG_FAR_H
 
+#include <string.h>
+
 #include "far_piece.h"
 #include "region.h"
 #include "uri.h"
@@ -40,9 +42,11 @@ struct far_link_ops {
 	int (*send)(struct far_link *link, const struct far_request *request);
 	/* Take what has come back into link->done, and progress for a transport that needs it. OK; IO: the link is broken, and link->broken says by what. */
 	int (*poll)(struct far_link *link);
-	/* Sleep until poll's answer may have changed. NULL: spinning on poll is the way. */
-	void (*wait)(struct far_link *link, uint64_t timeout_ns);
-	/* What to poll(2) for in place of `wait`, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
+	/* Sleep until poll's answer may have changed since this call began: the caller has found nothing, and nobody has used
+	 * the link since. True: all of timeout_ns went by without an event. NULL: spinning on poll is the way. */
+	bool (*wait)(struct far_link *link, uint64_t timeout_ns);
+	/* What to poll(2) for in place of `wait`, at most room; 0: something has come back meanwhile. NULL: it cannot be
+	 * told. The caller has found nothing, and nobody has used the link since. */
 	unsigned (*sleepers)(struct far_link *link, int *fds, unsigned room);
 	/* Tear the connection down. When it returns nothing touches the copy any more. Harmless without a connection. */
 	void (*disconnect)(struct far_link *link);
@@ -84,6 +88,27 @@ extern const struct far_transport far_ofi;
 static inline bool far_is_given_up(const struct far_link *link)
 {
 	return atomic_load_acquire(&link->is_given_up) || (link->is_unwanted != NULL && atomic_load_acquire(link->is_unwanted));
+}
+
+/* What a poll would find changed: completions, and the words that the target writes. */
+struct far_glance {
+	struct far_done done;
+	uint64_t words[4];
+};
+
+static inline struct far_glance far_glance(const struct far_link *link)
+{
+	static const uint32_t offs[4] = {LAYOUT_CREDIT_OFF, LAYOUT_FENCE_OFF, FAR_ANSWER_OFF, FAR_FLUSHED_OFF};
+	struct far_glance glance = {.done = link->done};
+
+	for (unsigned i = 0; i < 4; i++)
+		glance.words[i] = atomic_load_relaxed((const uint64_t *)(link->copy + offs[i]));
+	return glance;
+}
+
+static inline bool far_glance_is_same(const struct far_glance *one, const struct far_glance *other)
+{
+	return memcmp(one, other, sizeof(*one)) == 0;
 }
 
 /* far_place -- where in the copy a byte of the ring lies. */

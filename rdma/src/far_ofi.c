@@ -292,70 +292,87 @@ static int ofi_poll(struct far_link *link)
 	return turn(ofi_of(link));
 }
 
-/* What a poll would find changed: completions, and the words that the target writes. */
-struct glance {
-	struct far_done done;
-	uint64_t words[4];
-};
+#ifdef FARLOG_FAULT
+uint64_t ofi_wait_is_late;
 
-static struct glance look(const struct ofi_link *ofi)
+/* await_bytes -- so that what a wait is for arrives between its last look and fi_trywait. */
+static void await_bytes(int fd)
 {
-	static const uint32_t offs[4] = {LAYOUT_CREDIT_OFF, LAYOUT_FENCE_OFF, FAR_ANSWER_OFF, FAR_FLUSHED_OFF};
-	struct glance glance = {.done = ofi->link.done};
-
-	for (unsigned i = 0; i < 4; i++)
-		glance.words[i] = atomic_load_relaxed((const uint64_t *)(ofi->link.copy + offs[i]));
-	return glance;
+	if (atomic_load_relaxed(&ofi_wait_is_late) != 0)
+		(void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, OFI_LATE_MS);
 }
+#else
+#define await_bytes(fd) ((void)(fd))
+#endif
 
-static void sleep_for_events(struct ofi_link *ofi, uint64_t timeout_ns)
+/* arm_events -- the descriptors to poll for. False: do not sleep; something has come since `before`, or the provider
+ * asks for another read. fi_trywait itself makes progress: a word that the target has written arrives in it without a
+ * completion, and its bytes are then gone from the socket. So the words are compared once more behind it. */
+static bool arm_events(struct ofi_link *ofi, const struct far_glance *before, int fds[2])
 {
 	struct fid *fids[2] = {&ofi->cq->fid, &ofi->eq->fid};
-	struct pollfd fds[2] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
-	struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+	struct far_glance after;
 
 	for (unsigned i = 0; i < 2; i++)
-		if (fi_control(fids[i], FI_GETWAIT, &fds[i].fd) != 0)
-			return;
+		if (fi_control(fids[i], FI_GETWAIT, &fds[i]) != 0)
+			return false;
+	await_bytes(fds[0]);
+	if (fi_trywait(ofi->fabric, fids, 2) != 0)
+		return false;
+	after = far_glance(&ofi->link);
+	return far_glance_is_same(before, &after);
+}
+
+/* sleep_for_events -- true: the time went by. */
+static bool sleep_for_events(struct ofi_link *ofi, const struct far_glance *before, uint64_t timeout_ns)
+{
+	struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	int found[2];
+	struct timespec timeout;
+
+	if (!arm_events(ofi, before, found))
+		return false;
 	if (ofi->post_count > 0 && timeout_ns > OFI_NAP_LAST_NS)
-		timeout = (struct timespec){0, OFI_NAP_LAST_NS}; /* that there is room again wakes nobody */
-	if (fi_trywait(ofi->fabric, fids, 2) == 0)
-		(void)ppoll(fds, 2, &timeout, NULL);
+		timeout_ns = OFI_NAP_LAST_NS; /* that there is room again wakes nobody */
+	timeout = (struct timespec){(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+	fds[0].fd = found[0];
+	fds[1].fd = found[1];
+	return ppoll(fds, 2, &timeout, NULL) == 0;
 }
 
 static unsigned ofi_sleepers(struct far_link *link, int *fds, unsigned room)
 {
 	struct ofi_link *ofi = ofi_of(link);
-	struct fid *fids[2] = {&ofi->cq->fid, &ofi->eq->fid};
+	struct far_glance before;
 
-	if (ofi->ep == NULL || ofi->post_count > 0 || room < 2 || fi_control(fids[0], FI_GETWAIT, &fds[0]) != 0 || fi_control(fids[1], FI_GETWAIT, &fds[1]) != 0)
+	if (ofi->ep == NULL || ofi->post_count > 0 || room < 2)
 		return 0;
-	return fi_trywait(ofi->fabric, fids, 2) == 0 ? 2 : 0;
+	before = far_glance(link);
+	return arm_events(ofi, &before, fds) ? 2 : 0;
 }
 
-static void ofi_wait(struct far_link *link, uint64_t timeout_ns)
+static bool ofi_wait(struct far_link *link, uint64_t timeout_ns)
 {
 	struct ofi_link *ofi = ofi_of(link);
 	uint64_t until_ns = clock_after_ns(timeout_ns);
 	uint64_t spin_until_ns = clock_after_ns(timeout_ns < WAIT_SPIN_NS ? timeout_ns : WAIT_SPIN_NS);
-	struct glance before;
+	struct far_glance before;
 	uint64_t now_ns;
 
 	if (ofi->ep == NULL)
-		return;
-	before = look(ofi);
+		return false;
+	before = far_glance(link);
 	do {
-		struct glance after;
+		struct far_glance after;
 
 		if (turn(ofi) != FARLOG_OK)
-			return;
-		after = look(ofi);
-		if (memcmp(&before, &after, sizeof(before)) != 0)
-			return;
+			return false;
+		after = far_glance(link);
+		if (!far_glance_is_same(&before, &after))
+			return false;
 		now_ns = clock_monotonic_ns();
 	} while (now_ns < spin_until_ns);
-	if (now_ns < until_ns)
-		sleep_for_events(ofi, until_ns - now_ns);
+	return now_ns < until_ns ? sleep_for_events(ofi, &before, until_ns - now_ns) : true;
 }
 
 static void ofi_close(struct far_link *link)

@@ -58,6 +58,9 @@ void ofi_link_disconnect(struct far_link *link);
 #ifdef FARLOG_FAULT
 /* 1: no request carries bytes, as if the target took none. */
 extern uint64_t ofi_carries_nothing;
+/* 1: a wait goes to sleep only when something has arrived at its socket, or after OFI_LATE_MS. */
+extern uint64_t ofi_wait_is_late;
+#define OFI_LATE_MS 10000
 #endif
 
 #endif

@@ -429,28 +429,37 @@ static void take_completion_events(struct verbs_link *link)
 		link->lib->ack_cq_events(cq, 1);
 }
 
-static void verbs_wait(struct far_link *far, uint64_t timeout_ns)
+static bool verbs_wait(struct far_link *far, uint64_t timeout_ns)
 {
 	struct verbs_link *link = verbs_link_of(far);
 	uint64_t nap_ns = link->left & VERBS_LEFT_ANSWER && !link->is_announced ? ANSWER_NAP_NS : NAP_NS;
-	struct far_done before = far->done;
+	struct far_glance before;
+	struct far_glance after;
 	struct timespec timeout;
 	struct pollfd fds[3];
+	int ready;
 
 	if (link->is_broken || link->completions == NULL)
-		return;
-	/* Ask for an event first, then look: what came before the asking makes none. */
+		return false;
+	before = far_glance(far);
+	/* Ask for an event first, then look: what came before the asking makes none. An answer that is a word is among what
+	 * is looked at: the look takes its announcement from the queue. */
 	take_completion_events(link);
 	ibv_req_notify_cq(link->queue.cq, 0);
-	if (progress(link) != FARLOG_OK || before.persist_tag != far->done.persist_tag || before.read_tag != far->done.read_tag)
-		return;
+	if (progress(link) != FARLOG_OK)
+		return false;
+	after = far_glance(far);
+	if (!far_glance_is_same(&before, &after))
+		return false;
 	nap_ns = timeout_ns < nap_ns ? timeout_ns : nap_ns;
 	timeout = (struct timespec){0, (long)nap_ns};
 	fds[0] = (struct pollfd){.fd = link->completions->fd, .events = POLLIN};
 	fds[1] = (struct pollfd){.fd = link->channel->fd, .events = POLLIN};
 	fds[2] = (struct pollfd){.fd = link->device.context->async_fd, .events = POLLIN};
-	if (ppoll(fds, 3, &timeout, NULL) > 0 && (fds[1].revents | fds[2].revents) != 0)
+	ready = ppoll(fds, 3, &timeout, NULL);
+	if (ready > 0 && (fds[1].revents | fds[2].revents) != 0)
 		look_around(link);
+	return ready == 0 && nap_ns == timeout_ns;
 }
 
 /* ---------------------------------------------------------------- opening and closing */

@@ -268,6 +268,19 @@ uint64_t reader_members_reads(const struct reader_members *members)
 	return count;
 }
 
+struct region_waits reader_members_waits(const struct reader_members *members)
+{
+	struct region_waits waits = {0};
+
+	for (unsigned i = 0; i < members->count; i++) {
+		const struct farlog_reader *reader = members->member[i].reader;
+
+		waits.count += reader != NULL ? reader->region->waits.count : 0;
+		waits.expired_count += reader != NULL ? reader->region->waits.expired_count : 0;
+	}
+	return waits;
+}
+
 unsigned farlog_reader_members(const farlog_reader *reader, struct farlog_member_status *statuses, unsigned room)
 {
 	const struct reader_members *members = reader->members;

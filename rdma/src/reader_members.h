@@ -65,6 +65,7 @@ int reader_members_release(struct reader_members *members, const struct head_slo
 int reader_members_suspect(struct reader_members *members, struct farlog_suspect *suspect);
 int reader_members_status(struct reader_members *members, struct farlog_ring_status *status);
 uint64_t reader_members_reads(const struct reader_members *members);
+struct region_waits reader_members_waits(const struct reader_members *members);
 
 /* reader_members_adopt -- take over what the openers have opened meanwhile. */
 void reader_members_adopt(struct reader_members *members);

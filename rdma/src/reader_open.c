@@ -5,6 +5,7 @@
 #include "agent.h"
 #include "agent_renew.h"
 #include "err.h"
+#include "farlog/reader_waits.h"
 #include "member_uri.h"
 #include "mutant.h"
 #include "reader.h"
@@ -182,6 +183,15 @@ int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *statu
 uint64_t farlog_reader_reads(const farlog_reader *reader)
 {
 	return reader->members != NULL ? reader_members_reads(reader->members) : reader->region->read_count;
+}
+
+uint64_t farlog_reader_waits(const farlog_reader *reader, uint64_t *expired_count)
+{
+	struct region_waits waits = reader->members != NULL ? reader_members_waits(reader->members) : reader->region->waits;
+
+	if (expired_count != NULL)
+		*expired_count = waits.expired_count;
+	return waits.count;
 }
 
 void farlog_reader_close(farlog_reader *reader)

@@ -119,6 +119,12 @@ struct region_ops {
 	void (*close)(struct region *region);
 };
 
+/* Sleeps for a persist that is under way. Each ends by an event, or expires: all the time that the caller gave went by. */
+struct region_waits {
+	uint64_t count;
+	uint64_t expired_count;
+};
+
 struct region {
 	const struct region_ops *ops;
 	struct farlog_contract contract;
@@ -147,6 +153,7 @@ struct region {
 	uint64_t directory_off;   /* where in it this ring lies */
 	uint64_t directory_generation; /* of its entry */
 	uint64_t read_count;  /* with is_far: READs posted */
+	struct region_waits waits; /* with is_far: for persists. Stored by who has the link */
 	uint64_t comeback_count; /* with is_far: connections after the first one */
 	uint64_t tag_lost;    /* with is_far, of a drain: the persist that went with a connection; it is not sent again, because another drain may have come */
 	bool are_members;     /* several rings that hold the same */

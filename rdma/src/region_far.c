@@ -145,23 +145,34 @@ static int far_poll(struct region *region)
 	return __builtin_expect(is_lost, 0) ? FARLOG_IO : FARLOG_OK;
 }
 
+/* wait_link -- the caller has taken the link, has found with it that what it waits for is not there, and the link is up:
+ * a turn of another thread may have brought it since an earlier check, and nothing would end the sleep. True: all of
+ * timeout_ns went by. */
+static bool wait_link(struct region_far *far, uint64_t timeout_ns)
+{
+	bool has_expired = far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
+
+	if (far->tag_asked != far->link->done.persist_tag)
+		break_off_if_silent(far);
+	return has_expired;
+}
+
+/* far_wait -- for the persist under way. Without one there is nothing to wait for: poll says so. */
 static void far_wait(struct region *region, uint64_t timeout_ns)
 {
 	struct region_far *far = far_of(region);
 	uint64_t a_while_ns = timeout_ns < RETRY_FIRST_NS ? timeout_ns : RETRY_FIRST_NS;
-
-	bool has_waited = false;
+	bool is_up = false;
 
 	if (take_link(far)) {
-		has_waited = atomic_load_acquire(&far->state) == FAR_UP; /* looked at by who has the link: another thread may just have broken it off */
-		if (has_waited) {
-			far->link->ops->wait(far->link, timeout_ns < PATIENCE_NS ? timeout_ns : PATIENCE_NS);
-			if (far->tag_asked != far->link->done.persist_tag)
-				break_off_if_silent(far);
+		is_up = atomic_load_acquire(&far->state) == FAR_UP; /* another thread may just have broken it off */
+		if (is_up && far->tag_asked != far->link->done.persist_tag) {
+			far->region.waits.count++;
+			far->region.waits.expired_count += wait_link(far, timeout_ns);
 		}
 		give_link(far);
 	}
-	if (!has_waited)
+	if (!is_up)
 		nanosleep(&(struct timespec){0, (long)a_while_ns}, NULL);
 }
 
@@ -169,21 +180,25 @@ static void far_wait(struct region *region, uint64_t timeout_ns)
 static int await(struct region_far *far, bool (*is_done)(const struct region_far *far, uint64_t tag), uint64_t tag)
 {
 	uint64_t until_ns = clock_after_ns(far->region.patience_ns);
+	bool has_come = false;
 
-	for (;;) {
+	while (!has_come) {
+		bool is_over;
+
 		while (!take_link(far))
 			cpu_relax();
 		turn(far);
+		has_come = is_done(far, tag);
+		is_over = atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns ||
+			far_is_given_up(far->link);
+		if (!has_come && !is_over && far->link->ops->wait != NULL)
+			(void)wait_link(far, RETRY_FIRST_NS);
 		give_link(far);
-		if (is_done(far, tag))
-			return FARLOG_OK;
-		if (atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns || far_is_given_up(far->link))
+		if (!has_come && is_over)
 			return FARLOG_IO;
-		if (far->link->ops->wait != NULL)
-			far_wait(&far->region, RETRY_FIRST_NS);
-		else
-			cpu_relax();
+		cpu_relax();
 	}
+	return FARLOG_OK;
 }
 
 static bool is_read(const struct region_far *far, uint64_t tag)

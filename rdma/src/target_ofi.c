@@ -73,9 +73,17 @@ static void bury(struct ofi_listener *listener)
 	}
 }
 
-/* doze -- true: bytes have come. */
-static bool doze(struct ofi_listener *listener)
+#ifdef FARLOG_FAULT
+uint64_t ofi_idle_ns;
+#define OR_IDLE(usual_ns) (atomic_load_relaxed(&ofi_idle_ns) != 0 ? atomic_load_relaxed(&ofi_idle_ns) : (usual_ns))
+#else
+#define OR_IDLE(usual_ns) (usual_ns)
+#endif
+
+/* doze -- true: bytes have come, or the bell has rung. *is_rung: the bell has: a worker may have an answer to send. */
+static bool doze(struct ofi_listener *listener, bool *is_rung)
 {
+	const struct timespec timeout = {(time_t)(OR_IDLE(DOZE_NS) / 1000000000u), (long)(OR_IDLE(DOZE_NS) % 1000000000u)};
 	uint64_t domain_count = atomic_load_acquire(&listener->domain_count);
 	struct pollfd fds[DOMAIN_COUNT_MAX + 2] = {{.fd = listener->bell, .events = POLLIN}, {.fd = listener->eq_fd, .events = POLLIN}};
 	struct fid *fids[DOMAIN_COUNT_MAX + 1] = {&listener->eq->fid};
@@ -87,9 +95,10 @@ static bool doze(struct ofi_listener *listener)
 	}
 	if (fi_trywait(listener->fabric, fids, (int)domain_count + 1) != 0)
 		return true;
-	if (ppoll(fds, domain_count + 2, &(struct timespec){0, DOZE_NS}, NULL) <= 0)
+	if (ppoll(fds, domain_count + 2, &timeout, NULL) <= 0)
 		return false;
-	if (fds[0].revents & POLLIN)
+	*is_rung = (fds[0].revents & POLLIN) != 0;
+	if (*is_rung)
 		(void)eventfd_read(listener->bell, &rings);
 	return true;
 }
@@ -128,6 +137,7 @@ static void *serve_loop(void *context)
 	uint64_t tick_at_ns = 0;
 	uint64_t spin_ns = SPIN_FIRST_NS;
 	bool is_event_due = true;
+	bool is_rung = false;
 
 	while (!atomic_load_acquire(&listener->is_stopping)) {
 		bool is_busy = turn(listener, is_event_due);
@@ -135,13 +145,14 @@ static void *serve_loop(void *context)
 
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (now_ns - tick_at_ns >= TICK_NS) {
+		if (is_rung || now_ns - tick_at_ns >= OR_IDLE(TICK_NS)) {
 			tick_at_ns = now_ns;
+			is_rung = false;
 			target_tick(listener->target);
 		}
 		is_event_due = !listener->is_spinning && now_ns - busy_at_ns >= spin_ns;
 		if (is_event_due) {
-			bool is_woken = doze(listener);
+			bool is_woken = doze(listener, &is_rung);
 			uint64_t awake_ns = clock_monotonic_ns();
 
 			spin_ns = next_spin_ns(spin_ns, is_woken, awake_ns - now_ns);

@@ -120,6 +120,8 @@ void ofi_conn_send_words(struct ofi_conn *conn);
 #ifdef FARLOG_FAULT
 /* 1: keys are not closed, 2: nor are endpoints, as if the provider had refused it. */
 extern uint64_t ofi_end_fails;
+/* How long the listener's thread sleeps, and lets pass between two ticks, when nothing wakes it; 0: as long as usual. */
+extern uint64_t ofi_idle_ns;
 #endif
 
 /* ofi_look_for_orders -- carry out revocations that other threads wait for. True: there were some. */

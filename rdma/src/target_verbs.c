@@ -160,8 +160,8 @@ static bool take_all(struct verbs_listener *listener)
 }
 
 /* doze -- until an event, or until credits are due. Completion events are asked for first, and then looked for once more: what came before
- * the asking makes none. */
-static void doze(struct verbs_listener *listener)
+ * the asking makes none. True: the bell has rung: a worker may have an answer to send. */
+static bool doze(struct verbs_listener *listener)
 {
 	struct pollfd fds[2 + 2 * VERBS_DEVICE_COUNT_MAX] = {{.fd = listener->bell, .events = POLLIN}, {.fd = listener->channel->fd, .events = POLLIN}};
 	struct timespec timeout = {0, listener->conns != NULL ? DOZE_NS : SLEEP_NS};
@@ -171,7 +171,7 @@ static void doze(struct verbs_listener *listener)
 	for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 		verbs_conn_arm(conn);
 	if (take_all(listener))
-		return;
+		return false;
 	for (unsigned i = 0; i < listener->host_count; i++) {
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].completions->fd, .events = POLLIN};
 		fds[count++] = (struct pollfd){.fd = listener->hosts[i].device.context->async_fd, .events = POLLIN};
@@ -180,6 +180,7 @@ static void doze(struct verbs_listener *listener)
 	if (fds[0].revents & POLLIN)
 		(void)eventfd_read(listener->bell, &rings);
 	take_completion_events(listener);
+	return (fds[0].revents & POLLIN) != 0;
 }
 
 static void *serve_loop(void *context)
@@ -188,6 +189,7 @@ static void *serve_loop(void *context)
 	uint64_t busy_at_ns = 0;
 	uint64_t tick_at_ns = 0;
 	bool is_look_due = true;
+	bool is_rung = false;
 
 	for (unsigned turns = 0; !atomic_load_acquire(&listener->is_stopping); turns++) {
 		bool is_busy = take_all(listener);
@@ -201,15 +203,16 @@ static void *serve_loop(void *context)
 		bury(listener);
 		if (is_busy)
 			busy_at_ns = now_ns;
-		if (listener->conns != NULL && now_ns - tick_at_ns >= TICK_NS) {
+		if (listener->conns != NULL && (is_rung || now_ns - tick_at_ns >= TICK_NS)) {
 			tick_at_ns = now_ns;
+			is_rung = false;
 			target_tick(listener->target);
 			for (struct verbs_conn *conn = listener->conns; conn != NULL; conn = conn->next)
 				verbs_conn_ask_alive(conn, now_ns);
 		}
 		is_look_due = now_ns - busy_at_ns >= SPIN_NS && (!listener->is_spinning || listener->conns == NULL);
 		if (is_look_due)
-			doze(listener);
+			is_rung = doze(listener);
 	}
 	return NULL;
 }

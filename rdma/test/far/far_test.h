@@ -74,6 +74,10 @@ void test_route(void);    /* far_route.c */
 void test_route_mutant(void);
 void test_stub(void);     /* far_stub.c */
 void test_door(void);     /* far_door.c */
+void test_wakeup_late(void);      /* far_wakeup.c */
+void test_wakeup_taken(void);     /* far_wakeup.c */
+void test_wakeup_sleepers(void);  /* far_wakeup.c */
+void test_wakeup_worker(void);    /* far_wakeup.c */
 void test_formatted_anew(void); /* far_zombie.c */
 void connect_and_read(const struct bed *bed, char token_letter); /* far_hostile.c: a reader's connection, one read, and its end */
 int open_and_tell(const char *uri); /* far_hostile.c: a process that opens and prints the error's text */
