@@ -72,7 +72,7 @@ func (b *bed) giveKey(ctx context.Context, target, host *vm.Guest) error {
 // connectNVMe connects a guest that has its key by farlog host connect, and returns the device. A connection that breaks takes its device along.
 // On a machine that is busy enough the target gives a connection up while its host still shows the key, which the host takes for a key that is refused: once more then.
 func (b *bed) connectNVMe(ctx context.Context, host *vm.Guest, transport string) (device string, err error) {
-	text, err := host.Run(ctx, "wait-for "+nvmeConnectCommand(host.Name, transport, nvmeHostNQN(host.Name))+" && nvme-device "+nvmeSubsystem)
+	text, err := host.Run(ctx, "wait-for "+nvmeConnectCommand(host.Name, transport, nvmeHostNQN(host.Name))+" && nvme-device "+nvmeSubsystem+" 1")
 	return strings.TrimSpace(text), err
 }
 

@@ -195,7 +195,17 @@ func (m *mixed) suffer(ctx context.Context) (seen []string, err error) {
 	return seen, m.whole(ctx)
 }
 
+// removePort does it while another program of each host has the device open, and goes on to: the next one of that namespace has another name then.
 func (m *mixed) removePort(ctx context.Context) error {
+	for _, name := range []string{"host", mixedOther} {
+		holder, err := m.bed.start(m.guests[name], "holder", "exec 3<$(nvme-device "+nvmeSubsystem+" 1) && echo holds && exec sleep infinity")
+		if err != nil {
+			return err
+		}
+		if err := holder.WaitText(ctx, "holds"); err != nil {
+			return err
+		}
+	}
 	_, err := m.guests["target"].Run(ctx, fmt.Sprintf("sed '/{id: 2,/d' %s >/run/without.yaml && farlog target nvmet apply -f /run/without.yaml && ! test -e /sys/kernel/config/nvmet/ports/2", nvmetFile))
 	return err
 }

@@ -25,11 +25,14 @@ func nvmeConformance(ctx context.Context, b *bed) (string, error) {
 	if err := b.serveNVMe(ctx, guests["target"], "  - {nsid: 2, device: "+nvmeSmall+"}\n", "host"); err != nil {
 		return "", err
 	}
-	device, err := b.connectNVMe(ctx, guests["host"], "rdma")
-	if err != nil {
+	if _, err := b.connectNVMe(ctx, guests["host"], "rdma"); err != nil {
 		return "", err
 	}
-	text, err := b.conformance(ctx, guests["host"], "nvme-rdma", "FARLOG_TEST_FLUSH=auto FARLOG_TEST_BLOCK="+strings.TrimSuffix(device, "1")+"2 conformance nvme-device")
+	const second = "nvme-device " + nvmeSubsystem + " 2"
+	if _, err := guests["host"].Run(ctx, "wait-for "+second); err != nil {
+		return "", err
+	}
+	text, err := b.conformance(ctx, guests["host"], "nvme-rdma", "FARLOG_TEST_FLUSH=auto FARLOG_TEST_BLOCK=$("+second+") conformance nvme-device")
 	if err != nil {
 		return "", err
 	}

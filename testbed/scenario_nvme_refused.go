@@ -105,7 +105,7 @@ func (b *bed) expelNVMe(ctx context.Context, target, host *vm.Guest) error {
 	if err := b.serveNVMe(ctx, target, "", "central"); err != nil {
 		return err
 	}
-	if _, err := host.Run(ctx, "wait-for sh -c '! nvme-device "+nvmeSubsystem+"'"); err != nil {
+	if _, err := host.Run(ctx, "wait-for sh -c '! nvme-device "+nvmeSubsystem+" 1'"); err != nil {
 		return err
 	}
 	return b.refusedNVMe(ctx, host, "true", "tcp", nvmeHostNQN("host"), "host NQN "+nvmeHostNQN("host")+" is not allowed at ")
@@ -120,6 +120,6 @@ func (b *bed) refusedNVMe(ctx context.Context, host *vm.Guest, prepare, transpor
 	if said := err.Error(); !strings.Contains(said, "connect subsystem "+nvmeSubsystem+": ") || !strings.Contains(said, reason) {
 		return fmt.Errorf("error %w, want one that names the subsystem and has %q", err, reason)
 	}
-	_, err = host.Run(ctx, "! nvme-device "+nvmeSubsystem)
+	_, err = host.Run(ctx, "! nvme-device "+nvmeSubsystem+" 1")
 	return err
 }
