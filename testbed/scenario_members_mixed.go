@@ -210,15 +210,20 @@ func (m *mixed) removePort(ctx context.Context) error {
 	return err
 }
 
-// putPortBack also connects the hosts again: their devices went with the connections.
+// putPortBack also connects the hosts again: their devices went with the connections. Writer and drain have to close those before, while there are no others.
 func (m *mixed) putPortBack(ctx context.Context) error {
-	if _, err := m.guests["target"].Run(ctx, "farlog target nvmet apply -f "+nvmetFile); err != nil {
-		return err
-	}
 	for _, name := range []string{"host", mixedOther} {
 		if err := m.bed.waitDisconnected(ctx, m.guests[name]); err != nil {
 			return err
 		}
+		if _, err := m.guests[name].Run(ctx, "wait-for let-go far"); err != nil {
+			return fmt.Errorf("%s holds a device that was removed: %w", name, err)
+		}
+	}
+	if _, err := m.guests["target"].Run(ctx, "farlog target nvmet apply -f "+nvmetFile); err != nil {
+		return err
+	}
+	for _, name := range []string{"host", mixedOther} {
 		if _, err := m.bed.connectNVMe(ctx, m.guests[name], "tcp"); err != nil {
 			return fmt.Errorf("%s is not connected again: %w", name, err)
 		}

@@ -41,7 +41,7 @@ struct block_command {
 
 struct block_answer {
 	uint64_t id;
-	int failure; /* errno, 0 = done */
+	int failure; /* errno, 0 = done. ENODEV: the device was removed, and has to be opened again */
 };
 
 struct block_device;

@@ -158,7 +158,15 @@ static int uring_wait(struct block_device *device, enum block_queue queue, uint6
 	return count >= 0 || count == -ETIME || count == -EINTR || count == -EAGAIN || count == -EBUSY ? FARLOG_OK : FARLOG_IO;
 }
 
-/* failure_of -- errno, 0 = done. */
+/* is_removed -- the kernel has removed the device: it has no bytes then, and whatever comes back under its name is another one. */
+static bool is_removed(const struct block_uring *uring)
+{
+	uint64_t size_bytes = 0;
+
+	return uring->is_device && (ioctl(uring->fd, BLKGETSIZE64, &size_bytes) != 0 || size_bytes == 0);
+}
+
+/* failure_of -- errno, 0 = done; ENODEV: no command to this device succeeds any more. A reservation conflict stays what it is. */
 static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
 {
 	int failure = cqe->res < 0 ? -cqe->res : 0;
@@ -168,11 +176,10 @@ static int failure_of(struct block_uring *uring, const struct io_uring_cqe *cqe)
 		failure = passthrough_failure(cqe->res, &status);
 		if (failure != 0)
 			uring->device.status = status;
-		return failure;
-	}
-	if (failure == 0 && (uint32_t)cqe->res != (uint32_t)cqe->user_data)
+	} else if (failure == 0 && (uint32_t)cqe->res != (uint32_t)cqe->user_data) {
 		failure = EIO; /* cut short: the device ends, or one of its LBAs failed */
-	return failure;
+	}
+	return failure != 0 && failure != EBADE && is_removed(uring) ? ENODEV : failure;
 }
 
 static unsigned uring_take(struct block_device *device, enum block_queue queue, struct block_answer *answers, unsigned room)

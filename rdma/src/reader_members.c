@@ -23,6 +23,11 @@ void reader_members_away(struct reader_member *member, int result)
 		member->reopen_at_ns = clock_after_ns(REOPEN_NS);
 	member->is_away = true;
 	member->look_at_ns = clock_after_ns(AWAY_NS);
+	/* A link may come back by itself, a device that was removed does not: while it is held, the kernel keeps its name, and its locks. */
+	if (atomic_load_relaxed(&member->reader->region->is_removed)) {
+		member->look_at_ns = 0;
+		member->reopen_at_ns = 0;
+	}
 }
 
 /* has_epoch -- its log is the stream's. */

@@ -139,6 +139,7 @@ struct region {
 	bool is_far;          /* base is a copy; the words in it that others store come by poll */
 	uint64_t rest_ns;     /* with is_block: how long a target may go on with what a broken connection brought it. 0: what was answered is over */
 	bool is_block;        /* with is_far: a device of this host, of which base is a copy. Nobody but its own writer ends what is under way */
+	uint64_t is_removed;  /* with is_block: the device is gone for good, and one that comes under its name has to be opened. Atomic */
 	bool is_claimed;      /* with is_block: the device itself shuts a writer out, and what came after it says where its log ended */
 	bool is_shut;         /* and has: nothing that is written here lands any more */
 	uint64_t fence_lsn;   /* with is_far: no record of a fenced writer lies at or above it; UINT64_MAX = not fenced, or not known */

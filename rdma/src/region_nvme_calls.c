@@ -35,6 +35,8 @@ void nvme_note_trouble(struct region_nvme *nvme, int failure)
 	uint16_t status = nvme->device->status;
 	char said[64] = "";
 
+	if (failure == ENODEV)
+		atomic_store_relaxed(&nvme->region.is_removed, 1);
 	if (status != 0)
 		snprintf(said, sizeof(said), " (NVMe status 0x%x %s)", status, passthrough_status_name(status));
 	snprintf(nvme->trouble, sizeof(nvme->trouble), "a command to the device failed: %.60s%s",

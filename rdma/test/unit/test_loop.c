@@ -154,6 +154,12 @@ static void open__device_has_shrunk(void **state)
 	expect_open(FARLOG_CORRUPT, "the end of it is not here");
 }
 
+static void resize_to(off_t len)
+{
+	assert_int_equal(truncate(file, len), 0);
+	assert_int_equal(run("losetup -c %s", device), 0);
+}
+
 /* Half of a device goes while a writer is in it: what was acknowledged before is there, and nothing is acknowledged that could not be written. */
 static void append__device_shrinks_under_it(void **state)
 {
@@ -170,8 +176,7 @@ static void append__device_shrinks_under_it(void **state)
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE, .policy = FARLOG_POLICY_REJECT), &writer, NULL), FARLOG_OK);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(farlog_append(writer, &entry, 30000000000u, &position), FARLOG_OK);
-	assert_int_equal(truncate(file, FILE_LEN / 2), 0);
-	assert_int_equal(run("losetup -c %s", device), 0);
+	resize_to(FILE_LEN / 2);
 	while (result == FARLOG_OK) {
 		acked_lsn = position.end_lsn;
 		result = farlog_append(writer, &entry, 30000000000u, &position);
@@ -181,11 +186,33 @@ static void append__device_shrinks_under_it(void **state)
 	assert_int_equal(farlog_append(writer, &entry, 30000000000u, &position), FARLOG_CLOSED);
 	assert_int_not_equal(nvme_of(writer->region)->trouble[0], '\0');
 	assert_int_not_equal(farlog_writer_close(writer), FARLOG_OK);
-	assert_int_equal(truncate(file, FILE_LEN), 0);
-	assert_int_equal(run("losetup -c %s", device), 0);
+	resize_to(FILE_LEN);
 	assert_int_equal(farlog_writer_open(uri, CONFIG(.level = FARLOG_LEVEL_VISIBLE), &writer, NULL), FARLOG_OK);
 	assert_true(farlog_writer_recovery(writer)->tail_lsn >= acked_lsn);
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+}
+
+/* read__device_is_removed -- a command that fails, and one to a device that has no bytes any more, as the kernel leaves one that it removed. */
+static void read__device_is_removed(void **state)
+{
+	struct farlog_error error = {0};
+	struct region *region;
+
+	(void)state;
+	attach("");
+	expect_format(FARLOG_OK, "");
+	if (region_open(uri, &(struct region_ask){.access = REGION_READ}, &region, &error) != FARLOG_OK)
+		fail_msg("%s", error.text);
+	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_OK);
+	resize_to(LAYOUT_BLOCK_LEN);
+	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_IO);
+	assert_int_equal(region->is_removed, 0);
+	resize_to(0);
+	assert_int_equal(region_fetch(region, 0, LAYOUT_DATA_OFF), FARLOG_IO);
+	assert_int_equal(region->is_removed, 1);
+	assert_non_null(strstr(region->trouble, "No such device"));
+	region->ops->close(region);
+	expect_open(FARLOG_NOT_FOUND, "has no bytes");
 }
 
 static char mounted[300]; /* "" = nothing is */
@@ -267,6 +294,7 @@ static const struct CMUnitTest tests[] = {
 	CASE(open__lba_has_changed),
 	CASE(open__device_has_shrunk),
 	CASE(append__device_shrinks_under_it),
+	CASE(read__device_is_removed),
 	cmocka_unit_test_setup_teardown(format__ring_is_larger_than_the_disk, make_file, end_disk),
 };
 RUN_GROUP(loop, tests)

@@ -6,6 +6,7 @@
 
 #include "block_fault.h"
 #include "layout.h"
+#include "reader_members.h"
 #include "region_members.h"
 #include "unit.h"
 #include "writer.h"
@@ -261,11 +262,66 @@ static void append__one_copy_for_all(void **state)
 	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
 }
 
+static uint8_t read_bytes[RING_SIZE];
+
+/* await_far -- read until the far member is open and answers, or does not. */
+static struct reader_member *await_far(farlog_reader *drain, bool is_there)
+{
+	struct reader_member *far = &drain->members->member[NEAR_COUNT];
+	struct farlog_batch batch;
+
+	for (unsigned tries = 0; (far->reader != NULL && !far->is_away) != is_there; tries++) {
+		int result = farlog_reader_read(drain, read_bytes, sizeof(read_bytes), &batch);
+
+		assert_true(result == FARLOG_OK || result == FARLOG_NOT_YET);
+		assert_in_range(tries, 0, 20 * TRIES);
+		usleep(1000);
+	}
+	return far;
+}
+
+/* read__removed_device_is_opened_again_at_once -- a device that fails may answer again, and is asked again for a while; one that the kernel has removed never will. */
+static void read__removed_device_is_opened_again_at_once(void **state)
+{
+	struct farlog_position position;
+	struct reader_member *far;
+	farlog_writer *writer;
+	farlog_reader *drain;
+
+	(void)state;
+	make_members();
+	members_are_tended = true; /* an opening takes each member in turn */
+	writer = open_members(2);
+	assert_int_equal(unit_append(writer, RECORD_LEN, 1, &position), FARLOG_OK);
+	assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	drain = unit_read(whole_uri, FARLOG_START_HEAD, true);
+	await_far(drain, true);
+
+	farlog_block_trouble(NAME, 0, EIO);
+	far = await_far(drain, false);
+	assert_int_not_equal(far->reopen_at_ns, 0); /* a moment later */
+	farlog_block_trouble(NAME, 0, 0);
+	await_far(drain, true);
+
+	farlog_block_trouble(NAME, 0, ENODEV);
+	await_far(drain, false);
+	assert_int_equal(far->reopen_at_ns, 0);
+	while (far->reader != NULL) /* it is let go while no other one is there */
+		(void)farlog_reader_read(drain, read_bytes, sizeof(read_bytes), &(struct farlog_batch){0});
+	farlog_block_trouble(NAME, 0, 0);
+	await_far(drain, true);
+	assert_int_equal(atomic_load_relaxed(&far->reader->region->is_removed), 0);
+	farlog_reader_close(drain);
+	members_are_tended = false;
+	farlog_block_drop(NAME);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(append__one_copy_for_all),
 	cmocka_unit_test(read__waits_for_one_that_knows_the_log),
 	cmocka_unit_test(open__first_waits_for_the_slowest),
 	cmocka_unit_test(open__far_member_fails_midway),
+	cmocka_unit_test(read__removed_device_is_opened_again_at_once),
 };
 
 RUN_GROUP(members_far, tests)
