@@ -100,6 +100,11 @@ func (s *Server) openDevice(p peer, asked request) (*reply, error) {
 		file.Close()
 		return nil, refuse("INVALID", "%s is no block device", path)
 	}
+	// Between the answer and the opening the name may have become another namespace's.
+	if err := mayOpen(s.config.Devices, p, path); err != nil {
+		file.Close()
+		return nil, err
+	}
 	s.config.Logger.Info("opened", "device", path, "access", access, "uid", p.uid, "pid", p.pid)
 	made := newReply()
 	made.file = file

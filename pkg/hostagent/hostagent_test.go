@@ -310,6 +310,36 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// A namespace is where its rule says when that is asked first, and no longer when its name has been opened: what was opened is not the user's.
+func TestDevices_NamespaceMovesBeforeItsNameIsOpened(t *testing.T) {
+	disks, _ := filepath.Glob("/sys/class/block/[!l]*") // others attach and detach loop devices
+	for _, disk := range disks {
+		path, asked := "/dev/"+filepath.Base(disk), 0
+		rule := DeviceRule{Device: "nqn.2026-01.com.example:desk7/1", Rule: Rule{ID: 4242}, Find: func() (string, error) { return path, nil }}
+		server := &Server{config: Config{Logger: slog.New(slog.DiscardHandler), Devices: []DeviceRule{rule}}}
+		open := func() (*reply, error) {
+			return server.openDevice(peer{uid: 4242, gid: 1}, request{values: map[string]string{"path": path, "access": "read"}})
+		}
+		made, err := open()
+		if err != nil {
+			continue // the kernel does not let us open this one
+		}
+		made.file.Close()
+		server.config.Devices[0].Find = func() (string, error) {
+			if asked++; asked > 1 {
+				return "/dev/nvme1n2", nil
+			}
+			return path, nil
+		}
+		if made, err = open(); err == nil {
+			made.file.Close()
+			t.Errorf("%s was handed over although it is another namespace's by now", path)
+		}
+		return
+	}
+	t.Skip("no block device can be opened here")
+}
+
 func FuzzParseRequest(f *testing.F) {
 	f.Add("farlog-agent 1 writer\nstream desk7/orders\nepoch-seen 7\n")
 	f.Fuzz(func(t *testing.T, packet string) {
