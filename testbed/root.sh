@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# root.sh DIR -- make the guests' root under DIR, once for each content of testbed/packages, testbed/guest/initrd and this file.
+# root.sh DIR -- make the guests' root under DIR, once for each content of testbed/packages, testbed/kernels, testbed/guest/initrd,
+# kernels.sh and this file.
 # Prints the folder, which then holds
 #   root/      the Debian 13 tree; our programs are built in it
 #   root.img   the same as an ext4 image, from which the guests boot (read only, with a snapshot each)
@@ -7,16 +8,23 @@
 #   initrd     modules to find the disk, and testbed/guest/initrd
 #   vmlinuz-backports, initrd-backports    those of the distribution's backports: NVMe targets have reservations from Linux 6.13 on
 # nvmetcli is in Debian's unstable only; where that cannot be had the root is made without it, and nvmet-config says that it was not run.
-# FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). Needs root.
+# FARLOG_TESTBED_MIRROR: where Debian packages come from (default: mmdebstrap's own). FARLOG_TESTBED_KERNELS=newest: not the kernels
+# that testbed/kernels pins, but the newest, by a root of their own that is kept for a day. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 suite=trixie
 packages=$(sed 's/#.*//' packages | tr -s ' \n' ',' | sed 's/^,//; s/,$//')
-key=$(cat packages guest/initrd root.sh | sha256sum | cut -c1-16)
+which=${FARLOG_TESTBED_KERNELS:-pinned}
+case "$which" in
+pinned) day="" ;;
+newest) day=$(date -u +%F) ;;
+*) echo "testbed: FARLOG_TESTBED_KERNELS=$which: expected newest, pinned or nothing" >&2; exit 2 ;;
+esac
+key=$(cat packages kernels guest/initrd kernels.sh root.sh - <<<"$day" | sha256sum | cut -c1-16)
 mkdir -p "$1"
 base=$(cd "$1" && pwd)
-result=$base/root-$key
+result=$base/root-$which-$key
 new=$base/new-$key.$$
 # What nothing in a guest reads, and modules of devices that none has.
 excluded=(/usr/share/doc /usr/share/man /usr/share/locale /usr/share/info /usr/lib/firmware)
@@ -41,17 +49,15 @@ make_tree() {
 	for path in "${excluded[@]}"; do
 		options+=("--dpkgopt=path-exclude=$path/*")
 	done
-	# The second kernel beside the first, and nothing else of the backports.
-	local second="echo 'deb $mirror $suite-backports main' >\"\$1/etc/apt/sources.list.d/backports.list\" &&
-		export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && apt-get -q update &&
-		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install linux-image-amd64/$suite-backports"
+	local both="'$PWD/kernels.sh' \"\$1\" $suite '$mirror' $which"
 	# Unstable is asked for this package alone: what it stands on is among ours. A mirror that stands still is as good, its signature is checked.
 	local sources="\"\$1/etc/apt/sources.list.d/unstable.list\""
 	local nvmetcli="export APT_CONFIG=\"\$MMDEBSTRAP_APT_CONFIG\" && echo 'deb [check-valid-until=no] $mirror unstable main' >$sources && apt-get -q update &&
 		apt-get -q -y --no-install-recommends -o DPkg::Chroot-Directory=\"\$1\" install nvmetcli || echo 'no nvmetcli' >&2; rm -f $sources"
 	INITRD=No mmdebstrap --quiet --mode=root --variant=minbase --skip=cleanup/apt/lists "${options[@]}" --include="$packages" \
-		--customize-hook="$second" --customize-hook="$nvmetcli" \
+		--customize-hook="$both" --customize-hook="$nvmetcli" \
 		"$suite" "$new/root" ${FARLOG_TESTBED_MIRROR:+"$FARLOG_TESTBED_MIRROR"} >"$new/mmdebstrap.log" 2>&1 || {
+		grep '^testbed: ' "$new/mmdebstrap.log" >&2 && return 1
 		tail -20 "$new/mmdebstrap.log" >&2
 		say "mmdebstrap $suite failed: are the package mirrors reachable? FARLOG_TESTBED_MIRROR names another"
 		return 1
@@ -94,7 +100,7 @@ make_image() {
 }
 
 if [ ! -e "$result/root.img" ]; then
-	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages or testbed/root.sh changes)"
+	say "making the guests' root from Debian $suite (a minute or two; kept until testbed/packages, testbed/kernels or root.sh changes)"
 	mkdir -p "$new"
 	make_tree
 	of=""
@@ -105,8 +111,8 @@ if [ ! -e "$result/root.img" ]; then
 	done
 	[ -e "$new/initrd-backports" ] || { say "there is one kernel only: $suite-backports gave none"; exit 1; }
 	make_image
-	rm -rf --one-file-system "$result" "$base/root-"*
+	rm -rf --one-file-system "$base/root-$which-"*
 	mv "$new" "$result"
-	say "root made: kernels $(ls "$result/root/usr/lib/modules" | tr '\n' ' '), $(du -sm "$result/root.img" | cut -f1) MiB"
+	say "root made: $which kernels$(chroot "$result/root" dpkg-query -W -f ' ${Package} ${Version},' 'linux-image-*-amd64') $(du -sm "$result/root.img" | cut -f1) MiB"
 fi
 echo "$result"

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 as_root() {
-	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,FARLOG_TESTBED_MIRROR,FARLOG_TESTBED_BENCH "$@"; fi
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=PATH,HOME,GOPROXY,GOFLAGS,FARLOG_TESTBED_MIRROR,FARLOG_TESTBED_KERNELS,FARLOG_TESTBED_BENCH "$@"; fi
 }
 
 dir=${FARLOG_TESTBED_DIR:-$PWD/build/testbed}
