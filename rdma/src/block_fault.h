@@ -29,6 +29,11 @@ FARLOG_API void farlog_block_wipe(const char *name, uint64_t off, uint64_t len);
 FARLOG_API void farlog_block_hosts(int has_reservations);
 FARLOG_API void farlog_block_host(int host);
 
+/* farlog_block_fail_reservation -- the reservation call of this number from now on, looks included, fails with IO; 0 = none does.
+ * farlog_block_has_failed_reservation -- has it? */
+FARLOG_API void farlog_block_fail_reservation(unsigned call_number);
+FARLOG_API int farlog_block_has_failed_reservation(void);
+
 /* As farlog_fault_arm and its like, of the blocks of that name. */
 FARLOG_API void farlog_block_reseed(const char *name, uint64_t seed);
 FARLOG_API void farlog_block_drop(const char *name);

@@ -13,6 +13,7 @@
 bool fault_hosts_next_has_reservations;
 int fault_hosts_next;
 uint64_t fault_hosts_next_rest_ns;
+static unsigned failing_reservation; /* this one of the coming calls fails; 0 = none does */
 
 void farlog_block_hosts(int has_reservations)
 {
@@ -22,6 +23,16 @@ void farlog_block_hosts(int has_reservations)
 void farlog_block_rest(uint64_t rest_ns)
 {
 	fault_hosts_next_rest_ns = rest_ns;
+}
+
+void farlog_block_fail_reservation(unsigned call_number)
+{
+	failing_reservation = call_number;
+}
+
+int farlog_block_has_failed_reservation(void)
+{
+	return failing_reservation == 0;
 }
 
 void farlog_block_host(int host)
@@ -66,6 +77,8 @@ int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb v
 	int *preempted)
 {
 	*preempted = -1;
+	if (failing_reservation > 0 && --failing_reservation == 0)
+		return FARLOG_IO;
 	if (!hosts->has_reservations && verb != RESERVE_LOOK)
 		return FARLOG_UNSUPPORTED;
 	switch (verb) {

@@ -132,10 +132,13 @@ int reserve_take(struct block_device *device, const struct region_claim *claim, 
 static bool has_zombie(struct block_device *device, struct reserve_view *view)
 {
 	uint64_t until_ns = clock_after_ns(ZOMBIE_PATIENCE_NS);
+	struct reserve_view now;
 
 	while (device->ops->is_locked(device, REGION_ROLE_WRITER) != 0) {
-		if (look(device, view) == FARLOG_OK && view->is_registered)
+		if (look(device, &now) == FARLOG_OK && now.is_registered) {
+			*view = now;
 			return false;
+		}
 		if (device->is_clockless || clock_monotonic_ns() >= until_ns)
 			return true;
 		nvme_nap(ZOMBIE_PATIENCE_NS);
@@ -171,6 +174,8 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 {
 	int result = look(device, view);
 
+	if (result != FARLOG_OK && result != FARLOG_UNSUPPORTED)
+		return refuse_io(claim->uri, "look at", error);
 	if (result == FARLOG_OK && view->is_here && view->type != 0 && !view->is_holder_us)
 		return error_set(error, FARLOG_HELD, 0,
 			"region \"%s\" is reserved by another host (key %016lx), where a writer may live; stop it, and add --force (is_forced) to take the reservation "
@@ -178,18 +183,17 @@ int reserve_if_free(struct block_device *device, const struct region_claim *clai
 	return reserve_join(device, claim, view, error);
 }
 
-int reserve_leave(struct block_device *device, const struct region_claim *claim, struct farlog_error *error)
+int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error)
 {
-	struct reserve_view view;
-	int result = look(device, &view);
+	int result = look(device, view);
 
-	if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (view.type == 0 || view.is_registered)))
+	if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (view->type == 0 || view->is_registered)))
 		return FARLOG_OK;
 	if (result != FARLOG_OK)
 		return refuse_io(claim->uri, "look at", error);
 	return error_set(error, FARLOG_HELD, 0,
 		"ring \"%s\": its namespace is reserved (type %u, key %016lx), and this host is not registered; rings of a directory reserve nothing: look: nvme "
-		"resv-report -e 1 DEVICE", claim->uri, view.type, view.holder_key);
+		"resv-report -e 1 DEVICE", claim->uri, view->type, view->holder_key);
 }
 
 void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract)
@@ -197,7 +201,8 @@ void reserve_say(struct block_device *device, bool has_directory, struct farlog_
 	struct reserve_view view;
 	size_t used = strlen(contract->probe);
 	int result = look(device, &view);
-	const char *what = result != FARLOG_OK    ? NULL
+	const char *what = result == FARLOG_UNSUPPORTED ? NULL
+		: result != FARLOG_OK                  ? "nothing is known: the look at reservations failed, and no writer opens until it does not"
 		: !view.is_here                        ? "fenced at the target, by its hosts; follows closed writers"
 		: has_directory                        ? "fenced at the target, by its hosts, and its neighbours with it; follows closed writers"
 		: view.is_kept                         ? "fenced by reservation"

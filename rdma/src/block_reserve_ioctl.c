@@ -3,7 +3,6 @@
  *
  * Only of fabrics. There the kernel says by which id the target knows this host. None of it asks for rights beyond those to the device. */
 #include <errno.h>
-#include <glob.h>
 #include <linux/nvme_ioctl.h>
 #include <linux/pr.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "block_host.h"
 #include "block_reserve.h"
 
 #define ADMIN_IDENTIFY 0x06
@@ -27,40 +27,8 @@
 #define REPORT_HEADER_LEN 64u
 #define REGISTRANT_LEN 64u
 #define HOST_LEN 16u
-
-/* load_line -- of the device's controller in sysfs. With native multipathing the device is the subsystem's, which has its controllers below it. */
-static bool load_line(const struct stat *info, const char *attribute, char *line, size_t room)
-{
-	static const char *const patterns[] = {"/sys/dev/block/%u:%u/device/%s", "/sys/dev/block/%u:%u/device/nvme*/%s"};
-	bool is_there = false;
-
-	for (size_t i = 0; i < 2 && !is_there; i++) {
-		char pattern[96];
-		glob_t found;
-		FILE *file = NULL;
-
-		snprintf(pattern, sizeof(pattern), patterns[i], major(info->st_rdev), minor(info->st_rdev), attribute);
-		if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
-			file = fopen(found.gl_pathv[0], "re");
-		is_there = file != NULL && fgets(line, (int)room, file) != NULL;
-		if (file != NULL)
-			fclose(file);
-		globfree(&found);
-	}
-	if (is_there)
-		line[strcspn(line, "\n")] = '\0';
-	return is_there;
-}
-
-/* load_host -- the id by which the target knows this host, and what the kernel does with a device whose connection breaks. */
-static bool load_host(const struct stat *info, struct reserve_view *view)
-{
-	char seconds[24];
-
-	view->is_gone_when_lost = load_line(info, "ctrl_loss_tmo", seconds, sizeof(seconds)) && strcmp(seconds, "0") == 0;
-	(void)load_line(info, "hostnqn", view->name, sizeof(view->name));
-	return load_line(info, "hostid", view->host, sizeof(view->host));
-}
+#define STATUS_MASK 0x7FF         /* type and code, without the bits that say whether and where to try again */
+#define STATUS_INVALID_OPCODE 0x001
 
 /* parse_host -- a UUID as text, into the bytes that go over the wire. */
 static bool parse_host(const char *text, uint8_t host[HOST_LEN])
@@ -90,24 +58,31 @@ static uint64_t load_u64(const uint8_t *bytes)
 	return value;
 }
 
-static bool is_partition(const struct stat *info)
+int reserve_read_result(int status)
 {
-	char path[96];
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/partition", major(info->st_rdev), minor(info->st_rdev));
-	return access(path, F_OK) == 0;
-}
-
-/* run -- an NVM Express command that reads. OK, UNSUPPORTED (the device does not know it), IO. */
-static int run(int fd, unsigned long request, struct nvme_passthru_cmd *command)
-{
-	int status = ioctl(fd, request, command);
-
 	if (status == 0)
 		return FARLOG_OK;
 	if (status > 0)
 		errno = EIO;
-	return status > 0 || errno == EACCES || errno == ENOTTY || errno == EINVAL ? FARLOG_UNSUPPORTED : FARLOG_IO;
+	return status > 0 && (status & STATUS_MASK) == STATUS_INVALID_OPCODE ? FARLOG_UNSUPPORTED : FARLOG_IO;
+}
+
+/* find_host -- OK; UNSUPPORTED: only this host has the device; IO. */
+static int find_host(const struct stat *info, struct block_host *found, uint8_t host[HOST_LEN], struct reserve_view *view)
+{
+	int result = block_host_find("/sys", major(info->st_rdev), minor(info->st_rdev), found);
+
+	if (result != FARLOG_OK)
+		return result;
+	if (found->id[0] == '\0')
+		return FARLOG_UNSUPPORTED;
+	strcpy(view->host, found->id);
+	strcpy(view->name, found->name);
+	view->is_gone_when_lost = found->is_gone_when_lost;
+	if (parse_host(view->host, host))
+		return FARLOG_OK;
+	errno = EPROTO;
+	return FARLOG_IO;
 }
 
 /* take_report -- who holds it, and which of the registered hosts is this one. */
@@ -133,23 +108,26 @@ static void take_report(const uint8_t *report, const uint8_t host[HOST_LEN], str
 static int look_at(int fd, const struct stat *info, uint8_t *buffer, struct reserve_view *view)
 {
 	uint8_t host[HOST_LEN];
-	int nsid = ioctl(fd, NVME_IOCTL_ID);
-	struct nvme_passthru_cmd identify = {
-		.opcode = ADMIN_IDENTIFY, .nsid = (uint32_t)nsid, .addr = (uintptr_t)buffer, .data_len = IDENTIFY_LEN};
-	struct nvme_passthru_cmd report = {.opcode = IO_RESERVATION_REPORT, .nsid = (uint32_t)nsid, .addr = (uintptr_t)buffer, .data_len = REPORT_LEN,
+	struct block_host found;
+	struct nvme_passthru_cmd identify = {.opcode = ADMIN_IDENTIFY, .addr = (uintptr_t)buffer, .data_len = IDENTIFY_LEN};
+	struct nvme_passthru_cmd report = {.opcode = IO_RESERVATION_REPORT, .addr = (uintptr_t)buffer, .data_len = REPORT_LEN,
 		.cdw10 = REPORT_LEN / 4 - 1, .cdw11 = REPORT_EXTENDED};
-	int result;
+	int result = find_host(info, &found, host, view);
+	int nsid;
 
-	if (nsid <= 0 || !load_host(info, view) || !parse_host(view->host, host))
-		return FARLOG_UNSUPPORTED; /* no namespace, or none of fabrics */
-	if (is_partition(info))
-		return FARLOG_OK; /* the reservation is the whole namespace's: it would fence the neighbours, too */
-	result = run(fd, NVME_IOCTL_ADMIN_CMD, &identify);
-	if (result == FARLOG_UNSUPPORTED || (result == FARLOG_OK && (buffer[IDENTIFY_RESCAP] & RESCAP_WRITE_EXCLUSIVE_REGISTRANTS) == 0))
+	if (result != FARLOG_OK || found.is_part)
+		return result; /* the reservation is the whole namespace's: it would fence the neighbours, too */
+	nsid = ioctl(fd, NVME_IOCTL_ID);
+	if (nsid <= 0)
+		return FARLOG_IO;
+	identify.nsid = report.nsid = (uint32_t)nsid;
+	/* Every controller answers that: no status of it means that there are no reservations. */
+	if (reserve_read_result(ioctl(fd, NVME_IOCTL_ADMIN_CMD, &identify)) != FARLOG_OK)
+		return FARLOG_IO;
+	if ((buffer[IDENTIFY_RESCAP] & RESCAP_WRITE_EXCLUSIVE_REGISTRANTS) == 0)
 		return FARLOG_OK;
 	view->is_kept = buffer[IDENTIFY_RESCAP] & RESCAP_KEPT;
-	if (result == FARLOG_OK)
-		result = run(fd, NVME_IOCTL_IO_CMD, &report);
+	result = reserve_read_result(ioctl(fd, NVME_IOCTL_IO_CMD, &report));
 	if (result != FARLOG_OK)
 		return result == FARLOG_UNSUPPORTED ? FARLOG_OK : result;
 	take_report(buffer, host, view);

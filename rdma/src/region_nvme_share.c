@@ -94,15 +94,19 @@ static int announce(struct region_nvme *nvme, const struct region_claim *claim, 
 }
 
 /* check_former -- may whoever wrote last still write, from another host? */
-static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, struct farlog_error *error)
+static int check_former(struct region_nvme *nvme, const struct reserve_view *view, const char *uri, bool is_removal, struct farlog_error *error)
 {
 	struct superblock last;
 	uint64_t host;
 	uint64_t by_id = reserve_host(view->host); /* as rings had it before hosts were told by their names */
+	int result;
 
 	if (nvme_load(nvme) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "read the header of ring \"%s\": %s", uri, nvme->trouble);
-	if (superblock_load(&nvme->region, uri, &last, NULL) != FARLOG_OK || last.writer_epoch == 0 || nvme->region.closed_epoch == last.writer_epoch)
+	result = superblock_load(&nvme->region, uri, &last, is_removal ? NULL : error);
+	if (result != FARLOG_OK)
+		return is_removal ? FARLOG_OK : result; /* whoever removes a ring checks what is there behind this */
+	if (last.writer_epoch == 0 || nvme->region.closed_epoch == last.writer_epoch)
 		return FARLOG_OK;
 	memcpy(&host, last.writer_host, sizeof(host));
 	if (host == nvme->region.host || host == by_id || nvme->device->is_former_gone || MUTANT(FORMER_NOT_ASKED))
@@ -132,22 +136,23 @@ int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, stru
 static int vouch(struct region_nvme *nvme, const char *uri, struct farlog_error *error)
 {
 	struct superblock last;
+	int result = superblock_load(&nvme->region, uri, &last, error);
 
-	return superblock_load(&nvme->region, uri, &last, NULL) == FARLOG_OK ? nvme_say_out(nvme, uri, last.writer_epoch, error) : FARLOG_OK;
+	return result == FARLOG_OK ? nvme_say_out(nvme, uri, last.writer_epoch, error) : result;
 }
 
 int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error)
 {
 	struct reserve_view view;
-	int result = reserve_leave(nvme->device, claim, error);
+	int result = reserve_leave(nvme->device, claim, &view, error);
 
 	if (claim->kind == REGION_CLAIM_ALONE)
 		nvme->epoch = claim->epoch;
-	if (result != FARLOG_OK || look(nvme, &view) != FARLOG_OK || view.host[0] == '\0')
-		return result; /* only one host has it */
+	if (result != FARLOG_OK || view.host[0] == '\0')
+		return result; /* OK: only one host has it */
 	nvme->region.host = reserve_host(view.name[0] != '\0' ? view.name : view.host);
 	if (claim->kind == REGION_CLAIM_FORMER)
-		return check_former(nvme, &view, claim->uri, error);
+		return check_former(nvme, &view, claim->uri, true, error);
 	if (claim->kind == REGION_CLAIM_BESIDE && claim->is_fence && nvme->device->is_former_gone)
 		return vouch(nvme, claim->uri, error);
 	if (claim->kind != REGION_CLAIM_ALONE || claim->epoch == 0)
@@ -160,7 +165,7 @@ int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struc
 		if (view.is_here && !MUTANT(NOT_ANNOUNCED))
 			result = announce(nvme, claim, &view, error);
 	}
-	return result == FARLOG_OK ? check_former(nvme, &view, claim->uri, error) : result;
+	return result == FARLOG_OK ? check_former(nvme, &view, claim->uri, false, error) : result;
 }
 
 void nvme_share_end(struct region_nvme *nvme)

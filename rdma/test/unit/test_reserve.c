@@ -190,6 +190,41 @@ static void format__reserved_by_another_host(void **state)
 	farlog_writer_close(writer);
 }
 
+/* A call of reservations that fails, each in turn: a writer elsewhere is safe from a format, and a takeover that succeeds has shut it out. */
+static void open__reservations_cannot_be_looked_at(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = SIZE, .record_len_max = 8192};
+	struct farlog_position position;
+	unsigned failed_count = 0;
+	bool is_over = false;
+
+	(void)state;
+	for (unsigned call = 1; !is_over; call++) {
+		farlog_writer *former;
+		farlog_writer *next = NULL;
+		int result;
+
+		make();
+		assert_int_equal(farlog_writer_open(URI, CONFIG(.deadline_ns = 100000000), &former, NULL), FARLOG_OK);
+		farlog_block_host(1);
+		farlog_block_fail_reservation(call);
+		assert_int_equal(farlog_ring_format(URI, &config, NULL), call == 1 ? FARLOG_IO : FARLOG_HELD);
+		farlog_block_fail_reservation(call);
+		result = farlog_writer_open(URI, CONFIG(.deadline_ns = 100000000), &next, NULL);
+		is_over = !farlog_block_has_failed_reservation();
+		farlog_block_fail_reservation(0);
+		farlog_block_host(0);
+		failed_count += result != FARLOG_OK;
+		if (result == FARLOG_OK) {
+			assert_int_not_equal(farlog_append(former, &(struct farlog_entry){.data = "x", .len = 1}, 100000000, &position), FARLOG_OK);
+			assert_int_equal(unit_append(next, 100, 1, &position), FARLOG_OK);
+		}
+		farlog_writer_close(former);
+		farlog_writer_close(next);
+	}
+	assert_true(failed_count >= 2);
+}
+
 /* A fence from any host, beside a writer of another. */
 static void fence__from_another_host(void **state)
 {
@@ -333,6 +368,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(drain__waits_for_the_zombie_of_its_host),
 	cmocka_unit_test(drain__goes_on_over_a_takeover),
 	cmocka_unit_test(format__reserved_by_another_host),
+	cmocka_unit_test(open__reservations_cannot_be_looked_at),
 	cmocka_unit_test(fence__from_another_host),
 	cmocka_unit_test(append__fenced_although_the_target_forgot),
 	cmocka_unit_test(append__look_that_hangs),

@@ -276,6 +276,71 @@ static void remove__writer_on_another_host(void **state)
 	farlog_block_drop(NAME);
 }
 
+/* A call of reservations that fails, each in turn: what could not be looked at is not taken for a device of one host. The neighbour ring opens when nothing fails. */
+static void open__reservations_cannot_be_looked_at(void **state)
+{
+	unsigned call_count = 0;
+
+	(void)state;
+	for (int has_reservations = 0; has_reservations < 2; has_reservations++) {
+		farlog_writer *former;
+		int result;
+
+		make_rings(has_reservations);
+		former = must_open(0, "a", "");
+		must_append(former);
+		for (unsigned call = 1;; call++) {
+			farlog_block_fail_reservation(call);
+			assert_null(open_on(1, "a", "", &result));
+			if (farlog_block_has_failed_reservation() && call == 1) {
+				assert_int_equal(result, FARLOG_IO);
+				assert_non_null(strstr(last.text, "look at the reservation"));
+			}
+			assert_int_not_equal(farlog_ring_remove(uri_of("a", ""), 0, &last), FARLOG_OK);
+			call_count += (unsigned)farlog_block_has_failed_reservation();
+			if (!farlog_block_has_failed_reservation())
+				break;
+		}
+		for (unsigned call = 1; call < 10; call++) {
+			farlog_block_fail_reservation(call);
+			farlog_block_host(1);
+			assert_int_not_equal(farlog_ring_remove(uri_of("a", ""), 0, &last), FARLOG_OK);
+		}
+		farlog_block_fail_reservation(0);
+		farlog_writer_close(must_open(1, "b", ""));
+		must_append(former);
+		farlog_writer_close(former);
+	}
+	assert_true(call_count >= 3);
+	farlog_block_drop(NAME);
+}
+
+/* A ring of its own on a target without reservations: the same. */
+static void open__whole_device_cannot_be_looked_at(void **state)
+{
+	struct farlog_ring_config config = {.size_bytes = RING_LEN, .salt = 0x5A17, .record_len_max = 4096};
+	farlog_writer *writer;
+	farlog_writer *next;
+	unsigned call = 0;
+
+	(void)state;
+	farlog_block_drop(NAME);
+	farlog_block_hosts(0);
+	farlog_block_host(0);
+	assert_int_equal(farlog_ring_format("block-fault:" NAME, &config, &last), FARLOG_OK);
+	assert_int_equal(farlog_writer_open("block-fault:" NAME, NULL, &writer, &last), FARLOG_OK);
+	farlog_block_host(1);
+	do {
+		farlog_block_fail_reservation(++call);
+		assert_int_not_equal(farlog_writer_open("block-fault:" NAME, NULL, &next, &last), FARLOG_OK);
+	} while (farlog_block_has_failed_reservation());
+	assert_true(call > 2);
+	farlog_block_fail_reservation(0);
+	must_append(writer);
+	farlog_writer_close(writer);
+	farlog_block_drop(NAME);
+}
+
 static farlog_writer *second;
 
 static void open_second(void *context)
@@ -334,6 +399,8 @@ static void mutants__are_found(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(open__former_on_another_host_not_closed),
 	cmocka_unit_test(open__target_without_reservations),
+	cmocka_unit_test(open__reservations_cannot_be_looked_at),
+	cmocka_unit_test(open__whole_device_cannot_be_looked_at),
 	cmocka_unit_test(open__former_on_this_host_was_killed),
 	cmocka_unit_test(open__former_is_gone),
 	cmocka_unit_test(former__out_by_its_target),
