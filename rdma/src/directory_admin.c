@@ -245,7 +245,12 @@ static int check_drained(struct region *region, const char *uri, struct farlog_e
 		return FARLOG_OK;
 	if (superblock_load(region, uri, &superblock, NULL) != FARLOG_OK || !head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\" is damaged; to remove it with whatever it holds, set is_forced", uri);
-	recover_scan(region, &superblock, &head, &scan);
+	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "read undrained records of ring \"%s\"; to remove it with whatever it holds, set is_forced", uri);
+	if (scan.tail.lsn < recover_acknowledged_lsn(region, &superblock, &head))
+		return error_set(error, FARLOG_CORRUPT, 0,
+			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; to remove it with whatever it holds, set "
+			"is_forced", uri, scan.tail.lsn, recover_acknowledged_lsn(region, &superblock, &head));
 	if (scan.tail.lsn != head.head_lsn)
 		return error_set(error, FARLOG_EXISTS, 0, "ring \"%s\" holds %lu records that are not drained; to remove it with them, set is_forced", uri,
 			scan.record_count);

@@ -504,10 +504,16 @@ int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *
 {
 	struct farlog_counters counters;
 	struct head_slot head = {0};
+	int is_writer_held;
+	int is_drain_held;
 	int result = region_fetch(reader->region, 0, LAYOUT_DATA_OFF);
 
 	if (result != FARLOG_OK)
 		return result;
+	is_writer_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_WRITER);
+	is_drain_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_DRAIN);
+	if (is_writer_held < 0 || is_drain_held < 0)
+		return FARLOG_IO;
 	reader_refresh(reader);
 	memset(status, 0, sizeof(*status));
 	if (!head_load(reader->region, &reader->superblock, &head))
@@ -518,8 +524,8 @@ int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *
 	status->head_seq = head.head_seq;
 	status->last_epoch = head.last_epoch;
 	status->credit_lsn = region_load_word(reader->region, LAYOUT_CREDIT_OFF);
-	status->is_writer_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_WRITER) > 0;
-	status->is_drain_held = reader->region->ops->is_locked(reader->region, REGION_ROLE_DRAIN) > 0;
+	status->is_writer_held = is_writer_held > 0;
+	status->is_drain_held = is_drain_held > 0;
 	status->contract = reader->region->contract;
 	status->appended_lsn = region_load_word(reader->region, LAYOUT_TAIL_HINT_OFF);
 	status->durable_lsn = region_load_word(reader->region, LAYOUT_DURABLE_HINT_OFF);

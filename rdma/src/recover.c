@@ -121,6 +121,13 @@ int recover_scan(struct region *region, const struct superblock *superblock, con
 	return result;
 }
 
+uint64_t recover_acknowledged_lsn(const struct region *region, const struct superblock *superblock, const struct head_slot *head)
+{
+	uint64_t lsn = region_load_word(region, LAYOUT_DURABLE_HINT_OFF);
+
+	return lsn % superblock->align == 0 && lsn - head->head_lsn <= superblock->capacity ? lsn : head->head_lsn;
+}
+
 int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
 	uint64_t *count)
 {

@@ -30,6 +30,9 @@ struct recover_scan {
  * free part of the copy stays zero. OK; of a far region IO: then the tail is not known. */
 int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan);
 
+/* recover_acknowledged_lsn -- below it every record was acknowledged, by the writer's word in the header; the head where that word cannot be. */
+uint64_t recover_acknowledged_lsn(const struct region *region, const struct superblock *superblock, const struct head_slot *head);
+
 /* recover_common_lsn -- where two logs that were walked from the same head part. Below it they are the same, because a record at an LSN of an epoch never
  * changes. */
 uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other);

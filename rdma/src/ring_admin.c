@@ -54,6 +54,7 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 {
 	struct directory *directory;
 	uint32_t ring_count = 0;
+	int result;
 
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_FORMAT; role++)
 		if (region_lock(region, (enum region_role)role) != FARLOG_OK)
@@ -63,9 +64,12 @@ static int check_rings(struct region *region, const char *uri, struct farlog_err
 	directory = malloc(sizeof(*directory));
 	if (directory == NULL)
 		return error_set(error, FARLOG_NO_MEMORY, 0, "format region \"%s\": out of memory", uri);
-	if (directory_load(region, uri, directory, NULL) == FARLOG_OK)
+	result = directory_load(region, uri, directory, error);
+	if (result == FARLOG_OK)
 		ring_count = directory->header.entry_count;
 	free(directory);
+	if (result == FARLOG_IO || result == FARLOG_NO_MEMORY)
+		return result; /* what else it says is of a region that has no directory, or of a damaged one, which is not blank */
 	if (ring_count > 0)
 		return error_set(error, FARLOG_EXISTS, 0,
 			"region \"%s\" has a directory with %u rings; remove them first, or name one of them by ring= to format it alone", uri, ring_count);
@@ -263,38 +267,47 @@ int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *
 }
 
 /* describe -- is_drain_held was asked for before the head was read: a head that is told of a ring which nobody drains is then the last one. */
-static void describe(const struct region *region, const struct superblock *superblock, const struct head_slot *head, bool is_drain_held,
-	struct farlog_ring_status *status)
+static int describe(struct region *region, const char *uri, const struct superblock *superblock, const struct head_slot *head, int is_drain_held,
+	struct farlog_ring_status *status, struct farlog_error *error)
 {
+	int is_writer_held = region->ops->is_locked(region, REGION_ROLE_WRITER);
+
+	if (is_writer_held < 0 || is_drain_held < 0)
+		return error_set(error, FARLOG_IO, errno, "ask for the locks of ring \"%s\"", uri);
 	superblock_describe(superblock, status);
 	status->epoch_min = (uint32_t)region_load_word(region, LAYOUT_FENCE_OFF);
 	status->last_epoch = head->last_epoch;
 	status->head_lsn = head->head_lsn;
 	status->head_seq = head->head_seq;
 	status->credit_lsn = region_load_word(region, LAYOUT_CREDIT_OFF);
-	status->is_writer_held = region->ops->is_locked((struct region *)region, REGION_ROLE_WRITER) > 0;
-	status->is_drain_held = is_drain_held;
+	status->is_writer_held = is_writer_held > 0;
+	status->is_drain_held = is_drain_held > 0;
 	status->contract = region->contract;
+	return FARLOG_OK;
 }
 
-/* first_ts_ns -- time of the first record at the head that is not a PAD; 0 when the head has been reached. */
-static uint64_t first_ts_ns(struct region *region, const struct superblock *superblock, const struct head_slot *head)
+/* find_first_ts -- time of the first record at the head that is not a PAD; 0 when the head has been reached. OK, IO, NO_MEMORY. */
+static int find_first_ts(struct region *region, const struct superblock *superblock, const struct head_slot *head, uint64_t *ts_ns)
 {
 	struct record_identity identity = superblock_identity(superblock);
 	struct record_cursor cursor = {
 		.lsn = head->head_lsn, .seq = head->head_seq, .epoch = head->last_epoch, .epoch_max = superblock->writer_epoch};
 	struct walk walk = {.region = region, .identity = &identity};
 	struct record_found found;
-	enum record_verdict verdict;
-	uint64_t ts_ns = 0;
+	enum record_verdict verdict = RECORD_VALID;
+	int result = FARLOG_OK;
 
-	while (ts_ns == 0 && walk_check(&walk, &cursor, &verdict, &found) == FARLOG_OK && verdict == RECORD_VALID) {
+	*ts_ns = 0;
+	while (*ts_ns == 0 && verdict == RECORD_VALID && result == FARLOG_OK) {
+		result = walk_check(&walk, &cursor, &verdict, &found);
+		if (result != FARLOG_OK || verdict != RECORD_VALID)
+			continue;
 		if (!(found.flags & RECORD_FLAG_PAD))
-			ts_ns = found.ts_ns;
+			*ts_ns = found.ts_ns;
 		record_advance(&cursor, &found);
 	}
 	walk_end(&walk);
-	return ts_ns;
+	return result;
 }
 
 /* measure_living -- cursors from the living writer's counters: no scan beside it. */
@@ -320,18 +333,20 @@ static bool is_marked(const struct farlog_ring_mark *mark, const struct superblo
 		mark->lsn - head->head_lsn <= superblock->capacity; /* and not of a mark that the head has passed */
 }
 
-/* measure_dead -- cursors from the records themselves, from the mark on. */
-static void measure_dead(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
+/* measure_dead -- cursors from the records themselves, from the mark on; records that were acknowledged and cannot be read are not drained. OK; IO: nothing is known. */
+static int measure_dead(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
 	struct farlog_ring_status *status)
 {
 	struct head_slot start = *head;
+	uint64_t acknowledged_lsn = recover_acknowledged_lsn(region, superblock, head);
 	struct recover_scan scan;
 
 	if (is_marked(mark, superblock, head))
 		start = (struct head_slot){.head_lsn = mark->lsn, .head_seq = mark->seq, .last_epoch = mark->epoch};
 	else
 		mark->newest_ts_ns = 0;
-	recover_scan(region, superblock, &start, &scan);
+	if (recover_scan(region, superblock, &start, &scan) != FARLOG_OK)
+		return FARLOG_IO;
 	if (scan.record_count > 0)
 		mark->newest_ts_ns = scan.newest_ts_ns;
 	memcpy(mark->ring_uuid, superblock->ring_uuid, sizeof(mark->ring_uuid));
@@ -340,9 +355,22 @@ static void measure_dead(struct region *region, const struct superblock *superbl
 	mark->seq = scan.tail.seq;
 	mark->epoch = scan.tail.epoch;
 	status->appended_lsn = scan.tail.lsn;
-	status->durable_lsn = scan.tail.lsn;
+	status->durable_lsn = scan.tail.lsn > acknowledged_lsn ? scan.tail.lsn : acknowledged_lsn;
 	status->lag_records = scan.tail.seq - head->head_seq;
 	status->newest_ts_ns = status->lag_records > 0 ? mark->newest_ts_ns : 0;
+	return FARLOG_OK;
+}
+
+/* measure -- what lies between head and tail. OK, IO, NO_MEMORY. */
+static int measure(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct farlog_ring_mark *mark,
+	struct farlog_ring_status *status)
+{
+	int result = find_first_ts(region, superblock, head, &status->oldest_ts_ns);
+
+	if (result == FARLOG_OK && !measure_living(superblock, status))
+		result = measure_dead(region, superblock, head, mark, status);
+	status->lag_bytes = (status->appended_lsn > status->durable_lsn ? status->appended_lsn : status->durable_lsn) - status->head_lsn;
+	return result;
 }
 
 int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error)
@@ -358,22 +386,22 @@ int farlog_ring_look(const char *uri, struct farlog_ring_mark *mark, struct farl
 	struct superblock superblock;
 	struct head_slot head;
 	struct region *region;
-	bool is_drain_held;
+	int is_drain_held;
 	int result = region_open(uri, &ask, &region, error);
 
 	memset(status, 0, sizeof(*status));
 	if (result != FARLOG_OK)
 		return result;
-	is_drain_held = region->ops->is_locked(region, REGION_ROLE_DRAIN) > 0;
+	is_drain_held = region->ops->is_locked(region, REGION_ROLE_DRAIN);
 	result = superblock_load(region, uri, &superblock, error);
 	if (result == FARLOG_OK && !head_load(region, &superblock, &head))
 		result = error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);
+	if (result == FARLOG_OK)
+		result = describe(region, uri, &superblock, &head, is_drain_held, status, error);
 	if (result == FARLOG_OK) {
-		describe(region, &superblock, &head, is_drain_held, status);
-		status->oldest_ts_ns = first_ts_ns(region, &superblock, &head);
-		if (!measure_living(&superblock, status))
-			measure_dead(region, &superblock, &head, mark, status);
-		status->lag_bytes = status->appended_lsn - status->head_lsn;
+		result = measure(region, &superblock, &head, mark, status);
+		if (result != FARLOG_OK)
+			error_set(error, result, errno, "read undrained records of ring \"%s\"", uri);
 	}
 	region->ops->close(region);
 	return result;

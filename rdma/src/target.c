@@ -441,7 +441,7 @@ static uint32_t locked_roles(struct target_ring *ring)
 	uint32_t bits = 0;
 
 	for (int role = REGION_ROLE_WRITER; role <= REGION_ROLE_DRAIN; role++)
-		if (ring->is_locked[role] || ring->region->ops->is_locked(ring->region, (enum region_role)role) > 0)
+		if (ring->is_locked[role] || ring->region->ops->is_locked(ring->region, (enum region_role)role) != 0) /* what cannot be said is held */
 			bits |= 1u << role;
 	return bits;
 }

@@ -1,4 +1,5 @@
 /* target_admin.c -- the public side of a target: serving rings, granting, fencing. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,7 +351,8 @@ static int persist_floor(struct target_ring *ring, uint32_t epoch_min, uint64_t 
 	if (!head_load(region, &superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "fence ring \"%s\": both head slots fail their check", ring->name);
 	head_start(&superblock, &head);
-	recover_scan(region, &superblock, &head, &scan);
+	if (recover_scan(region, &superblock, &head, &scan) != FARLOG_OK)
+		return error_set(error, FARLOG_IO, errno, "fence ring \"%s\": read undrained records", ring->name);
 	*tail_lsn = scan.tail.lsn;
 	*tail_epoch = superblock.writer_epoch;
 	if (epoch_min > region_load_word(region, LAYOUT_FENCE_OFF))

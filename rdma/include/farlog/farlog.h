@@ -170,12 +170,12 @@ struct farlog_ring_status {
 	uint64_t head_seq;
 	uint64_t credit_lsn;
 	uint64_t appended_lsn;     /* from the writer's counters when it lives, else by scan */
-	uint64_t durable_lsn;
+	uint64_t durable_lsn;      /* above appended_lsn: records up to here were acknowledged, and cannot be read */
 	uint64_t epoch_start_lsn;
 	uint64_t epoch_start_seq;
 	uint64_t epoch_opened_ns;
 	uint64_t created_ns;
-	uint64_t lag_bytes;        /* appended - head */
+	uint64_t lag_bytes;        /* the higher of appended and durable - head */
 	uint64_t lag_records;
 	uint64_t oldest_ts_ns;     /* ts of the oldest undrained record, 0 = none */
 	uint64_t newest_ts_ns;     /* ts of the newest undrained record found by the scan, 0 = none */
