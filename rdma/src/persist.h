@@ -53,4 +53,15 @@ static inline void persist_fence(void)
 #endif
 }
 
+/* persist_fence_loads -- as persist_fence, and no load of this thread behind it is made before: sfence holds back no load, and what a write-combining buffer still has,
+ * of a BAR that is mapped so (resource*_wc), would come to the device behind the read that is to push it. */
+static inline void persist_fence_loads(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_mfence();
+#else
+	persist_fence(); /* dsb holds back loads, too */
+#endif
+}
+
 #endif

@@ -126,12 +126,20 @@ static int mem_persist(struct region *region, const struct region_span *spans, u
 	return FARLOG_OK;
 }
 
-/* A read from the device pushes the posted writes before it (PCI Express Base Specification, transaction ordering: a read
+/* read_back -- a read from the device pushes the posted writes before it (PCI Express Base Specification, transaction ordering: a read
  * completion may not pass a posted write). The word read is the one that the writer wants to know anyway. */
+static void read_back(struct region *region)
+{
+	persist_fence_loads();
+	atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
+}
+
 static int bar_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
 {
-	mem_persist(region, spans, span_count, tag);
-	atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
+	(void)spans;
+	(void)span_count;
+	read_back(region);
+	atomic_store_relaxed(&region->tag_done, tag);
 	return FARLOG_OK;
 }
 
@@ -181,7 +189,7 @@ static int mem_flush(struct region *region, uint64_t off, uint64_t len)
 	if (region->contract.flush_method != FARLOG_FLUSH_NONE)
 		persist_range(mem->bytes + off, len);
 	if (mem->region.contract.is_read_back)
-		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
+		read_back(region);
 	return FARLOG_OK;
 }
 
@@ -198,9 +206,10 @@ static int msync_flush(struct region *region, uint64_t off, uint64_t len)
 
 static void mem_seal(struct region *region)
 {
-	persist_fence();
 	if (region->is_load_slow)
-		atomic_store_relaxed(&region->fence_seen, region_load_word(region, LAYOUT_FENCE_OFF));
+		read_back(region);
+	else
+		persist_fence();
 }
 
 static int mem_read(struct region *region, uint64_t off, void *dst, size_t len)
