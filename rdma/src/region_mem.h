@@ -15,6 +15,10 @@ enum farlog_persistence_domain region_mem_domain(const char *path);
 /* region_domain_above -- the same for a device's directory in sysfs: it, or one above it, may be a region that says it. */
 enum farlog_persistence_domain region_domain_above(const char *directory);
 
+/* region_is_nvdimm -- does the device with this directory in sysfs, or one above it, lie on a bus of the kernel's nvdimm driver? A DAX device of other memory, which firmware
+ * reserved for a purpose (hmem) or CXL has as volatile memory, does not. False also where that cannot be said. */
+bool region_is_nvdimm(const char *directory);
+
 /* region_domain_name -- "memory_controller", "cpu_cache", or "" for UNKNOWN. */
 const char *region_domain_name(enum farlog_persistence_domain domain);
 

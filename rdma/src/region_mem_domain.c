@@ -53,6 +53,13 @@ enum farlog_persistence_domain region_domain_above(const char *directory)
 	return FARLOG_DOMAIN_UNKNOWN;
 }
 
+bool region_is_nvdimm(const char *directory)
+{
+	char real[PATH_MAX];
+
+	return realpath(directory, real) != NULL && strstr(real, "/ndbus") != NULL;
+}
+
 enum farlog_persistence_domain region_mem_domain(const char *path)
 {
 	char directory[64];

@@ -123,8 +123,15 @@ static int probe_device(const char *text, const struct uri *uri, const struct st
 		contract->size_bytes = 0;
 	if (file != NULL)
 		fclose(file);
-	snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
-		domain_text(uri->path));
+	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u", major(info->st_rdev), minor(info->st_rdev));
+	if (region_is_nvdimm(link)) {
+		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes; persistence domain: %s", contract->size_bytes,
+			domain_text(uri->path));
+	} else {
+		contract->level = FARLOG_LEVEL_VISIBLE;
+		snprintf(contract->probe, sizeof(contract->probe), "DAX device, %lu bytes, of no NVDIMM: gone at a power cut, whatever is flushed",
+			contract->size_bytes);
+	}
 	return FARLOG_OK;
 }
 

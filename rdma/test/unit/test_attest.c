@@ -215,6 +215,38 @@ static void domain__of_a_device(void **state)
 	assert_int_equal(region_mem_domain("/nowhere/at/all"), FARLOG_DOMAIN_UNKNOWN);
 }
 
+/* nvdimm__of_a_device -- only what lies on a bus of the nvdimm driver: not memory that firmware reserved (hmem), nor volatile memory of CXL. */
+static void nvdimm__of_a_device(void **state)
+{
+	static const struct {
+		const char *directories[4];
+		bool is_nvdimm;
+	} devices[] = {{{"ndbus0", "ndbus0/region0", "ndbus0/region0/dax0.1", "ndbus0/region0/dax0.1/dax0.0"}, true},
+		{{"platform", "platform/hmem.0", "platform/hmem.0/dax0.1", "platform/hmem.0/dax0.1/dax0.0"}, false},
+		{{"root0", "root0/region0", "root0/region0/dax_region0", "root0/region0/dax_region0/dax0.0"}, false}};
+	char root[] = "/tmp/farlog-unit-nvdimm.XXXXXX";
+	char path[128], link[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	snprintf(link, sizeof(link), "%s/252:0", root);
+	assert_false(region_is_nvdimm(link));
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+		for (unsigned level = 0; level < 4; level++) {
+			snprintf(path, sizeof(path), "%s/%s", root, devices[i].directories[level]);
+			make_dir(path);
+		}
+		assert_int_equal(symlink(path, link), 0);
+		assert_int_equal(region_is_nvdimm(link), devices[i].is_nvdimm);
+		unlink(link);
+		for (unsigned level = 4; level > 0; level--) {
+			snprintf(path, sizeof(path), "%s/%s", root, devices[i].directories[level - 1]);
+			assert_int_equal(rmdir(path), 0);
+		}
+	}
+	assert_int_equal(rmdir(root), 0);
+}
+
 /* A client that asks for rdma-read on devdax: refused with what to do, or taken, by the target's word alone. */
 static void attest__read_flush_of_a_client(void **state)
 {
@@ -311,6 +343,7 @@ static const struct CMUnitTest attest_tests[] = {
 	cmocka_unit_test(attest__commit_is_of_a_provider),
 	cmocka_unit_test(attest__longest_text_is_not_cut),
 	cmocka_unit_test(domain__of_a_device),
+	cmocka_unit_test(nvdimm__of_a_device),
 	cmocka_unit_test(attest__read_flush_of_a_client),
 	cmocka_unit_test(attest__commit_of_a_client),
 	cmocka_unit_test(attest__refused_by_a_target),
