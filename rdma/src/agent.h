@@ -21,10 +21,10 @@ const char *agent_socket(const char *given);
 
 /* agent_call -- ask, and wait for the answer until the monotonic time until_ns. OK: reply has it. NOT_FOUND: there is no agent; IO: it
  * did not answer in time or not in these words; anything else is what it said. The error names the socket and `what`. */
-int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error);
+int agent_call(const char *socket_path, const char *what, const char *request, uint64_t until_ns, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_call_until -- the same, and give up (IO) as soon as `bell` can be read; -1 = none. */
-int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error);
+int agent_call_until(const char *socket_path, const char *what, const char *request, uint64_t until_ns, int bell, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_take_number -- a line's value that is a number. False: there is none, or it is no number. */
 bool agent_take_number(const struct agent_reply *reply, const char *word, uint64_t *number);
@@ -42,17 +42,17 @@ bool agent_is_stream(const char *uri);
  * that came too late is asked for anew. */
 struct writer_watch;
 int agent_writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_unfollow -- nobody asks for this writer any more; is_ended: the agent is told that it ends by itself, with nothing under way. Before it is closed; safe where nobody did. Waits for no
  * answer. */
 void agent_unfollow(farlog_writer *writer, bool is_ended);
 
 /* agent_reader_open -- farlog_reader_open for such a URI, by a reader's grant; not as a drain. */
-int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error);
+int agent_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_device_open -- a block device that the kernel does not let this process open, opened with O_DIRECT for writing or reading by the agent, which
  * looks who asks. *fd is the caller's; nobody else has it. */
-int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_error *error);
+int agent_device_open(const char *path, bool is_writing, int *fd, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

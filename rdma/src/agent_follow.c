@@ -59,7 +59,8 @@ static void take_all(struct agent_follower *follower, const struct agent_reply *
 
 	for (unsigned i = 0; i < count; i++)
 		if (take_ring(reply, i, uri, uuid, token, &has_token))
-			(void)farlog_writer_replace_member(follower->writer, i, &(struct farlog_member_ring){uri, uuid, has_token ? token : NULL}, NULL);
+			/* What fails is asked for again: the former member stays. */
+			may_fail(farlog_writer_replace_member(follower->writer, i, &(struct farlog_member_ring){uri, uuid, has_token ? token : NULL}, NULL));
 	explicit_bzero(token, sizeof(token));
 }
 
@@ -92,7 +93,7 @@ static void take_terms(struct agent_follower *follower, const struct agent_reply
 		if (farlog_writer_set_terms(follower->writer, &stronger, NULL) == FARLOG_OK)
 			return;
 	}
-	(void)farlog_writer_set_terms(follower->writer, &terms, NULL);
+	may_fail(farlog_writer_set_terms(follower->writer, &terms, NULL)); /* the former ones stay, and the agent is asked again */
 }
 
 /* write_request -- what the writer has. */

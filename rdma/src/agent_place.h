@@ -24,16 +24,16 @@ struct agent_rings {
 };
 
 /* agent_place_parse -- OK or INVALID, with a text that names what is wrong. */
-int agent_place_parse(const char *uri, struct agent_place *place, struct farlog_error *error);
+int agent_place_parse(const char *uri, struct agent_place *place, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_place_refuse -- INVALID: why, and what was expected. */
-int agent_place_refuse(const char *uri, const char *why, struct farlog_error *error);
+int agent_place_refuse(const char *uri, const char *why, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_ask -- for a grant of the stream, by the verb `writer` or `reader`. The reply is the caller's to wipe. Errors as agent_call. */
-int agent_ask(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error);
+int agent_ask(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_ask_until -- the same, and give up (IO) as soon as `bell` can be read. */
-int agent_ask_until(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error);
+int agent_ask_until(const struct agent_place *place, const char *verb, const char *name, uint32_t epoch_seen, int bell, struct agent_reply *reply, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* agent_take_rings -- false: this is no grant. */
 bool agent_take_rings(const struct agent_reply *reply, struct agent_rings *rings);
@@ -46,6 +46,6 @@ bool agent_take_hex(const char *text, uint8_t *bytes, size_t count);
 void agent_follow(farlog_writer *writer, const struct farlog_writer_config *asked, const struct agent_place *place);
 
 /* agent_refuse_reply -- IO: the answer is no grant. */
-int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error);
+int agent_refuse_reply(const char *uri, const struct agent_place *place, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

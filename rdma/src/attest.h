@@ -21,7 +21,7 @@ struct attest_found {
 
 /* attest_check -- does it say something, of such a region, that what was found does not deny, and by whom and when? OK or INVALID; the text has the
  * region, the key of the operator's file, its value and what was expected. */
-int attest_check(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation, struct farlog_error *error);
+int attest_check(const char *region_uri, const struct attest_found *found, const struct farlog_attestation *attestation, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* attest_methods -- the flush methods that it adds, whatever the target listens by: bit n for enum farlog_flush_method n. */
 uint32_t attest_methods(const struct farlog_attestation *attestation);

@@ -12,7 +12,7 @@
 
 #ifdef FARLOG_FAULT
 
-int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+int block_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_block_shape -- of blocks that are made from now on. */
 FARLOG_API void farlog_block_shape(uint32_t lba_len, int has_cache);
@@ -32,13 +32,13 @@ FARLOG_API void farlog_block_host(int host);
 /* farlog_block_fail_reservation -- the reservation call of this number from now on, looks included, fails with IO; 0 = none does.
  * farlog_block_has_failed_reservation -- has it? */
 FARLOG_API void farlog_block_fail_reservation(unsigned call_number);
-FARLOG_API int farlog_block_has_failed_reservation(void);
+FARLOG_API int farlog_block_has_failed_reservation(void) FARLOG_MUST_CHECK;
 
 /* As farlog_fault_arm and its like, of the blocks of that name. */
 FARLOG_API void farlog_block_reseed(const char *name, uint64_t seed);
 FARLOG_API void farlog_block_drop(const char *name);
 FARLOG_API void farlog_block_arm(const char *name, uint64_t operation_count);
-FARLOG_API int farlog_block_is_dead(const char *name);
+FARLOG_API int farlog_block_is_dead(const char *name) FARLOG_MUST_CHECK;
 FARLOG_API void farlog_block_call(const char *name, uint64_t operation_count, void (*call)(void *context), void *context);
 FARLOG_API void farlog_block_crash(const char *name);
 /* farlog_block_kill -- the processes die; what they have sent still comes to its end, as the kernel sees to it. */

@@ -30,7 +30,7 @@ struct fault_locks {
 /* fault_locks_take -- OK or HELD. fault_locks_is_taken -- by anybody of that host. fault_locks_has_parts -- is a ring of a directory in use there?
  * fault_locks_give -- one role,
  * or with REGION_ROLE_READER whatever the holder has. */
-int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off, enum region_role role);
+int fault_locks_take(struct fault_locks *locks, const void *holder, int host, uint64_t ring_off, enum region_role role) FARLOG_MUST_CHECK;
 bool fault_locks_is_taken(const struct fault_locks *locks, int host, uint64_t ring_off, enum region_role role);
 bool fault_locks_has_parts(const struct fault_locks *locks, int host);
 void fault_locks_give(struct fault_locks *locks, const void *holder, enum region_role role);
@@ -49,7 +49,7 @@ static inline bool fault_host_may_write(const struct fault_hosts *hosts, int hos
 
 /* fault_hosts_reserve -- block_ops.reserve, of that host. *preempted: the host that was shut out by it, -1 = none. */
 int fault_hosts_reserve(struct fault_hosts *hosts, int host, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view,
-	int *preempted);
+	int *preempted) FARLOG_MUST_CHECK;
 
 #endif
 #endif

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "farlog/farlog.h"
+
 struct block_host {
 	char id[40];            /* a UUID; "" = no namespace of NVMe over fabrics is behind it: only this host has it */
 	char name[224];         /* NQN; "" = this kernel does not say it */
@@ -12,6 +14,6 @@ struct block_host {
 };
 
 /* block_host_find -- of the device with these numbers. OK; IO, with errno: it cannot be said, and nobody may take the device for one of this host alone. */
-int block_host_find(const char *sysfs, unsigned device_major, unsigned device_minor, struct block_host *host);
+int block_host_find(const char *sysfs, unsigned device_major, unsigned device_minor, struct block_host *host) FARLOG_MUST_CHECK;
 
 #endif

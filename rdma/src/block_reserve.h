@@ -32,26 +32,26 @@ uint64_t reserve_key(enum reserve_tag tag, const uint8_t ring_uuid[16], uint32_t
 
 /* reserve_take -- from now on this host holds the reservation by `claim`, and the host that had it writes no more. OK; HELD: it is not farlog's to
  * take, or others take it at the same time; IO. Where the device has no reservations (view->is_here): OK. */
-int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error);
+int reserve_take(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reserve_join -- from now on this host is registered. HELD: a writer lives here that may have been shut out. */
-int reserve_join(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error);
+int reserve_join(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reserve_if_free -- as reserve_join, and HELD where another host holds the reservation. */
-int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error);
+int reserve_if_free(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reserve_leave -- of a ring in a directory, whose neighbours are other writers': nothing is reserved. OK, with view->host "" where only this host has
  * the device; HELD: somebody has reserved the namespace, and this host may not write; IO. */
-int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error);
+int reserve_leave(struct block_device *device, const struct region_claim *claim, struct reserve_view *view, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reserve_say -- add to a contract what fences writers of other hosts. */
 void reserve_say(struct block_device *device, bool has_directory, struct farlog_contract *contract);
 
 /* reserve_by_ioctl -- what block_ops.reserve is for an open device. */
-int reserve_by_ioctl(int fd, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view);
+int reserve_by_ioctl(int fd, enum reserve_verb verb, uint64_t key, uint64_t other, struct reserve_view *view) FARLOG_MUST_CHECK;
 
 /* reserve_read_result -- what the kernel's answer to an NVM Express command that reads means: 0, above 0 the device's status, -1 with errno. OK;
  * UNSUPPORTED: the device does not have the command; IO, with errno: whatever else, also that this process has no right to it. */
-int reserve_read_result(int status);
+int reserve_read_result(int status) FARLOG_MUST_CHECK;
 
 #endif

@@ -22,18 +22,18 @@ struct block_facts {
 };
 
 /* block_probe -- NOT_FOUND (size 0 in the facts: a file that could be made), INVALID: nothing that has blocks; IO. */
-int block_probe(const char *text, const char *path, struct block_facts *facts, struct farlog_error *error);
+int block_probe(const char *text, const char *path, struct block_facts *facts, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* block_contract -- what that gives, with the flush that the URI asks for. size_bytes is the device's. */
 int block_contract(const char *text, const struct uri *uri, const struct block_facts *facts, struct farlog_contract *contract,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* block_name_foreign -- what a file system, partition table or other owner of this path would lose; "" = nothing is there. OK, UNSUPPORTED: the
  * library that knows is not here; IO. */
-int block_name_foreign(const char *path, char *text, size_t room);
+int block_name_foreign(const char *path, char *text, size_t room) FARLOG_MUST_CHECK;
 
-int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error);
+int block_uring_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error) FARLOG_MUST_CHECK;
 int block_uring_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct farlog_contract *contract,
-	struct block_device **device, struct farlog_error *error);
+	struct block_device **device, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

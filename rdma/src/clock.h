@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "farlog/farlog.h"
 #include "atomics.h"
 
 /* One set of anchor values; a reader takes it whole by the sequence counter around it. */
@@ -37,7 +38,7 @@ static inline uint64_t clock_ticks(void)
 }
 
 /* clock_start, clock_stop -- one sampler a process, counted. clock_start returns after the first anchor; 0 or errno. */
-int clock_start(void);
+int clock_start(void) FARLOG_MUST_CHECK;
 void clock_stop(void);
 
 struct clock_reading {

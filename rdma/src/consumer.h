@@ -47,22 +47,22 @@ struct farlog_consumer {
 };
 
 /* consumer_open_history -- to the store, to the place. Without a store, or where it has nothing of the stream yet, the ring has to do. */
-int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_place *place);
+int consumer_open_history(struct farlog_consumer *consumer, const struct farlog_place *place) FARLOG_MUST_CHECK;
 
 /* consumer_open_ring -- at its head, or at its end. What has been read of it is passed over by consumer_from_ring. */
-int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct farlog_ring_status *status);
+int consumer_open_ring(struct farlog_consumer *consumer, bool is_end, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
 
 /* consumer_find_place -- of one that begins in the ring: where that stands in the stream, should it have to go to the store. */
-int consumer_find_place(struct farlog_consumer *consumer, const struct farlog_ring_status *status, bool is_end);
+int consumer_find_place(struct farlog_consumer *consumer, const struct farlog_ring_status *status, bool is_end) FARLOG_MUST_CHECK;
 
 /* consumer_behind -- the place of the first record that has not been read. */
 struct farlog_place consumer_behind(const struct farlog_consumer *consumer);
 
 /* consumer_join -- at the end of the store: what comes next is in the ring, unless that was drained further meanwhile. OK: read on, in the one or the other. */
-int consumer_join(struct farlog_consumer *consumer);
+int consumer_join(struct farlog_consumer *consumer) FARLOG_MUST_CHECK;
 
 /* consumer_from_ring -- the next record of the ring that has not been read. OK, NOT_YET; OVERRUN: *item is a notice; errors. */
-int consumer_from_ring(struct farlog_consumer *consumer, struct farlog_consumed *item);
+int consumer_from_ring(struct farlog_consumer *consumer, struct farlog_consumed *item) FARLOG_MUST_CHECK;
 
 /* consumer_is_rewound -- the log went back behind what was read, and that has not been told: *item tells. */
 bool consumer_is_rewound(struct farlog_consumer *consumer, const struct record_header *header, uint64_t generation, struct farlog_consumed *item);

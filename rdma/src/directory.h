@@ -60,25 +60,25 @@ _Static_assert(offsetof(struct directory, copy) == DIRECTORY_COPY_LEN, "a copy i
 
 /* directory_load -- the newest whole copy, its entries checked, of a region that shows all of its bytes, or that has been narrowed. NOT_FOUND: the region is blank;
  * EXISTS: it is a ring; NOT_A_RING: foreign bytes; CORRUPT, UNSUPPORTED, INVALID (too small), IO. */
-int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error);
+int directory_load(struct region *region, const char *uri, struct directory *directory, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* directory_find -- index of the entry of that name, -1 = none. */
-int directory_find(const struct directory *directory, const char *name);
+int directory_find(const struct directory *directory, const char *name) FARLOG_MUST_CHECK;
 
 /* directory_store -- raise the generation, persist both copies. OK or IO. */
-int directory_store(struct region *region, struct directory *directory);
+int directory_store(struct region *region, struct directory *directory) FARLOG_MUST_CHECK;
 
 /* directory_show -- make the region that ring. As region_ops.narrow. */
-int directory_show(struct region *region, const struct directory_entry *entry);
+int directory_show(struct region *region, const struct directory_entry *entry) FARLOG_MUST_CHECK;
 
 /* directory_open -- make the region the ring of that name. What a dead process left of the directory in a cache is made durable first, when the ring
  * is going to be written to. NOT_FOUND (also: the region is blank), NOT_A_RING, CORRUPT, UNSUPPORTED, NO_MEMORY, IO. */
-int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error);
+int directory_open(struct region *region, const char *uri, const char *name, bool is_writable, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* directory_has -- the ring that the region shows is still in its directory. */
 bool directory_has(struct region *region);
 
 /* directory_format -- farlog_ring_format of uri->ring. */
-int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error);
+int directory_format(const char *text, const struct uri *uri, const struct farlog_ring_config *config, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

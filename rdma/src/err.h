@@ -9,4 +9,10 @@
 int error_set(struct farlog_error *error, int result, int os_errno, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* may_fail -- a result that nothing depends on; the reason stands beside the call. */
+static inline void may_fail(int result)
+{
+	(void)result;
+}
+
 #endif

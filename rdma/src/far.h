@@ -125,7 +125,7 @@ static inline uint64_t far_read_key(const struct far_link *link, struct region_s
 
 /* far_copy -- allocate link->copy for a ring of this many bytes, once: page-aligned, zeroed, kept out of forked children. OK or NO_MEMORY;
  * NOT_A_RING: it is there, for a ring of another size. */
-int far_copy(struct far_link *link, uint64_t size_bytes);
+int far_copy(struct far_link *link, uint64_t size_bytes) FARLOG_MUST_CHECK;
 
 /* far_leave -- ask the target to end this connection, and wait until it has: the role is free then, and whoever opens next does not find it taken. What
  * was sent before has been taken in, or never will be. Returns at once from a link that is broken, and half a second later from a target that does not
@@ -139,7 +139,7 @@ void far_knock(const char *text, const struct uri *uri, const struct sockaddr *a
 
 /* far_choose_method -- link->method: what the URI names, or the best that the target allows. Never another than the one that was named: LEVEL. */
 int far_choose_method(struct far_link *link, const struct far_transport *transport, const char *text, const struct uri *uri,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* far_fill_contract -- from the welcome and the method chosen. */
 void far_fill_contract(const struct far_link *link, const struct far_transport *transport, struct farlog_contract *contract);

@@ -52,7 +52,7 @@ static inline struct ofi_link *ofi_of(struct far_link *link)
 
 /* ofi_link_connect, ofi_link_disconnect -- far_link_ops' connect and disconnect. */
 int ofi_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 void ofi_link_disconnect(struct far_link *link);
 
 #ifdef FARLOG_FAULT

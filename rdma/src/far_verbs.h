@@ -69,11 +69,11 @@ static inline struct verbs_link *verbs_link_of(struct far_link *link)
 }
 
 /* verbs_link_fail -- the link is broken; the first text stays. Returns IO. */
-int verbs_link_fail(struct verbs_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int verbs_link_fail(struct verbs_link *link, const char *format, ...) __attribute__((format(printf, 2, 3))) FARLOG_MUST_CHECK;
 
 /* verbs_link_connect, verbs_link_disconnect -- far_link_ops' connect and disconnect. */
 int verbs_link_connect(struct far_link *link, const struct far_hello *hello, struct far_refusal *refusal, uint64_t timeout_ns,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 void verbs_link_disconnect(struct far_link *link);
 
 /* verbs_link_release -- after disconnect: give back what the device keeps. */

@@ -382,8 +382,8 @@ void verbs_link_disconnect(struct far_link *far)
 		say_goodbye(link);
 	link->is_connected = false;
 	link->is_broken = true; /* until the next connection */
-	(void)verbs_queue_stop(&link->queue);
-	(void)verbs_queue_close(&link->queue);
+	may_fail(verbs_queue_stop(&link->queue)); /* the next connection has a queue of its own */
+	may_fail(verbs_queue_close(&link->queue));
 	if (link->completions != NULL)
 		link->lib->destroy_comp_channel(link->completions);
 	link->completions = NULL;

@@ -32,15 +32,15 @@ struct lib_ofi {
 };
 
 /* lib_ofi_load -- once a process, by any thread. OK, or UNSUPPORTED with a text that says what to install. */
-int lib_ofi_load(const struct lib_ofi **lib, struct farlog_error *error);
+int lib_ofi_load(const struct lib_ofi **lib, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ofi_info -- how to reach uri->host:port by uri->provider, or with FI_SOURCE in flags how to listen there. To be freed. OK; UNSUPPORTED: no such
  * provider here, or not one with what we need; NOT_FOUND: the host has no address; IO. Blocks for name resolution. */
 int ofi_info(const struct lib_ofi *lib, const char *text, const struct uri *uri, uint64_t flags, struct fi_info **info,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ofi_register -- a memory region that the peer reaches by a random key, or by the provider's where it insists. 0 or -FI_E... */
-int ofi_register(struct fid_domain *domain, const struct fi_info *info, void *start, uint64_t len, uint64_t access, struct fid_mr **mr);
+int ofi_register(struct fid_domain *domain, const struct fi_info *info, void *start, uint64_t len, uint64_t access, struct fid_mr **mr) FARLOG_MUST_CHECK;
 
 /* ofi_address -- what the peer calls the first byte of a region that ofi_register made. */
 static inline uint64_t ofi_address(const struct fi_info *info, const void *start)

@@ -27,6 +27,6 @@ struct lib_uring {
 };
 
 /* lib_uring_load -- once a process, by any thread. OK, or UNSUPPORTED with a text that says what to install. */
-int lib_uring_load(const struct lib_uring **lib, struct farlog_error *error);
+int lib_uring_load(const struct lib_uring **lib, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -72,7 +72,7 @@ struct lib_verbs {
 };
 
 /* lib_verbs_load -- once a process, by any thread. OK, or UNSUPPORTED with a text that says what to install. */
-int lib_verbs_load(const struct lib_verbs **lib, struct farlog_error *error);
+int lib_verbs_load(const struct lib_verbs **lib, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ---------------------------------------------------------------- FLUSH, as rdma-core 45 and later have it */
 

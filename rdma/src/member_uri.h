@@ -21,7 +21,7 @@ struct member_uri {
 bool member_uri_is(const char *text);
 
 /* member_uri_parse -- OK or INVALID with a text that names what is wrong and what was expected. The members' URIs are looked at when they are opened. */
-int member_uri_parse(const char *text, struct member_uri *parsed, struct farlog_error *error);
+int member_uri_parse(const char *text, struct member_uri *parsed, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* member_quorum -- so many members have to be reached to know the log: any set of them has one of every set that acknowledged something, of every set that
  * was fenced, and of every set on which an epoch was persisted. */

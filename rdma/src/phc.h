@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "farlog/farlog.h"
+
 struct ptp_sys_offset;
 
 #define PHC_COUNT_MAX 16
@@ -46,7 +48,7 @@ struct phc_reading {
 /* phc_open -- `setting` is the value of FARLOG_CLOCK_PHC: a device; "none"; NULL or "" for every clock under sysfs_dir (ptpN) whose
  * device under device_dir may be opened. ERRORS: the errno of a named device that cannot be opened; a clock that was only
  * found and may not be opened is left out. */
-int phc_open(struct phc_set *set, const char *setting, const char *sysfs_dir, const char *device_dir);
+int phc_open(struct phc_set *set, const char *setting, const char *sysfs_dir, const char *device_dir) FARLOG_MUST_CHECK;
 void phc_close(struct phc_set *set);
 
 /* phc_error_ns -- reads the clocks: what they add to the error of the system clock; PHC_UNKNOWN when that cannot be said. */

@@ -40,30 +40,30 @@ struct farlog_reader {
 /* reader_confirm_head -- of a drain, by the header that has just been fetched: nobody else has drained while the connection was away, the head is the one
  * released last, or at expected_lsn. Then the credit, which may have been lost with the connection, is sent again. OK; HELD: another drain has moved the
  * head; CORRUPT. */
-int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head);
+int reader_confirm_head(struct farlog_reader *reader, uint64_t expected_lsn, struct head_slot *head) FARLOG_MUST_CHECK;
 
 /* reader_open_ring -- farlog_reader_open of one ring. renewal: who has another grant when its target does not take the one of `config` any more; NULL: nobody. */
-int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
+int reader_open_ring(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reader_open -- of a ring, or of the members that a URI names. */
-int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
+int reader_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reader_seek -- from the cursor to where reading is to start. */
-int reader_seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config, struct farlog_error *error);
+int reader_seek(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* reader_close_ring, reader_read_ring, reader_status_ring, reader_suspect_ring, reader_release_ring -- the public functions, of one ring. */
 void reader_close_ring(struct farlog_reader *reader);
-int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
-int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *status);
-int reader_suspect_ring(struct farlog_reader *reader, struct farlog_suspect *suspect);
-int reader_release_ring(struct farlog_reader *reader, const struct head_slot *slot);
+int reader_read_ring(struct farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+int reader_status_ring(struct farlog_reader *reader, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
+int reader_suspect_ring(struct farlog_reader *reader, struct farlog_suspect *suspect) FARLOG_MUST_CHECK;
+int reader_release_ring(struct farlog_reader *reader, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
 /* reader_release_spill -- of a spill, a ring of this host: as reader_release_ring, also to a head that is released already, for another far_epoch or far_seq. */
-int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot);
+int reader_release_spill(struct farlog_reader *reader, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
 /* reader_look -- fetch the header, and take from it what a batch depends on: the cursor is where the log is, sure_lsn says how far it is durable. As
  * reader_follow_log; IO, HELD. */
-int reader_look(struct farlog_reader *reader);
+int reader_look(struct farlog_reader *reader) FARLOG_MUST_CHECK;
 
 /* reader_refresh -- by the header that has just been fetched: who writes here. */
 void reader_refresh(struct farlog_reader *reader);
@@ -77,10 +77,10 @@ static inline bool reader_is_of_log(const struct farlog_reader *reader, uint64_t
 
 /* reader_store_head -- of a drain that knows that all below it will be in every log to come: a new writer makes no difference. OK, also where the head is
  * beyond it; IO, HELD. */
-int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot);
+int reader_store_head(struct farlog_reader *reader, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
 /* reader_follow_log -- by the header that has just been fetched: a new writer may have come, and the log gone back behind what was read. Then the cursor is where its
  * epoch begins. OK; NOT_YET: that cannot be seen yet; OVERRUN. */
-int reader_follow_log(struct farlog_reader *reader);
+int reader_follow_log(struct farlog_reader *reader) FARLOG_MUST_CHECK;
 
 #endif

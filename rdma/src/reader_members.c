@@ -99,7 +99,7 @@ static bool look_around(struct reader_members *members)
 		if (i != members->current || member->is_away || (!is_readable(members, member) && !MUTANT(READ_UNLOOKED))) /* what is read from is looked at by that */
 			look_at(members, member, now_ns);
 		if (members->is_drain && member->reader != NULL && !member->is_away)
-			(void)reader_members_raise(members, member); /* one that was away when the head was moved last; what fails is tried again */
+			may_fail(reader_members_raise(members, member)); /* one that was away when the head was moved last; what fails is tried again */
 	}
 	return true;
 }

@@ -58,12 +58,12 @@ struct reader_members {
 	bool is_closing;
 };
 
-int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error);
+int reader_members_open(const char *uri, const struct farlog_reader_config *config, struct region_renewal *renewal, farlog_reader **reader, struct farlog_error *error) FARLOG_MUST_CHECK;
 void reader_members_close(struct reader_members *members);
-int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch);
-int reader_members_release(struct reader_members *members, const struct head_slot *slot);
-int reader_members_suspect(struct reader_members *members, struct farlog_suspect *suspect);
-int reader_members_status(struct reader_members *members, struct farlog_ring_status *status);
+int reader_members_read(struct reader_members *members, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
+int reader_members_release(struct reader_members *members, const struct head_slot *slot) FARLOG_MUST_CHECK;
+int reader_members_suspect(struct reader_members *members, struct farlog_suspect *suspect) FARLOG_MUST_CHECK;
+int reader_members_status(struct reader_members *members, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
 uint64_t reader_members_reads(const struct reader_members *members);
 struct region_waits reader_members_waits(const struct reader_members *members);
 
@@ -81,9 +81,9 @@ void reader_members_place(struct reader_members *members, struct reader_member *
 
 /* reader_members_hold_back -- of what a member has read, leave in the batch what every later writer finds, and its reader at the end of that. OK; NOT_YET: nothing of
  * it; IO. */
-int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch);
+int reader_members_hold_back(struct reader_members *members, struct reader_member *member, const uint8_t *buf, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 
 /* reader_members_raise -- to a member whose head lies below what was released. */
-int reader_members_raise(struct reader_members *members, struct reader_member *member);
+int reader_members_raise(struct reader_members *members, struct reader_member *member) FARLOG_MUST_CHECK;
 
 #endif

@@ -163,7 +163,7 @@ void reader_members_adopt(struct reader_members *members)
 		if (reader != NULL)
 			take(members, member, reader);
 		if (member->reader != NULL && members->is_drain)
-			(void)reader_members_raise(members, member); /* it is tried again with the next release */
+			may_fail(reader_members_raise(members, member)); /* it is tried again with the next release */
 	}
 }
 
@@ -286,7 +286,7 @@ static int start(struct reader_members *members, const struct farlog_reader_conf
 	members->cursor = (struct record_cursor){.lsn = members->released.head_lsn, .seq = members->released.head_seq, .epoch = members->released.last_epoch};
 	for (unsigned i = 0; i < members->count && members->is_drain; i++)
 		if (members->member[i].reader != NULL)
-			(void)reader_members_raise(members, &members->member[i]);
+			may_fail(reader_members_raise(members, &members->member[i])); /* it is tried again with the next release */
 	return config->start == FARLOG_START_HEAD ? FARLOG_OK : FARLOG_NOT_YET;
 }
 

@@ -28,7 +28,7 @@ struct recover_scan {
 /* recover_scan -- walk from the head to the first position without a valid record. Reads in place: for regions at rest (the
  * writer's lock is held), or for a view that may lag behind a living writer. Of a far ring it fetches what it walks over, and no more: the
  * free part of the copy stays zero. OK; of a far region IO: then the tail is not known. */
-int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan);
+int recover_scan(struct region *region, const struct superblock *superblock, const struct head_slot *head, struct recover_scan *scan) FARLOG_MUST_CHECK;
 
 /* recover_acknowledged_lsn -- below it every record was acknowledged, by the writer's word in the header; the head where that word cannot be. */
 uint64_t recover_acknowledged_lsn(const struct region *region, const struct superblock *superblock, const struct head_slot *head);
@@ -40,6 +40,6 @@ uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover
 /* recover_orphans -- *count valid records of the last epochs beyond the tail within `window` bytes: never acknowledged, because acknowledging
  * goes in order; counted so that they can be reported. OK; of a far region IO. */
 int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
-	uint64_t *count);
+	uint64_t *count) FARLOG_MUST_CHECK;
 
 #endif

@@ -60,20 +60,20 @@ struct region_ops {
 	/* As write, of a record that lies in several places; seals it on the way. */
 	void (*gather)(struct region *region, uint64_t off, struct gather *gather);
 	/* 0: started or already complete; tag_done tells. Negative: enum farlog_result. Never blocks longer than a fence. */
-	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag);
+	int (*persist)(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag) FARLOG_MUST_CHECK;
 	/* Look what has come back. 0: tag_done is the last completed; negative: the persist under way failed and tag_done stays. */
-	int (*poll)(struct region *region);
+	int (*poll)(struct region *region) FARLOG_MUST_CHECK;
 	/* Block until poll's answer may have changed, at most timeout_ns. NULL: spinning on poll is the way. */
 	void (*wait)(struct region *region, uint64_t timeout_ns);
 	/* Send what persist has prepared, when nobody is going to wait for it. NULL: persist has sent it. */
 	void (*push)(struct region *region);
-	int (*flush)(struct region *region, uint64_t off, uint64_t len);
+	int (*flush)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 	void (*seal)(struct region *region);
 	/* OK or IO; only a far region can fail. Blocks for the network there. */
-	int (*read)(struct region *region, uint64_t off, void *dst, size_t len);
+	int (*read)(struct region *region, uint64_t off, void *dst, size_t len) FARLOG_MUST_CHECK;
 	/* Bring these bytes from afar into what `base` shows: of a far drain or reader the header alone. NULL: base is the region itself. OK or IO.
 	 * Blocks for the network. */
-	int (*fetch)(struct region *region, uint64_t off, uint64_t len);
+	int (*fetch)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 	/* These bytes are going to be read next, in this order, at most two spans, and nothing will change them before they are: they may be fetched now. Takes the place of what
 	 * was expected before; with none, nothing that was fetched is used. `at` counts the bytes of the log before the first: it goes on over the laps of a ring. Of a drain. Blocks no longer than a system call. NULL: nothing to fetch. */
 	void (*expect)(struct region *region, uint64_t at, const struct region_span *spans, unsigned span_count);
@@ -83,35 +83,35 @@ struct region_ops {
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
 	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it first. NULL: write and persist do.
 	 * OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the network. */
-	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len);
+	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 	/* All of it zero, and durable, header first. OK or IO. NULL: it is written like anything else. */
-	int (*zero)(struct region *region);
+	int (*zero)(struct region *region) FARLOG_MUST_CHECK;
 	/* What is there that is not farlog's, as text for people; "" = nothing. OK, UNSUPPORTED (text says what is missing), IO. NULL: it cannot be. */
-	int (*name_foreign)(struct region *region, char *text, size_t room);
+	int (*name_foreign)(struct region *region, char *text, size_t room) FARLOG_MUST_CHECK;
 	/* Map every page now, so that no append meets a page fault. Best effort. */
 	void (*populate)(struct region *region);
 	/* These bytes will not be read again soon: the pages that map them may go. */
 	void (*forget)(struct region *region, uint64_t off, uint64_t len);
 	/* From now on the region is these bytes of it: base, offsets, size and locks are theirs. Counted from its very first byte, with extra_len; multiples of
 	 * a block; before anything else is asked of it. OK; of blocks also NO_MEMORY, IO. NULL: it is one ring. */
-	int (*narrow)(struct region *region, uint64_t off, uint64_t len);
+	int (*narrow)(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
 	/* Of blocks: bring the directory, DIRECTORY_TAILS_OFF bytes, into what directory_copy shows. OK or IO. Blocks. NULL: it is seen as it is stored. */
-	int (*fetch_directory)(struct region *region);
+	int (*fetch_directory)(struct region *region) FARLOG_MUST_CHECK;
 	/* Of blocks: store whole LBAs of the directory, durably. OK or IO. Blocks. NULL: write and persist do. */
-	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len);
+	int (*store_directory)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 	/* Take or test the exclusive lock of a role, which the death of its process frees. 0, FARLOG_HELD, FARLOG_IO. Taken by region_lock. */
-	int (*lock)(struct region *region, enum region_role role);
+	int (*lock)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 	void (*unlock)(struct region *region, enum region_role role);
-	int (*is_locked)(struct region *region, enum region_role role);
+	int (*is_locked)(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 	/* Have the device let this host write, and with REGION_CLAIM_ALONE no other writer's any more. OK, also where it has nothing of the kind; HELD, IO.
 	 * Behind the role's lock. Blocks. NULL: nobody comes from elsewhere. */
-	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error);
+	int (*claim)(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 	/* Of several members: find the longest of their logs, bring it into base, and have all of them hold it, durably. Before a writer's epoch is opened, behind the
 	 * locks. OK, CORRUPT, HELD, IO. Blocks for all of that. NULL: it is one ring, whose log lies in base or is fetched. */
-	int (*recover)(struct region *region, struct farlog_error *error);
+	int (*recover)(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
 	/* Give up the persist under way, and the connection with it. OK: nothing of it touches bytes on this side any more, nor lands behind what is sent
 	 * later. NOT_YET: it still may. Never blocks. NULL: nothing of the kind outlasts a call. */
-	int (*cut)(struct region *region);
+	int (*cut)(struct region *region) FARLOG_MUST_CHECK;
 	/* Of a region with `wait`: what to poll(2) for in its place, at most room; 0: something has come back meanwhile. NULL: it cannot be told. */
 	unsigned (*sleepers)(struct region *region, int *fds, unsigned room);
 	/* Before an orderly close, behind a persist that is complete: let copies that were not waited for have it as well, at most timeout_ns. NULL: there are none. */
@@ -197,16 +197,16 @@ struct region_ask {
 };
 
 /* region_open -- open by URI. The errors' texts name the URI. */
-int region_open(const char *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+int region_open(const char *uri, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_persist_wait -- persist and wait for it: for superblocks and head slots, off the append path. */
-int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count);
+int region_persist_wait(struct region *region, const struct region_span *spans, unsigned span_count) FARLOG_MUST_CHECK;
 
 /* region_settle -- wait again for a persist that was started, but did not complete within the patience of a far region: it still may. */
-int region_settle(struct region *region);
+int region_settle(struct region *region) FARLOG_MUST_CHECK;
 
 /* region_lock -- take a role's lock. Also NOT_FOUND: the ring has been removed from its directory since the region was opened. */
-int region_lock(struct region *region, enum region_role role);
+int region_lock(struct region *region, enum region_role role) FARLOG_MUST_CHECK;
 
 /* region_kind_name -- of enum farlog_region_kind, as contracts tell it. */
 const char *region_kind_name(uint32_t kind);

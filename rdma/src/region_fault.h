@@ -11,7 +11,7 @@
 #ifdef FARLOG_FAULT
 
 int region_fault_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* fault_reseed -- seed of the choices of the named memory; creates nothing. fault_drop forgets the memory. */
 FARLOG_API void farlog_fault_reseed(const char *name, uint64_t seed);
@@ -20,7 +20,7 @@ FARLOG_API void farlog_fault_drop(const char *name);
 /* farlog_fault_arm -- die in the middle of the operation that comes after `operation_count` more: its write is cut at a random
  * word, and nothing after it has any effect. 0 = now. UINT64_MAX = never. */
 FARLOG_API void farlog_fault_arm(const char *name, uint64_t operation_count);
-FARLOG_API int farlog_fault_is_dead(const char *name);
+FARLOG_API int farlog_fault_is_dead(const char *name) FARLOG_MUST_CHECK;
 
 /* farlog_fault_call -- run `call` once, right after the operation that comes after operation_count more: what another process does at
  * that moment. */

@@ -92,7 +92,7 @@ void fault_land(struct region_fault *fault);
 void fault_leave_behind(struct region_fault *fault);
 void fault_haunt(struct fault_memory *memory);
 void fault_forget_ghosts(struct fault_memory *memory);
-int fault_cut(struct region *region);
+int fault_cut(struct region *region) FARLOG_MUST_CHECK;
 
 #endif
 #endif

@@ -7,7 +7,7 @@
 
 /* region_mem_probe -- fill the contract of a path. 0; NOT_FOUND when neither it nor its directory exists; INVALID, UNSUPPORTED or IO. */
 int region_mem_probe(const char *text, const struct uri *uri, struct farlog_contract *contract,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_mem_domain -- the kernel's word on the memory behind a path: a DAX device, or a file on a DAX file system. UNKNOWN where it has none. */
 enum farlog_persistence_domain region_mem_domain(const char *path);
@@ -27,9 +27,9 @@ void region_mem_place(const struct region *region, char *path, uint64_t *off);
 
 /* region_mem_unlink -- remove the file of a whole open region, durably: a name that a power cut brings back would be a ring of a stream that is no more. OK,
  * INVALID (a device), or IO with errno. */
-int region_mem_unlink(const struct region *region, const char *path);
+int region_mem_unlink(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #endif

@@ -168,7 +168,7 @@ static inline bool member_is_open(const struct member *member)
 }
 
 /* region_members_open -- "members:K URI URI ...". */
-int region_members_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error);
+int region_members_open(const char *text, const struct region_ask *ask, struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_quorum -- how many members are needed to know the log: one at least has each record that was acknowledged. */
 static inline unsigned members_quorum(const struct region_members *whole)
@@ -180,30 +180,30 @@ static inline unsigned members_quorum(const struct region_members *whole)
 void members_drop(struct region_members *whole, struct member *member, const struct farlog_error *why);
 
 /* members_check_count -- are enough open to open an epoch? OK, HELD, FENCED, IO; the text names those that are not, and why. */
-int members_check_count(struct region_members *whole, struct farlog_error *error);
+int members_check_count(struct region_members *whole, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_describe -- each member that cannot be used, and why: "; member 2, ...". The mutex is not held. */
 void members_describe(struct region_members *whole, char *text, size_t room);
 
 /* members_check_ring -- is what is there a member of this stream? OK or NOT_A_RING. */
-int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
+int members_check_ring(struct region_members *whole, struct member *member, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_claim_ring -- no two members are one ring: a copy has the uuid of what it was copied from, by which members are told. NOT_A_RING. */
-int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error);
+int members_claim_ring(struct region_members *whole, struct member *member, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_load_one -- its superblock, where it says that undrained records begin, and which epoch it demands. */
-int members_load_one(struct member *member, struct farlog_error *error);
+int members_load_one(struct member *member, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_settle_one -- read its superblock and head, and make them durable: what earlier processes stored there may lie in caches, and is going to be built upon. */
-int members_settle_one(struct member *member, struct farlog_error *error);
+int members_settle_one(struct member *member, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_show_header -- what the writer sees: the newest superblock, the highest head, the fence and the credit that hold for the whole. */
 void members_show_header(struct region_members *whole);
 
 /* members_recover -- region_ops.recover. members_propose -- region_ops.propose. members_tell_epoch -- have one know the epoch. */
-int members_recover(struct region *region, struct farlog_error *error);
-int members_propose(struct region *region, uint64_t off, const void *src, size_t len);
-int members_tell_epoch(struct region_members *whole, struct member *member);
+int members_recover(struct region *region, struct farlog_error *error) FARLOG_MUST_CHECK;
+int members_propose(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
+int members_tell_epoch(struct region_members *whole, struct member *member) FARLOG_MUST_CHECK;
 
 /* members_fence -- the epoch that so many members demand at least. */
 uint64_t members_fence(const struct region_members *whole, unsigned nth);
@@ -227,7 +227,7 @@ void members_take_credit(struct region_members *whole, bool is_urgent);
 void members_tell_counters(struct region_members *whole);
 
 /* members_check_level -- do so many members as are needed give it now? OK or LEVEL. */
-int members_check_level(struct region_members *whole, uint32_t level, struct farlog_error *error);
+int members_check_level(struct region_members *whole, uint32_t level, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* members_set_level -- of records from from_lsn on, none of which has been asked for yet. A stronger one is asked for at once; a weaker one is allowed when all below is complete. */
 void members_set_level(struct region_members *whole, uint32_t level, uint64_t from_lsn);
@@ -245,7 +245,7 @@ void member_tell(struct member *member);
 bool member_leave(struct member *member);
 
 /* members_replace -- a member is another ring from now on: farlog_writer_replace_member. */
-int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error);
+int members_replace(struct region_members *whole, unsigned index, const struct member_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* member_adopt -- for its thread, with the mutex held: be the ring that it was told of, when it is not open and was told of one. */
 bool member_adopt(struct member *member);
@@ -270,7 +270,7 @@ void member_shut(struct member *member);
 
 /* members_start_threads, members_stop_threads -- one for each member. members_pause -- until the bell rings, or so long; the mutex is held.
  * members_start_populator -- the epoch is open: one that makes the copy's pages, and ends. members_tell_closing -- before they are stopped. */
-int members_start_threads(struct region_members *whole, struct farlog_error *error);
+int members_start_threads(struct region_members *whole, struct farlog_error *error) FARLOG_MUST_CHECK;
 void members_start_populator(struct region_members *whole);
 void members_tell_closing(struct region_members *whole);
 void members_stop_threads(struct region_members *whole);

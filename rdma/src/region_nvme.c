@@ -6,6 +6,7 @@
  * at fence and credit. All else is a call: one command that is waited for with patience. A command that has not come back keeps its buffer: what
  * would need it is refused until then. */
 #include "region_nvme.h"
+#include "err.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -395,7 +396,7 @@ static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
 		return;
 	nvme_take(&nvme->are_calls_busy);
 	nvme->is_credit_due = true;
-	(void)nvme_write_credit(nvme); /* what fails is done again when the header is fetched */
+	may_fail(nvme_write_credit(nvme)); /* what fails is done again when the header is fetched */
 	nvme_give(&nvme->are_calls_busy);
 }
 

@@ -125,14 +125,14 @@ static inline struct region_nvme *nvme_of(struct region *region)
 
 /* region_nvme_open -- "nvme:/dev/nvme2n1", or "nvme:NQN/NAMESPACE". */
 int region_nvme_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* region_nvme_probe -- its contract, without touching its bytes. */
-int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error);
+int region_nvme_probe(const char *text, const struct uri *uri, struct farlog_contract *contract, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* nvme_make -- a region on this device, which it owns from now on, also when it fails. */
 int nvme_make(const char *text, struct block_device *device, const struct farlog_contract *contract, const struct region_ask *ask,
-	struct region **region, struct farlog_error *error);
+	struct region **region, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* What the core stores whole: where it lies in the copy, and in which block. */
 #define NVME_ITEM_COUNT 4
@@ -194,23 +194,23 @@ void nvme_make_words(struct region_nvme *nvme, uint8_t *block, uint64_t first, u
 void nvme_take_words(struct region_nvme *nvme, uint8_t *blocks);
 
 /* nvme_call -- one command, waited for with patience. OK or IO. Of this and the next three the caller has taken the calls' queue. */
-int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns);
+int nvme_call(struct region_nvme *nvme, enum block_verb verb, uint64_t off, uint8_t *bytes, uint64_t len, uint64_t patience_ns) FARLOG_MUST_CHECK;
 /* nvme_call_look -- bring fence and credit into the copy: now, or when a slow device has answered. */
 void nvme_call_look(struct region_nvme *nvme);
-int nvme_write_fence(struct region_nvme *nvme);
-int nvme_write_credit(struct region_nvme *nvme);
+int nvme_write_fence(struct region_nvme *nvme) FARLOG_MUST_CHECK;
+int nvme_write_credit(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
 /* nvme_load -- the header, from the device into the copy. OK or IO. */
-int nvme_load(struct region_nvme *nvme);
+int nvme_load(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 
 /* nvme_claim -- what region_ops.claim is. nvme_begin_shut -- the device has refused a write, or a later epoch has been seen. Of the rest the caller
  * has taken the commits' queue. nvme_hold -- must the commit that is prepared wait for a look at the fence? Then that has been put. nvme_take_first
  * -- its answer. nvme_follow -- find out where our log ended: OK or IO. nvme_take_follow -- an answer to that. */
-int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error);
+int nvme_claim(struct region *region, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 void nvme_begin_shut(struct region_nvme *nvme);
 void nvme_hold(struct region_nvme *nvme);
 void nvme_take_first(struct region_nvme *nvme, int failure);
-int nvme_follow(struct region_nvme *nvme);
+int nvme_follow(struct region_nvme *nvme) FARLOG_MUST_CHECK;
 void nvme_take_follow(struct region_nvme *nvme, int failure);
 
 /* nvme_expect -- what region_ops.expect is. Of the next three the caller has taken the calls' queue. nvme_ahead_begin -- a read begins here: what
@@ -224,9 +224,9 @@ void nvme_ahead_end(struct region_nvme *nvme, uint64_t patience_ns);
 /* nvme_share -- what nvme_claim is where the device does not fence. nvme_share_end -- this writer is not opening any more. nvme_say_out -- the writer
  * of this epoch counts as closed from now on. nvme_is_closable -- is it worth saying that this writer has closed? The
  * caller knows that nothing is under way. nvme_make_hints -- the block; closed_epoch 0 = open. */
-int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error);
+int nvme_share(struct region_nvme *nvme, const struct region_claim *claim, struct farlog_error *error) FARLOG_MUST_CHECK;
 void nvme_share_end(struct region_nvme *nvme);
-int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error);
+int nvme_say_out(struct region_nvme *nvme, const char *uri, uint32_t epoch, struct farlog_error *error) FARLOG_MUST_CHECK;
 bool nvme_is_closable(const struct region_nvme *nvme);
 void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_epoch);
 
@@ -234,10 +234,10 @@ void nvme_make_hints(struct region_nvme *nvme, uint8_t *block, uint32_t closed_e
 void *nvme_map_own(uint64_t len);
 
 /* nvme_prepare_copy -- for the ring that the region now is. The next three are what region_ops has by these names: region_nvme_part.c. */
-int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error);
-int nvme_narrow(struct region *region, uint64_t off, uint64_t len);
-int nvme_fetch_directory(struct region *region);
-int nvme_store_directory(struct region *region, uint64_t off, const void *src, size_t len);
+int nvme_prepare_copy(const char *text, struct region_nvme *nvme, bool is_whole, struct farlog_error *error) FARLOG_MUST_CHECK;
+int nvme_narrow(struct region *region, uint64_t off, uint64_t len) FARLOG_MUST_CHECK;
+int nvme_fetch_directory(struct region *region) FARLOG_MUST_CHECK;
+int nvme_store_directory(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;
 
 void nvme_close(struct region *region);
 

@@ -5,6 +5,7 @@
  * ring, in the order in which it is going to be read. A window is kept until a read begins behind it: the reader takes a record that a piece has cut
  * once more. */
 #include "region_nvme.h"
+#include "err.h"
 
 #include <string.h>
 
@@ -63,7 +64,7 @@ static void fill(struct region_nvme *nvme)
 		}
 	}
 	if (ahead->count != before)
-		(void)nvme->device->ops->send(nvme->device, BLOCK_AHEAD); /* what fails is seen by who waits for it */
+		may_fail(nvme->device->ops->send(nvme->device, BLOCK_AHEAD)); /* what fails is seen by who waits for it */
 }
 
 static bool has_byte(const struct nvme_slot *slot, uint64_t off)

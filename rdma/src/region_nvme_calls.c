@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "block_passthrough.h"
+#include "err.h"
 #include "clock.h"
 #include "crc32c.h"
 #include "region_nvme.h"
@@ -170,8 +171,9 @@ void nvme_call_look(struct region_nvme *nvme)
 	if (nvme->is_call_flying)
 		(void)settle_call(nvme, 0);
 	nvme->is_look_next = true;
-	(void)nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
-		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS);
+	/* What fails shows the words as they were. */
+	may_fail(nvme_call(nvme, BLOCK_READ, nvme_control_at(nvme, NVME_FENCE_A), nvme_block_of(nvme->called, NVME_FENCE_A),
+		(NVME_CREDIT - NVME_FENCE_A + 1) * LAYOUT_BLOCK_LEN, LOOK_PATIENCE_NS));
 	nvme->is_look_next = false;
 }
 
@@ -214,7 +216,7 @@ int nvme_load(struct region_nvme *nvme)
 	result = load_header(nvme);
 	/* What a call that was given up on left undone. */
 	if (result == FARLOG_OK && nvme->is_credit_due)
-		(void)nvme_write_credit(nvme);
+		may_fail(nvme_write_credit(nvme)); /* what fails stays due */
 	nvme_give(&nvme->are_calls_busy);
 	return result;
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "farlog/farlog.h"
+
 struct staging {
 	int fd; /* memory without a name */
 	uint64_t len;
@@ -16,7 +18,7 @@ struct staging {
 };
 
 /* staging_open -- nothing is in it yet. OK or NO_MEMORY. */
-int staging_open(struct staging *staging);
+int staging_open(struct staging *staging) FARLOG_MUST_CHECK;
 
 /* staging_map -- a copy of copy_len bytes: LAYOUT_DATA_OFF of its own, zero, then those that all share. For munmap; kept out of forked children.
  * NULL: no memory. From any thread. */

@@ -13,9 +13,9 @@ static void describe(const struct farlog_writer *writer, const struct record_hea
 	position->level = level;
 }
 
-static void read_header(const struct farlog_writer *writer, uint64_t lsn, struct record_header *header)
+static int read_header(const struct farlog_writer *writer, uint64_t lsn, struct record_header *header)
 {
-	writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
+	return writer->region->ops->read(writer->region, LAYOUT_DATA_OFF + lsn % writer->identity.capacity, header, sizeof(*header));
 }
 
 /* is_decided -- a far ring has been closed to this writer. What was under way then is in the log below its end, and made durable by who closed it,
@@ -64,7 +64,8 @@ static int resolve_own(struct farlog_writer *writer, struct deadline *deadline, 
 	bool is_here;
 	int result;
 
-	read_header(writer, position->lsn, &header);
+	if (read_header(writer, position->lsn, &header) != FARLOG_OK)
+		return FARLOG_UNKNOWN;
 	/* The epoch too: below a PAD the header of a record that recovery dropped may still lie. */
 	is_here = header.magic == RECORD_MAGIC && header.lsn == position->lsn && header.epoch == writer->epoch &&
 		!(header.flags & RECORD_FLAG_PAD);
@@ -124,7 +125,8 @@ static int resolve_inherited(const struct farlog_writer *writer, struct farlog_p
 	}
 	if (found.flags & RECORD_FLAG_PAD)
 		return FARLOG_NOT_FOUND;
-	read_header(writer, position->lsn, &header);
+	if (read_header(writer, position->lsn, &header) != FARLOG_OK)
+		return FARLOG_UNKNOWN;
 	describe(writer, &header, writer_level_at(writer, position->lsn), position);
 	position->copies = writer_copies(writer);
 	return FARLOG_OK;

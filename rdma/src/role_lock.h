@@ -19,10 +19,10 @@ static inline int64_t role_lock_place(uint64_t block, enum region_role role)
 }
 
 /* role_lock_take -- OK, HELD or IO. */
-int role_lock_take(int fd, uint64_t block, enum region_role role);
+int role_lock_take(int fd, uint64_t block, enum region_role role) FARLOG_MUST_CHECK;
 void role_lock_give(int fd, uint64_t block, enum region_role role);
 /* role_lock_is_taken -- by another one: 1, 0 or IO. */
-int role_lock_is_taken(int fd, uint64_t block, enum region_role role);
+int role_lock_is_taken(int fd, uint64_t block, enum region_role role) FARLOG_MUST_CHECK;
 
 /* role_lock_has_parts -- does another one hold a lock of a ring in this region, of so many bytes? Also when it cannot be told. */
 bool role_lock_has_parts(int fd, uint64_t region_len);

@@ -106,14 +106,14 @@ struct farlog_route {
 _Static_assert(FARLOG_ROUTE_LEG_COUNT_MAX <= 16, "a class has 16 bits for its legs");
 
 /* route_open -- farlog_route_open; without threads a test calls route_carry. */
-int route_open(const struct farlog_route_config *config, bool is_threaded, farlog_route **route, struct farlog_error *error);
+int route_open(const struct farlog_route_config *config, bool is_threaded, farlog_route **route, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* route_open_buffer -- the leg's spill or memory: its writer and its reader. */
-int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *asked, const char *route_name, struct farlog_error *error);
+int route_open_buffer(struct route_leg *leg, const struct farlog_route_leg *asked, const char *route_name, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* route_begin_buffer -- before anything is put into it. An empty one's head says that nothing of what comes is in the leg's ring yet: the last route may have gone
  * straight there, with seqs that the head would otherwise give to other records. OK or IO. */
-int route_begin_buffer(struct route_leg *leg);
+int route_begin_buffer(struct route_leg *leg) FARLOG_MUST_CHECK;
 
 /* route_carry -- one step of a leg's carrier. False: there is nothing to do just now. Waits for the ring's media some milliseconds at most. */
 bool route_carry(struct route_leg *leg);
@@ -126,10 +126,10 @@ void *route_carrier(void *leg);
 
 /* route_ask_buffer -- would it take the record now, behind before_bytes of others? Some room is kept: who opens a full spill again needs it for the record of an epoch, or could not empty it. */
 #define ROUTE_KEPT_LEN_MAX 65536u
-int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes);
+int route_ask_buffer(const struct route_leg *leg, const struct farlog_entry *entry, uint64_t before_bytes) FARLOG_MUST_CHECK;
 
 /* route_offer -- to an optional leg: into its buffer, or counted as dropped. Never waits. */
-int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct farlog_route_result *result);
+int route_offer(struct route_leg *leg, const struct farlog_entry *entry, struct farlog_route_result *result) FARLOG_MUST_CHECK;
 
 /* route_tell_gap -- a GAP record for what was dropped, when there is room again. False: there still is none. */
 bool route_tell_gap(struct route_leg *leg);
@@ -139,7 +139,7 @@ bool route_take_turn(struct route_leg *leg);
 
 /* route_turn_to_spill -- from far_seq on records go by way of the spill; stores that there, durably. The appender has the turn; the spill is empty. Then it puts the first one
  * into the spill and gives the turn away. OK or IO. */
-int route_turn_to_spill(struct route_leg *leg, uint64_t far_seq);
+int route_turn_to_spill(struct route_leg *leg, uint64_t far_seq) FARLOG_MUST_CHECK;
 void route_give_turn(struct route_leg *leg);
 
 /* route_say -- for farlog_route_stats: what went wrong last; NULL = nothing any more. */

@@ -145,7 +145,7 @@ void route_drop_memory(struct route_leg *leg)
 
 	if (leg->carried_lsn == shared_published_lsn(leg->buffer))
 		return;
-	(void)shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS)); /* else its reader may not see the last ones */
+	may_fail(shared_settle(leg->buffer, shared_published_lsn(leg->buffer), clock_after_ns(SLICE_NS))); /* else its reader may not see the last ones */
 	count_memory(leg, &sent, &unsent);
 	atomic_add(&leg->counters.unknown_count, sent);
 	atomic_add(&leg->counters.dropped_count, unsent);
@@ -325,7 +325,7 @@ static int settle_far(struct route_leg *leg)
 			cpu_relax();
 	}
 	if (result == FARLOG_OK)
-		(void)farlog_poll(far, &(uint64_t){0}); /* the hint, for its readers */
+		may_fail(farlog_poll(far, &(uint64_t){0})); /* the hint, for its readers */
 	return result;
 }
 

@@ -355,7 +355,8 @@ int farlog_route_end(farlog_route *route, uint64_t deadline_ns)
 	if (route->is_ended)
 		return FARLOG_CLOSED;
 	route->is_closed = true;
-	(void)farlog_route_catch_up(route, deadline_ns != 0 ? deadline_ns : CLOSE_NS);
+	/* What is not carried by then stays in the spill, and is said by the counters. */
+	may_fail(farlog_route_catch_up(route, deadline_ns != 0 ? deadline_ns : CLOSE_NS));
 	end_all(route);
 	for (uint32_t i = 0; i < route->leg_count; i++)
 		if (is_left_behind(&route->legs[i]))
@@ -367,6 +368,7 @@ int farlog_route_close(farlog_route *route, uint64_t deadline_ns)
 {
 	if (route == NULL)
 		return FARLOG_OK;
-	(void)farlog_route_end(route, deadline_ns);
+	/* As above: closing goes on. */
+	may_fail(farlog_route_end(route, deadline_ns));
 	return close_all(route);
 }

@@ -49,17 +49,17 @@ uint64_t route_until(struct route_step *step, unsigned leg);
 bool route_select(struct route_step *step);
 
 /* route_find_room -- until all required legs can take the record at `end`, or one refuses it, which is counted. ROUTE_GROUP_ENDS: it begins the next group. */
-int route_find_room(struct route_step *step);
+int route_find_room(struct route_step *step) FARLOG_MUST_CHECK;
 
 /* route_put_into_spill -- the record `index`; with is_first its place in the leg's ring, from which on that may have what is in the spill, is said there before. The turn is given away
  * by the caller. OK; IO: nothing was put there. */
-int route_put_into_spill(struct route_step *step, unsigned leg, size_t index, bool is_first, uint64_t far_seq);
+int route_put_into_spill(struct route_step *step, unsigned leg, size_t index, bool is_first, uint64_t far_seq) FARLOG_MUST_CHECK;
 
 /* route_start_flush -- of what a leg was given straight on. */
 void route_start_flush(struct route_step *step, unsigned leg);
 
 /* route_ask_writer -- would it take the record now? OK, FULL, FENCED, TOO_LARGE, INVALID, CLOSED. */
-int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry);
+int route_ask_writer(struct farlog_writer *writer, const struct farlog_entry *entry) FARLOG_MUST_CHECK;
 
 /* route_await -- all that the group has written, and the results of its records. */
 void route_await(struct route_step *step);

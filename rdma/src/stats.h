@@ -13,7 +13,7 @@
  * the process where the directory or the last writer's file belongs to another user. *lock_fd: holds the lock, -1 = there is none; the caller keeps it for
  * stats_close, since whatever lies in the file others may have changed. */
 int stats_open(const char *directory, const uint8_t ring_uuid[16], struct farlog_counters **counters, int *lock_fd,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 void stats_close(struct farlog_counters *counters, int lock_fd);
 
 /* stats_also -- they are found by another ring's uuid, too: the one that it was opened by is the one before now. No harm where they are private, or where it cannot be. */

@@ -47,19 +47,19 @@ struct store_dir {
 };
 
 /* store_dir_open -- the directory of a stream in a store. INVALID (name or path too long), NOT_FOUND (no store there, or no such stream in it), IO. */
-int store_dir_open(struct store_dir *dir, const char *store_dir, const char *stream, struct farlog_error *error);
+int store_dir_open(struct store_dir *dir, const char *store_dir, const char *stream, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* store_segment_path -- of a segment's file; suffix ".seg", ".idx" or ".json". */
 void store_segment_path(const struct store_dir *dir, uint64_t number, const char *suffix, char path[PATH_MAX + 32]);
 
 /* store_segment_look -- the header of a segment. NOT_FOUND: it has not begun. CORRUPT: it has, and its header is none. IO. */
-int store_segment_look(const struct store_dir *dir, uint64_t number, struct store_segment *segment, struct farlog_error *error);
+int store_segment_look(const struct store_dir *dir, uint64_t number, struct store_segment *segment, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* store_segment_used -- the used_bytes of a sealed segment's manifest, as it says; its signature is `farlog verify`'s to check. NOT_FOUND: not sealed. CORRUPT, IO. */
-int store_segment_used(const struct store_dir *dir, uint64_t number, uint64_t *used_bytes, struct farlog_error *error);
+int store_segment_used(const struct store_dir *dir, uint64_t number, uint64_t *used_bytes, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* store_segment_marks -- where epochs begin in a sealed segment, by its index: *marks is malloc'ed. NOT_FOUND: there is no index beyond doubt, the records tell. NO_MEMORY. */
-int store_segment_marks(const struct store_dir *dir, const struct store_segment *segment, struct store_mark **marks, size_t *count);
+int store_segment_marks(const struct store_dir *dir, const struct store_segment *segment, struct store_mark **marks, size_t *count) FARLOG_MUST_CHECK;
 
 /* store_chain_start -- before the first record of a segment. */
 static inline struct store_chain store_chain_start(const struct store_segment *segment)

@@ -9,7 +9,7 @@
 /* superblock_load -- the valid one with the higher generation. NOT_A_RING (blank or foreign), CORRUPT; texts name the URI and, for a blank
  * region, the command that would format it. */
 int superblock_load(const struct region *region, const char *uri, struct superblock *superblock,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* superblock_is_blank -- everything before the data is zero. */
 bool superblock_is_blank(const struct region *region);
@@ -18,7 +18,7 @@ bool superblock_is_blank(const struct region *region);
 bool superblock_marks(const struct region *region, uint32_t marks[2]);
 
 /* superblock_store -- raise the generation, write to the other place, persist. is_persisted false: the mutant. */
-int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted);
+int superblock_store(struct region *region, struct superblock *superblock, bool is_persisted) FARLOG_MUST_CHECK;
 
 /* head_load -- the valid slot with the higher head_lsn. False: neither is valid. */
 bool head_load(const struct region *region, const struct superblock *superblock, struct head_slot *slot);
@@ -31,7 +31,7 @@ void head_seal(const struct superblock *superblock, struct head_slot *slot);
 void head_start(const struct superblock *superblock, struct head_slot *slot);
 
 /* head_store -- write a slot to the place that does not hold the present head, persist it. */
-int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot);
+int head_store(struct region *region, const struct superblock *superblock, const struct head_slot *slot) FARLOG_MUST_CHECK;
 
 /* superblock_describe -- what it says of its ring, into a status; the rest of the status stays as it is. */
 void superblock_describe(const struct superblock *superblock, struct farlog_ring_status *status);

@@ -3,6 +3,7 @@
  * One lock guards all of it. It is never held while a connection is revoked or a region is flushed: a transport's thread may be waiting
  * for it in target_leave, and media are slow. */
 #include "target.h"
+#include "err.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,7 +337,7 @@ int target_admit(struct farlog_target *target, const struct far_hello *hello, co
 		if (MUTANT(FORMER_LET_LAND))
 			old->is_gone = true;
 		else if (old->pin_count == 0)
-			(void)target_shut_out(target, old, NULL);
+			may_fail(target_shut_out(target, old, NULL)); /* while it lasts the place is taken: HELD */
 		result = find_place(target, hello, peer, &ring, &grant, refusal); /* the lock was let go */
 		old = result == FARLOG_OK ? find_conn(ring, grant) : NULL;
 		if (old != NULL && !old->is_gone)
@@ -462,7 +463,7 @@ static bool flush(struct target_conn *conn, const struct far_request *request, u
 	bool is_long = target_is_disk(ring) || len > FLUSH_LEN_SHORT || ring->test_delay_ns > 0;
 
 	if (is_long && ring->worker == NULL)
-		(void)target_worker_start(ring, NULL);
+		may_fail(target_worker_start(ring, NULL)); /* without one this thread flushes */
 	if (is_long && ring->worker != NULL && target_worker_take(conn, request))
 		return true;
 	*answer = is_long && ring->worker != NULL ? (uint32_t)-FARLOG_FULL : target_flush_spans(ring, request);

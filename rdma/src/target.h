@@ -145,17 +145,17 @@ uint32_t target_methods(const struct farlog_contract *contract);
 
 /* target_apply_attestation -- what is attested of this region's path, to a ring in it that is about to be served. OK; INVALID: it contradicts what
  * the region is now. */
-int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error);
+int target_apply_attestation(struct farlog_target *target, struct target_ring *ring, const char *region_uri, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* target_shut_out -- revoke a connection in which nobody else's revoke is under way (pin_count is 0). OK: nothing of it reaches the ring any more. The mutex
  * is held, and let go meanwhile: what was looked up before may have gone. */
-int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error);
+int target_shut_out(struct farlog_target *target, struct target_conn *conn, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* target_admit -- may this hello, from this address (NULL: not known), in? On OK the connection belongs to its ring (older connections of the same client are revoked
  * first, so it may block) and *welcome is filled but for data_addr and keys, which are the transport's, as is clearing those
  * of flush_methods that it cannot do. Otherwise *refusal is filled. By the transport's thread. */
 int target_admit(struct farlog_target *target, const struct far_hello *hello, const struct sockaddr *peer, struct target_conn *conn,
-	struct far_welcome *welcome, struct far_refusal *refusal);
+	struct far_welcome *welcome, struct far_refusal *refusal) FARLOG_MUST_CHECK;
 
 /* target_may_come_from -- this grant's client may have this address. */
 bool target_may_come_from(const struct target_grant *grant, const struct sockaddr *peer);
@@ -171,7 +171,7 @@ void target_serve(struct farlog_target *target, struct target_conn *conn, const 
 
 /* target_take_epoch -- store the superblock that a writer proposes, where it is what may follow the one that is there. OK: *flush makes it durable, and its
  * result is the answer; else that is it: FENCED, INVALID, NOT_A_RING. By the transport's thread. */
-int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush);
+int target_take_epoch(struct farlog_target *target, struct target_conn *conn, const struct far_request *request, struct far_request *flush) FARLOG_MUST_CHECK;
 
 /* target_put -- store what a FAR_PERSIST carries; it is to be served as FAR_FLUSH then. False: it is not a writer's, or not of whole words of the ring's data, and
  * nothing is stored. By the transport's thread, and only while nobody has been told that the connection is over: what is stored here passes no key. */
@@ -185,7 +185,7 @@ bool target_is_disk(const struct target_ring *ring);
 
 /* target_worker_start, target_worker_stop -- of a ring that is served: a thread for flushes that take long, where there is none yet. OK, NO_MEMORY, IO. stop waits
  * for what it was given, and holds no lock of target.c. */
-int target_worker_start(struct target_ring *ring, struct farlog_error *error);
+int target_worker_start(struct target_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 void target_worker_stop(struct target_ring *ring);
 
 #define WORKER_JOB_COUNT 64u        /* that it can remember, of all its ring's connections together */
@@ -208,7 +208,7 @@ void target_leave(struct farlog_target *target, struct target_conn *conn);
 void target_free_ring(struct farlog_target *target, struct target_ring *ring);
 
 /* target_tails_open -- make the page of a tenant, where there is none. OK, NO_MEMORY, or as expose. The mutex is not held. */
-int target_tails_open(struct farlog_target *target, const char *tenant, struct farlog_error *error);
+int target_tails_open(struct farlog_target *target, const char *tenant, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* target_tails_join, target_tails_part -- give a ring a line in its tenant's page, and take it back, and the page from those who came to it by the ring's
  * grants. The mutex is held; part lets it go meanwhile. */

@@ -36,7 +36,7 @@ static bool take_failure(struct ofi_domain *domain)
 		return false;
 	/* Only receives have a context; a write of a word that failed shows as the end of its connection. */
 	if (entry.op_context != NULL && !((struct ofi_slot *)entry.op_context)->owner->is_closed)
-		(void)ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED, NULL); /* cancelled: by the end of the connection */
+		may_fail(ofi_conn_end(((struct ofi_slot *)entry.op_context)->owner, entry.err != FI_ECANCELED, NULL)); /* cancelled: by the end of the connection */
 	return true;
 }
 
@@ -186,7 +186,7 @@ static void ofi_close(void *context)
 	if (listener->is_running)
 		turn_away(listener);
 	for (struct ofi_conn *conn = listener->conns; conn != NULL; conn = conn->next)
-		(void)ofi_conn_end(conn, false, NULL);
+		may_fail(ofi_conn_end(conn, false, NULL));
 	OFI_CLOSE(listener->door.pep);
 	for (uint64_t i = 0; i < listener->domain_count; i++)
 		while (take_completions(&listener->domains[i]))

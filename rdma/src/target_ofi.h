@@ -106,7 +106,7 @@ struct ofi_listener {
 
 /* ofi_conn_end -- by the thread. OK: the key is invalid, the endpoint gone; target.c hears of it from ofi_conn_leave. Else the provider did not close one of them,
  * which is tried again the next time. */
-int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error);
+int ofi_conn_end(struct ofi_conn *conn, bool is_broken, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ofi_conn_leave -- after the end, and when no completion names the connection any more: then it may be freed. */
 void ofi_conn_leave(struct ofi_conn *conn);
@@ -135,8 +135,8 @@ bool ofi_take_visitor(struct ofi_listener *listener);
 
 /* ofi_door_open -- listen at the listener's address, *port is the one that it got; 0 or -FI_E... ofi_door_start -- its thread; 0 or errno.
  * ofi_door_stop -- end that, where it runs. is_stopping is set already. */
-int ofi_door_open(struct ofi_door *door, uint16_t *port);
-int ofi_door_start(struct ofi_door *door);
+int ofi_door_open(struct ofi_door *door, uint16_t *port) FARLOG_MUST_CHECK;
+int ofi_door_start(struct ofi_door *door) FARLOG_MUST_CHECK;
 void ofi_door_stop(struct ofi_door *door);
 
 /* ofi_door_look -- by the door's thread, or when that has ended. True: something happened. */

@@ -182,7 +182,7 @@ static void take_leave(struct ofi_conn *conn)
 {
 	if (close_keys(conn) == 0)
 		ofi_conn_leave(conn);
-	(void)ofi_conn_end(conn, false, NULL);
+	may_fail(ofi_conn_end(conn, false, NULL));
 }
 
 void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
@@ -198,7 +198,7 @@ void ofi_conn_take_request(struct ofi_slot *slot, size_t len)
 	else if (len > sizeof(request) && request.operation != FAR_PERSIST)
 		len = 0;
 	if (len < sizeof(request) || post_slot(slot) != 0) {
-		(void)ofi_conn_end(conn, true, NULL);
+		may_fail(ofi_conn_end(conn, true, NULL));
 	} else if (request.operation == FAR_HEADER) {
 		conn->header_addr = request.spans[0].off;
 		conn->header_key = request.spans[0].len;
@@ -392,6 +392,6 @@ bool ofi_take_events(struct ofi_listener *listener)
 	}
 	conn = kind == FI_SHUTDOWN ? conn_of(listener, event.entry.fid) : NULL;
 	if (conn != NULL)
-		(void)ofi_conn_end(conn, len < 0, NULL);
+		may_fail(ofi_conn_end(conn, len < 0, NULL));
 	return true;
 }

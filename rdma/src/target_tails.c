@@ -162,7 +162,7 @@ void target_tails_part(struct farlog_target *target, struct target_ring *ring)
 		if (is_its)
 			conn->grant = NULL; /* which is going to be freed */
 		if (is_its && !conn->is_revoked) {
-			(void)target_shut_out(target, conn, NULL); /* at worst it reads the page of its own tenant */
+			may_fail(target_shut_out(target, conn, NULL)); /* at worst it reads the page of its own tenant */
 			conn = page->conns; /* the lock was let go */
 		} else {
 			conn = conn->next;

@@ -102,14 +102,14 @@ struct verbs_conn {
 };
 
 /* verbs_expose, verbs_withdraw -- of target_transport. */
-int verbs_expose(void *listener, struct target_ring *ring, void **key, struct farlog_error *error);
+int verbs_expose(void *listener, struct target_ring *ring, void **key, struct farlog_error *error) FARLOG_MUST_CHECK;
 void verbs_withdraw(void *listener, struct target_ring *ring, void *key);
 
 /* verbs_expose_mr -- register a piece of a ring that is exposed, once more, for these rights. NULL: errno. */
 struct ibv_mr *verbs_expose_mr(const struct verbs_listener *listener, const struct target_ring *ring, unsigned device, enum far_piece piece, unsigned access);
 
 /* verbs_keys_make -- by windows where the queue pair has them, else by registrations. 0; else the queue pair is useless, and what was made is to be freed. */
-int verbs_keys_make(struct verbs_conn *conn);
+int verbs_keys_make(struct verbs_conn *conn) FARLOG_MUST_CHECK;
 
 /* verbs_keys_tell -- for the client; 0 = it has none to this piece. verbs_keys_access -- what that key allows, IBV_ACCESS_...; 0 = it gets none. */
 uint32_t verbs_keys_tell(const struct verbs_conn *conn, enum far_piece piece);
@@ -122,7 +122,7 @@ bool verbs_keys_are_invalid(const struct verbs_conn *conn);
 
 /* verbs_keys_free -- what of them can be freed. 0; or an errno and *what the device did not do: then one may still open its piece. A window that is left opens
  * to whoever is given its queue pair's number next; a registration is good for every queue pair of the tenant. */
-int verbs_keys_free(struct verbs_conn *conn, const char **what);
+int verbs_keys_free(struct verbs_conn *conn, const char **what) FARLOG_MUST_CHECK;
 
 /* verbs_conn_take -- a request to connect: admit and accept it, or refuse. The connection is in the listener's list either way. */
 void verbs_conn_take(struct verbs_listener *listener, struct rdma_cm_event *event);

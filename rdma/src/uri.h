@@ -29,7 +29,7 @@ struct uri {
 };
 
 /* uri_parse -- 0 or FARLOG_INVALID with a text that names the URI and what was expected. */
-int uri_parse(const char *text, struct uri *uri, struct farlog_error *error);
+int uri_parse(const char *text, struct uri *uri, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* uri_from -- the address of ?from=, and its length; 0: not given. */
 size_t uri_from(const struct uri *uri, struct sockaddr_storage *address);

@@ -34,11 +34,11 @@ const struct addrinfo *verbs_address_pick(const struct addrinfo *found);
 enum verbs_gid_kind verbs_gid_kind(const struct verbs_gid *gid);
 
 /* verbs_gid_other -- the same address by RoCE v2: another GID's index, or -1. */
-int verbs_gid_other(const struct verbs_gid *gid);
+int verbs_gid_other(const struct verbs_gid *gid) FARLOG_MUST_CHECK;
 
 /* verbs_gid_check -- OK, and *caveat is NULL or what its user is to know; UNSUPPORTED: version 1 was taken where version 2 is there, with a text that says
  * what to set. */
-int verbs_gid_check(const struct verbs_gid *gid, const char *uri, const char **caveat, struct farlog_error *error);
+int verbs_gid_check(const struct verbs_gid *gid, const char *uri, const char **caveat, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_gid_has_carrier -- has the network interface of this GID a link? True where nobody says. */
 bool verbs_gid_has_carrier(const struct verbs_gid *gid);

@@ -23,10 +23,10 @@ struct verbs_device {
 };
 
 /* verbs_device_open -- a context of our own on the device that `like` is of. OK or IO. */
-int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error);
+int verbs_device_open(const struct lib_verbs *lib, struct ibv_device *like, struct verbs_device *device, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_device_use_port -- what a connection by this port may do: the connection manager chose it. OK or IO. */
-int verbs_device_use_port(struct verbs_device *device, uint8_t port_num, struct farlog_error *error);
+int verbs_device_use_port(struct verbs_device *device, uint8_t port_num, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 void verbs_device_close(struct verbs_device *device);
 
@@ -52,19 +52,19 @@ bool verbs_is_of(const struct verbs_device_event *event, uint32_t qp_num, const 
 /* verbs_register -- a registration without relaxed ordering: inbound writes keep their order. `what` and `kind` (enum farlog_region_kind, 0 = plain
  * memory) are for the text, which says what to do. OK, NO_MEMORY, UNSUPPORTED. */
 int verbs_register(const struct verbs_device *device, struct ibv_pd *pd, void *start, uint64_t len, unsigned access, int kind, const char *what,
-	struct ibv_mr **mr, struct farlog_error *error);
+	struct ibv_mr **mr, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_refuse_registration -- the text for what a registration failed with. */
 int verbs_refuse_registration(const struct verbs_device *device, int failure, uint64_t len, int kind, const char *what,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_register_dmabuf -- len bytes of a dma-buf, which peers are to address as if they began at iova. OK; UNSUPPORTED: `why`, of this room, has what library
  * or device do not do, behind what it had. */
 int verbs_register_dmabuf(const struct verbs_device *device, struct ibv_pd *pd, int fd, uint64_t off, uint64_t len, uint64_t iova, unsigned access,
-	struct ibv_mr **mr, char *why, size_t room);
+	struct ibv_mr **mr, char *why, size_t room) FARLOG_MUST_CHECK;
 
 /* verbs_channel_open -- an event channel that never blocks. OK; UNSUPPORTED: this machine has no RDMA. */
-int verbs_channel_open(const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error);
+int verbs_channel_open(const struct lib_verbs *lib, const char *text, struct rdma_event_channel **channel, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_await -- the next event of a channel, which the caller acknowledges; NULL at until_ns. */
 struct rdma_cm_event *verbs_await(const struct lib_verbs *lib, struct rdma_event_channel *channel, uint64_t until_ns);

@@ -94,12 +94,12 @@ int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const
 		return error_set(error, FARLOG_IO, errno, "create a completion queue on RDMA device %s", device->name);
 	if (!create_best(queue, pd, ask)) {
 		result = error_set(error, errno == ENOMEM ? FARLOG_NO_MEMORY : FARLOG_IO, errno, "create a queue pair on RDMA device %s", device->name);
-		(void)verbs_queue_close(queue);
+		may_fail(verbs_queue_close(queue)); /* the cause is said already */
 		return result;
 	}
 	result = make_scratch(queue, pd, queue->send_len + ask->recv_len, error);
 	if (result != FARLOG_OK)
-		(void)verbs_queue_close(queue);
+		may_fail(verbs_queue_close(queue)); /* the cause is said already */
 	return result;
 }
 

@@ -92,29 +92,29 @@ struct verbs_queue {
 
 /* verbs_queue_open -- create it. FLUSH and windows are left away where library, provider or device refuse them. OK or IO, NO_MEMORY. */
 int verbs_queue_open(const struct verbs_device *device, struct ibv_pd *pd, const struct verbs_queue_ask *ask, struct verbs_queue *queue,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* verbs_queue_init, verbs_queue_ready -- take it up by what the connection manager found out: addresses, path MTU. `access` is what the peer may do. 0 or
  * errno. */
-int verbs_queue_init(struct verbs_queue *queue, struct rdma_cm_id *id, unsigned access);
-int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id);
+int verbs_queue_init(struct verbs_queue *queue, struct rdma_cm_id *id, unsigned access) FARLOG_MUST_CHECK;
+int verbs_queue_ready(struct verbs_queue *queue, struct rdma_cm_id *id) FARLOG_MUST_CHECK;
 
 /* verbs_set_tos -- of an identifier, before it resolves or listens: the connection manager's own packets have it, too. 0 or errno. */
-int verbs_set_tos(const struct lib_verbs *lib, struct rdma_cm_id *id, uint16_t tos);
+int verbs_set_tos(const struct lib_verbs *lib, struct rdma_cm_id *id, uint16_t tos) FARLOG_MUST_CHECK;
 
 /* verbs_queue_stop -- 0: from here on the device drops what comes in for it, and sends nothing of it. Else errno. */
-int verbs_queue_stop(struct verbs_queue *queue);
+int verbs_queue_stop(struct verbs_queue *queue) FARLOG_MUST_CHECK;
 
 /* verbs_queue_close -- 0: nothing of it touches memory any more. Else errno: what is left of it can be closed again. Harmless when it is not open. */
-int verbs_queue_close(struct verbs_queue *queue);
+int verbs_queue_close(struct verbs_queue *queue) FARLOG_MUST_CHECK;
 
 /* verbs_queue_receive -- post the receive slot `index`. 0 or errno. */
-int verbs_queue_receive(struct verbs_queue *queue, uint32_t index);
+int verbs_queue_receive(struct verbs_queue *queue, uint32_t index) FARLOG_MUST_CHECK;
 
 /* verbs_queue_await -- poll until the request with this number is done, for cold calls. IBV_WC_SUCCESS, or what it or one before it failed with;
  * -1 at until_ns. Receives that complete meanwhile go to `received`, if given, by index. */
 int verbs_queue_await(struct verbs_queue *queue, uint64_t number, uint64_t until_ns, void (*received)(void *context, uint32_t index, uint32_t len),
-	void *context);
+	void *context) FARLOG_MUST_CHECK;
 
 /* verbs_kind_name -- "WRITE" and so on, for texts. */
 const char *verbs_kind_name(unsigned kind);

@@ -2,6 +2,7 @@
 #ifndef FARLOG_WRITER_H
 #define FARLOG_WRITER_H
 
+#include "farlog/farlog.h"
 #include "clock.h"
 #include "layout.h"
 #include "record.h"
@@ -89,7 +90,7 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent);
 /* writer_stage_generally -- place, build and write one record (flags: control records); nothing is durable yet. OK, FULL, FENCED, TOO_LARGE,
  * CLOSED, INVALID. */
 int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
-	struct farlog_position *position);
+	struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* writer_stage -- the same, by the way that was chosen at opening. */
 static inline int writer_stage(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,
@@ -108,21 +109,21 @@ struct writer_watch {
 
 /* writer_open -- farlog_writer_open. watch: NULL = nobody. */
 int writer_open(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* writer_open_ring -- the same for a URI that says where the ring is. */
 int writer_open_ring(const char *uri, const struct farlog_writer_config *config, const struct writer_watch *watch, farlog_writer **writer,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* writer_settle -- drive flushes until end_lsn is durable. OK or UNKNOWN. */
-int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline);
+int writer_settle(struct farlog_writer *writer, uint64_t end_lsn, struct deadline *deadline) FARLOG_MUST_CHECK;
 
 /* writer_shut_out -- a far ring that is closed to its writer sends nothing back any more, so that waiting is over. FENCED: it ended below all that is not yet
  * durable, nothing of which was written, nor ever will be. UNKNOWN: some of it may have been. OK: it is open, or that is still to be told. */
-int writer_shut_out(struct farlog_writer *writer);
+int writer_shut_out(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* writer_pump -- one step: look at the flush under way, start the next. OK or UNKNOWN (the region failed). */
-int writer_pump(struct farlog_writer *writer);
+int writer_pump(struct farlog_writer *writer) FARLOG_MUST_CHECK;
 
 /* writer_copies -- how many regions have what was acknowledged last. */
 static inline uint8_t writer_copies(const struct farlog_writer *writer)
@@ -134,10 +135,10 @@ static inline uint8_t writer_copies(const struct farlog_writer *writer)
 bool writer_is_fenced(struct farlog_writer *writer);
 
 /* writer_check_entry -- OK, INVALID or TOO_LARGE; *extent is what the record takes. */
-int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent);
+int writer_check_entry(const struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t *extent) FARLOG_MUST_CHECK;
 
 /* writer_find_room -- OK or FULL; takes newer credit when needed. */
-int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place);
+int writer_find_room(struct farlog_writer *writer, uint64_t extent, struct ring_place *place) FARLOG_MUST_CHECK;
 
 /* writer_stage_many -- as many of `count` plain records, one behind the other, as can be taken the short way; all bear the time of `ticks`. May
  * be none: the next one must go by writer_stage. */

@@ -2,6 +2,7 @@
  *
  * Nothing here waits and nothing is durable when it returns. */
 #include "writer.h"
+#include "err.h"
 
 #include <string.h>
 
@@ -45,7 +46,7 @@ void writer_take_credit(struct farlog_writer *writer, bool is_urgent)
 	if (writer->region->ops->look != NULL)
 		writer->region->ops->look(writer->region, is_urgent);
 	else if (writer->region->is_far) /* the transport may need our help to put the word into the copy */
-		writer->region->ops->poll(writer->region);
+		may_fail(writer->region->ops->poll(writer->region)); /* who waits for the persist sees it fail */
 	credit_lsn = region_load_word(writer->region, LAYOUT_CREDIT_OFF);
 	if (writer->region->is_block)
 		credit_lsn = take_block_credit(writer, credit_lsn);

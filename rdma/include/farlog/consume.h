@@ -89,7 +89,7 @@ typedef struct farlog_consumer farlog_consumer;
 /* farlog_consumer_open -- stand where the position, or else start, says. Blocks for the ring's opening and, where it begins in the store, for reading the
  * segment that is still written. Errors: INVALID, HELD (a living consumer has this name: the text says which), NOT_FOUND (no store, no such stream in it),
  * CORRUPT, IO, and as farlog_reader_open. */
-FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_consumer **consumer, struct farlog_error *error);
+FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config, farlog_consumer **consumer, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_consumer_next -- the next record that is wanted. deadline_ns: from now, how long to wait for one; 0 = do not wait.
  *
@@ -105,11 +105,11 @@ FARLOG_API int farlog_consumer_open(const struct farlog_consumer_config *config,
  *
  * Errors of opening the ring, where the consumer comes to it, are given here too. Allocates when it opens or goes over to another segment, and for larger records;
  * waits by sleeping, 50 us at first and 2 ms at most. A walk over what is not wanted looks at the time every 64 records. */
-FARLOG_API int farlog_consumer_next(farlog_consumer *consumer, uint64_t deadline_ns, struct farlog_consumed *item);
+FARLOG_API int farlog_consumer_next(farlog_consumer *consumer, uint64_t deadline_ns, struct farlog_consumed *item) FARLOG_MUST_CHECK;
 
 /* farlog_consumer_commit -- keep the position behind the last record that next gave, durably, under the name; `farlog tail --name`, Go's consumers and C's go on there.
  * After a crash what was given since the last commit comes again. Without a name, or before the first record, it does nothing. Blocks for the file system. IO. */
-FARLOG_API int farlog_consumer_commit(farlog_consumer *consumer);
+FARLOG_API int farlog_consumer_commit(farlog_consumer *consumer) FARLOG_MUST_CHECK;
 
 #define FARLOG_CONSUMER_COUNTER_TABLE(X)                                                       \
 	X(record_count, "counter", "Records given.")                                               \

@@ -30,9 +30,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 #define FARLOG_API __attribute__((visibility("default")))
-
+/* A result that is not looked at is a warning of the compiler. Closing alone may go without. */
+#define FARLOG_MUST_CHECK __attribute__((warn_unused_result))
 /* The one table of results: C, the Go sentinels and the Java enum are made from it. name, value, text. */
 #define FARLOG_RESULT_TABLE(X)                                                                        \
 	X(OK, 0, "done")                                                                              \
@@ -132,7 +132,7 @@ struct farlog_contract {
 /* farlog_region_probe -- read a region's contract without touching its bytes.
  * uri: "mem:/path[?flush=auto|clwb|clflushopt|nt|msync]", "nvme:/dev/...[?flush=auto|fua|dsync|write]". flush= overrides the method; it never
  * raises the level. With ring= the size is that of the whole region. Blocks for file system calls. */
-FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *contract, struct farlog_error *error);
+FARLOG_API int farlog_region_probe(const char *uri, struct farlog_contract *contract, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ---------------------------------------------------------------- rings */
 
@@ -152,7 +152,7 @@ struct farlog_ring_config {
 
 /* farlog_ring_format -- make a new, empty ring and persist it. Creates the file where the path names none.
  * Errors: EXISTS (is_forced not set), HELD, INVALID, IO, UNSUPPORTED. Blocks for the media. */
-FARLOG_API int farlog_ring_format(const char *uri, const struct farlog_ring_config *config, struct farlog_error *error);
+FARLOG_API int farlog_ring_format(const char *uri, const struct farlog_ring_config *config, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 struct farlog_ring_status {
 	uint8_t ring_uuid[16];
@@ -186,13 +186,13 @@ struct farlog_ring_status {
 
 /* farlog_ring_inspect -- identity, cursors and lag of a ring, read only, beside any writer and drain. Reads the record at the head and, when no writer
  * lives, scans the undrained part. Errors: NOT_FOUND, NOT_A_RING, CORRUPT, IO. */
-FARLOG_API int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error);
+FARLOG_API int farlog_ring_inspect(const char *uri, struct farlog_ring_status *status, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_fence -- order that writers below epoch_min stop, and persist the order. A living writer returns
  * FENCED from its next call; that the old writer is gone is confirmed only when farlog_writer_open succeeds,
  * because it holds the ring's lock until it closes or dies. Never lowers the fence. Errors: INVALID (more than 65536 above
  * the ring's last epoch), HELD (another fence is under way), NOT_FOUND, NOT_A_RING, IO. */
-FARLOG_API int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error);
+FARLOG_API int farlog_ring_fence(const char *uri, uint32_t epoch_min, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* A region may hold many rings, behind a directory at its start: "mem:/dev/dax0.0?ring=desk7/orders". farlog_ring_format makes the ring where the first
  * room for config->size_bytes is, and the directory where the region is blank; a file that is missing is made with ?size= bytes. Its own errors:
@@ -229,11 +229,11 @@ struct farlog_region_status {
  * there are. Read only, beside whoever uses them. Errors: NOT_FOUND (no such region, or a blank one), EXISTS (it is one ring), NOT_A_RING, CORRUPT,
  * UNSUPPORTED, IO. */
 FARLOG_API int farlog_region_list(const char *uri, struct farlog_region_status *status, struct farlog_region_ring *rings, uint32_t room,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_remove -- take the ring of ?ring= out of its region's directory; its space may then hold another. A ring that has a file of its own goes with
  * it. Errors: NOT_FOUND, NOT_A_RING, HELD (a writer or drain lives), EXISTS (undrained records, is_forced is 0), CORRUPT, IO. Blocks for the media. */
-FARLOG_API int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *error);
+FARLOG_API int farlog_ring_remove(const char *uri, int is_forced, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* ---------------------------------------------------------------- writer */
 
@@ -300,7 +300,7 @@ struct farlog_recovery {
  * low), CORRUPT, FULL (no room for the EPOCH record), IO. Blocks for the scan of the undrained part (about one CRC pass over it); of a ring on another
  * host also for connecting (5 s) and for fetching that part: a connection that breaks meanwhile is made again until 10 s after the first. */
 FARLOG_API int farlog_writer_open(const char *uri, const struct farlog_writer_config *config, farlog_writer **writer,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_writer_close -- flush what is staged, give the lock back, free. Safe on NULL. Blocks up to the default deadline, and on
  * an msync region until the call to the disk that is under way comes back. Returns the last flush's result. */
@@ -313,39 +313,39 @@ FARLOG_API const struct farlog_contract *farlog_writer_contract(const farlog_wri
  * deadline_ns: from now; 0 = the writer's default. OK fills *position. FULL, FENCED, TOO_LARGE, CLOSED: nothing was
  * written. UNKNOWN: position->lsn is set; the record may or may not be there: farlog_resolve. */
 FARLOG_API int farlog_append(farlog_writer *writer, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position);
+	struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_try_append -- as farlog_append, but FULL at once whatever the policy. */
 FARLOG_API int farlog_try_append(farlog_writer *writer, const struct farlog_entry *entry,
-	struct farlog_position *position);
+	struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_submit -- write one record without waiting for durability. Never blocks; FULL when there is no room.
  * *position is what a later acknowledgement will name, its level still POSTED. It becomes durable by farlog_poll or farlog_wait
  * (or by the next append): one flush covers everything submitted before. */
-FARLOG_API int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position);
+FARLOG_API int farlog_submit(farlog_writer *writer, const struct farlog_entry *entry, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_poll -- start a flush of what was submitted when none is under way, and report the durable position.
  * Never blocks. OK: *durable_lsn is set; every record whose end_lsn <= *durable_lsn is acknowledged at the
  * writer's level. FENCED, CLOSED, UNKNOWN (the region failed) otherwise. */
-FARLOG_API int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn);
+FARLOG_API int farlog_poll(farlog_writer *writer, uint64_t *durable_lsn) FARLOG_MUST_CHECK;
 
 /* farlog_wait -- wait until the durable position reaches end_lsn. OK; UNKNOWN at the
  * deadline, or when the region failed; INVALID: nothing was appended up to end_lsn. */
-FARLOG_API int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t deadline_ns);
+FARLOG_API int farlog_wait(farlog_writer *writer, uint64_t end_lsn, uint64_t deadline_ns) FARLOG_MUST_CHECK;
 
 /* farlog_append_batch -- submit `count` entries, then wait once: one group commit, one crossing from another language.
  * positions[0..*done) are acknowledged. On a result other than OK the entries from *done on were not acknowledged;
  * of UNKNOWN, positions[*done..*submitted) are those that may be written. Up to 32 records behind one another share a reading of the clock,
  * taken before the first of them is written. done, submitted: never NULL. */
 FARLOG_API int farlog_append_batch(farlog_writer *writer, const struct farlog_entry *entries, size_t count,
-	uint64_t deadline_ns, struct farlog_position *positions, size_t *done, size_t *submitted);
+	uint64_t deadline_ns, struct farlog_position *positions, size_t *done, size_t *submitted) FARLOG_MUST_CHECK;
 
 /* farlog_claim -- room for a payload of `len` bytes in the staging buffer, to be filled in place. One claim at a time: a
  * second one replaces the first. key is copied. Errors: TOO_LARGE, CLOSED, FENCED, INVALID. Nothing is reserved in the
  * ring until farlog_commit, which may return FULL and leaves the claim standing then. */
 FARLOG_API int farlog_claim(farlog_writer *writer, uint32_t len, uint16_t class_id, const void *key, uint16_t key_len,
-	void **payload);
-FARLOG_API int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position);
+	void **payload) FARLOG_MUST_CHECK;
+FARLOG_API int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_resolve -- after UNKNOWN: is the record with this lsn durable? Flushes again and waits until the deadline. OK: a record begins
  * there and is durable, *position says which. On a writer that was opened since, compare position->epoch with the epoch
@@ -353,10 +353,10 @@ FARLOG_API int farlog_commit(farlog_writer *writer, uint64_t deadline_ns, struct
  * begins there, the one asked for is not and never will be. UNKNOWN: still not known, or appended by an earlier writer and drained since:
  * then the store has it or nobody.
  * A writer of another host that was fenced, where its target knows where its log ended: OK, or FENCED, which is NOT_FOUND with its cause. */
-FARLOG_API int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position);
+FARLOG_API int farlog_resolve(farlog_writer *writer, uint64_t lsn, uint64_t deadline_ns, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_heartbeat -- append a HEARTBEAT record (no payload), so that merges past an idle writer can move on. */
-FARLOG_API int farlog_heartbeat(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position);
+FARLOG_API int farlog_heartbeat(farlog_writer *writer, uint64_t deadline_ns, struct farlog_position *position) FARLOG_MUST_CHECK;
 
 /* The writer's cursors. head <= appended, durable <= appended, appended - head <= capacity. */
 struct farlog_cursors {
@@ -376,14 +376,14 @@ typedef struct farlog_shared farlog_shared;
 
 /* farlog_shared_open -- one writer for up to 64 threads at a time; same configuration and errors as farlog_writer_open. */
 FARLOG_API int farlog_shared_open(const char *uri, const struct farlog_writer_config *config, farlog_shared **shared,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_shared_append -- append from any thread. Threads write their records side by side and share the flush where one
  * flush serves many; acknowledgements are in LSN order. Results as farlog_append. */
 FARLOG_API int farlog_shared_append(farlog_shared *shared, const struct farlog_entry *entry, uint64_t deadline_ns,
-	struct farlog_position *position);
+	struct farlog_position *position) FARLOG_MUST_CHECK;
 FARLOG_API int farlog_shared_resolve(farlog_shared *shared, uint64_t lsn, uint64_t deadline_ns,
-	struct farlog_position *position);
+	struct farlog_position *position) FARLOG_MUST_CHECK;
 FARLOG_API void farlog_shared_cursors(farlog_shared *shared, struct farlog_cursors *cursors);
 FARLOG_API const struct farlog_recovery *farlog_shared_recovery(const farlog_shared *shared);
 FARLOG_API const struct farlog_contract *farlog_shared_contract(const farlog_shared *shared);
@@ -423,7 +423,7 @@ struct farlog_batch {
 
 /* farlog_reader_open -- read a ring from outside. Errors: NOT_FOUND, NOT_A_RING, HELD, OVERRUN (lsn below the head), CORRUPT, IO. */
 FARLOG_API int farlog_reader_open(const char *uri, const struct farlog_reader_config *config, farlog_reader **reader,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 FARLOG_API void farlog_reader_close(farlog_reader *reader);
 /* farlog_reader_reads -- READs that this handle has posted to its ring's target; 0 of a ring on this host. */
 FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
@@ -434,13 +434,13 @@ FARLOG_API uint64_t farlog_reader_reads(const farlog_reader *reader);
  * what it needs). CORRUPT: the record at batch->first_lsn is unreadable although later ones are there. OVERRUN (not for a drain): reopen at the head. Of a ring
  * on another host, where the call blocks for the network, also IO: what did not come, try again; HELD, for good: another drain has taken the place of
  * this one, or another client has come with the token of its grant. */
-FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch);
+FARLOG_API int farlog_reader_read(farlog_reader *reader, void *buf, size_t buf_len, struct farlog_batch *batch) FARLOG_MUST_CHECK;
 
 /* farlog_reader_release -- the drain's last step: everything below head_lsn is synced in the store. Persists a head slot, then lets the writer have the
  * space. head_lsn, head_seq and last_epoch are next_lsn, next_seq and last_epoch of a batch that was read; going back is refused (INVALID), and so is what the
  * log has gone back behind: read again. IO of a ring on another host: try again with the same, or with those of a later batch. HELD, for good: another
  * drain has taken the place of this one, or has moved the head. */
-FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch);
+FARLOG_API int farlog_reader_release(farlog_reader *reader, uint64_t head_lsn, uint64_t head_seq, uint32_t last_epoch) FARLOG_MUST_CHECK;
 
 /* What lies where a reader's next record would. */
 struct farlog_suspect {
@@ -452,10 +452,10 @@ struct farlog_suspect {
 
 /* farlog_reader_suspect -- after NOT_YET or CORRUPT: why what lies at the reader's position is no record. Claimed bytes that stand still for a second are
  * not on their way: a writer died there, or somebody has scribbled. OK; NOT_YET: it is a record by now; IO, HELD and blocking as farlog_reader_read. */
-FARLOG_API int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect);
+FARLOG_API int farlog_reader_suspect(farlog_reader *reader, struct farlog_suspect *suspect) FARLOG_MUST_CHECK;
 
 /* farlog_reader_status -- cheap state of the ring for metrics; no scan: appended_lsn is the writer's last word. */
-FARLOG_API int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status);
+FARLOG_API int farlog_reader_status(farlog_reader *reader, struct farlog_ring_status *status) FARLOG_MUST_CHECK;
 
 /* ---------------------------------------------------------------- target */
 
@@ -466,7 +466,7 @@ typedef struct farlog_target farlog_target;
 
 /* farlog_target_open -- listen. uri: "verbs://host:port" or "ofi:tcp://host:port[?wait=spin|block]"; port 0 takes a free one (farlog_target_uri
  * tells). Errors: INVALID, UNSUPPORTED (library or device not there), IO (port in use). */
-FARLOG_API int farlog_target_open(const char *uri, farlog_target **target, struct farlog_error *error);
+FARLOG_API int farlog_target_open(const char *uri, farlog_target **target, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_target_uri -- where it listens: "ofi:tcp://127.0.0.1:7471". */
 FARLOG_API const char *farlog_target_uri(const farlog_target *target);
@@ -501,12 +501,12 @@ struct farlog_attestation {
  * writers are offered FARLOG_FLUSH_RDMA_READ, with is_any_read by a READ of the head, which is their credit as well; with commit_provider, at a target that listens by it,
  * FARLOG_FLUSH_OFI_COMMIT. region_uri: its path is what counts. Errors: INVALID, of what contradicts the probe, names key, value and what was expected; EXISTS: it is attested already; and as farlog_region_probe. */
 FARLOG_API int farlog_target_attest(farlog_target *target, const char *region_uri, const struct farlog_attestation *attestation,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_target_serve -- open a formatted ring and let granted clients reach it as <target uri>/<name>. tenant: rings of different tenants are in
  * different protection domains; NULL = one for all. Errors: EXISTS (name taken), and as farlog_reader_open. */
 FARLOG_API int farlog_target_serve(farlog_target *target, const char *name, const char *region_uri, const char *tenant,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 enum farlog_grant_role {
 	FARLOG_GRANT_WRITER = 0,
@@ -524,16 +524,16 @@ struct farlog_grant {
 /* farlog_target_grant -- from now on a client with this token is let in, in this role. A writer is let in once no writer of a lower epoch is: fence it first. Errors:
  * NOT_FOUND (no such ring), FENCED (epoch below the ring's floor: nobody is let in by it, but who comes with its token is told that it is fenced;
  * so a target that was started again is told of the writers that were fenced before), INVALID. */
-FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant, struct farlog_error *error);
+FARLOG_API int farlog_target_grant(farlog_target *target, const char *name, const struct farlog_grant *grant, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_target_fence -- make writers of epochs below epoch_min unable to write: their connections are torn down and their keys invalid, then the floor is
  * persisted. OK is the confirmation: nothing of theirs lands any more, the log ends at *tail_lsn (may be NULL). IO: not confirmed; the text says what device or
  * media did not do, and no other writer is let in until a fence is. A fenced client's append gives FENCED. Blocks for the transport and the media. */
 FARLOG_API int farlog_target_fence(farlog_target *target, const char *name, uint32_t epoch_min, uint64_t *tail_lsn,
-	struct farlog_error *error);
+	struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_target_forget -- end a ring: its connections are torn down, its grants forgotten. NOT_FOUND; IO: a client may still write to it, and it stays. */
-FARLOG_API int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error);
+FARLOG_API int farlog_target_forget(farlog_target *target, const char *name, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #define FARLOG_TARGET_COUNTER_TABLE(X)                                                                	X(admitted_count, "counter", "Connections let in.")                                           	X(refused_count, "counter", "Connections refused: grant, epoch, ring or version.")            	X(fenced_count, "counter", "Connections torn down by a fence.")                               	X(lost_count, "counter", "Connections that ended by an error.")                               	X(denied_count, "counter", "Operations of a peer that the device refused.")                   	X(registration_count, "counter", "Connections by verbs whose key is a registration: no window was bound.")                 	X(request_count, "counter", "Requests served.")                                               	X(flush_count, "counter", "Flushes by this host's processor.")                                	X(bad_request_count, "counter", "Requests that made no sense.")                               	X(writer_count, "gauge", "Writers connected.")                                                	X(drain_count, "gauge", "Drains connected.")
 
@@ -544,7 +544,7 @@ struct farlog_target_counters {
 };
 
 /* farlog_target_counters_read -- of one ring. NOT_FOUND. */
-FARLOG_API int farlog_target_counters_read(farlog_target *target, const char *name, struct farlog_target_counters *counters);
+FARLOG_API int farlog_target_counters_read(farlog_target *target, const char *name, struct farlog_target_counters *counters) FARLOG_MUST_CHECK;
 
 /* farlog_target_close -- tear down all connections, stop, free. Safe on NULL. */
 FARLOG_API void farlog_target_close(farlog_target *target);
@@ -589,7 +589,7 @@ struct farlog_counters {
 };
 
 /* farlog_counters_read -- copy the counters of the ring's present or last writer. NOT_FOUND: none were exported on this machine. */
-FARLOG_API int farlog_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_counters *counters, struct farlog_error *error);
+FARLOG_API int farlog_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_counters *counters, struct farlog_error *error) FARLOG_MUST_CHECK;
 FARLOG_API uint64_t farlog_histogram_bucket_ns(unsigned bucket);
 /* farlog_histogram_quantile_ns -- quantile in [0, 1]; 1 gives the maximum recorded. 0 when nothing was recorded. */
 FARLOG_API uint64_t farlog_histogram_quantile_ns(const struct farlog_counters *counters, double quantile);

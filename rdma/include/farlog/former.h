@@ -25,13 +25,13 @@ struct farlog_former {
 FARLOG_API uint64_t farlog_host_number(const char *host_nqn);
 
 /* farlog_ring_former -- beside whoever uses the ring. Errors: NOT_FOUND, NOT_A_RING, CORRUPT, IO. Blocks for the media. */
-FARLOG_API int farlog_ring_former(const char *uri, struct farlog_former *former, struct farlog_error *error);
+FARLOG_API int farlog_ring_former(const char *uri, struct farlog_former *former, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_former_out -- say, durably, that the writer of this epoch, which was opened on this host, writes no more: the fence is above it, and it
  * counts as closed. The caller is the target, and has made sure of it: said of a host whose commands still reach the device, it loses records.
  * Changes nothing where the ring says so already. Errors: HELD (its last writer is another one, or somebody is fencing it), NOT_FOUND, NOT_A_RING,
  * CORRUPT, UNSUPPORTED (not on blocks), IO. Blocks for the media. */
-FARLOG_API int farlog_ring_former_out(const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error);
+FARLOG_API int farlog_ring_former_out(const char *uri, uint64_t host, uint32_t epoch, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -59,12 +59,12 @@ struct farlog_member_counters {
  * first one's place since is as good.
  * Any thread; opens a file. NOT_FOUND: nothing was exported on this machine. IO, CORRUPT. */
 FARLOG_API int farlog_member_counters_read(const char *counters_dir, const uint8_t ring_uuid[16], struct farlog_member_counters *members, unsigned room,
-	unsigned *count, struct farlog_error *error);
+	unsigned *count, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_ring_accept_loss -- a ring that was put in the place of another one, and never had an epoch, counts in the stream's quorums from now on as one that holds
  * nothing. Records that only the other one had are lost by it, those that were acknowledged too: it is for when no other way is left to open the stream. Durable
  * when it returns. Cold: it reads and writes the ring's header. Of a ring that had an epoch nothing is changed. Errors: HELD (a writer has it), NOT_FOUND, NOT_A_RING, IO. */
-FARLOG_API int farlog_ring_accept_loss(const char *uri, struct farlog_error *error);
+FARLOG_API int farlog_ring_accept_loss(const char *uri, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,7 @@ extern "C" {
  * copied. Of a reader of several rings once for each. The connection that there is stays. Any thread, not while the reader is being closed; no input or output, blocks for nobody but others who
  * say so. Durable is nothing of it. OK: it is taken note of. INVALID: one of them is missing, or more rings were named than a stream has. UNSUPPORTED: the reader was opened without
  * a token, or is a drain. */
-FARLOG_API int farlog_reader_renew(farlog_reader *reader, const uint8_t *ring_uuid, const uint8_t *grant_token);
+FARLOG_API int farlog_reader_renew(farlog_reader *reader, const uint8_t *ring_uuid, const uint8_t *grant_token) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

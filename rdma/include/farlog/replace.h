@@ -25,8 +25,8 @@ struct farlog_member_ring {
  * Only who knows that no epoch after this writer's was granted while the member was another ring may say so: the control plane, which answers ExtendWriter with it. Any thread, not while the writer
  * is being closed; copies what it is given; does not wait for the network, nor longer than for one turn of an append. Durable is nothing of it: the next opening
  * is told by its grant. OK: it is taken note of. INVALID: there is no such member, or the uri or uuid is missing or too long. UNSUPPORTED: the writer has one ring. */
-FARLOG_API int farlog_writer_replace_member(farlog_writer *writer, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error);
-FARLOG_API int farlog_shared_replace_member(farlog_shared *shared, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error);
+FARLOG_API int farlog_writer_replace_member(farlog_writer *writer, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
+FARLOG_API int farlog_shared_replace_member(farlog_shared *shared, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* A member as a writer has it now. */
 struct farlog_writer_member {
@@ -42,7 +42,7 @@ FARLOG_API unsigned farlog_shared_members(farlog_shared *shared, struct farlog_w
 
 /* farlog_route_replace_member, farlog_route_members -- the same of a route's leg, whose ring is open just now: 0 members, and UNSUPPORTED, when it is not, or is one ring; INVALID: no such leg. The
  * leg's next opening is by its uri again. Any thread, not while the route is being closed. */
-FARLOG_API int farlog_route_replace_member(farlog_route *route, uint32_t leg, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error);
+FARLOG_API int farlog_route_replace_member(farlog_route *route, uint32_t leg, unsigned member, const struct farlog_member_ring *ring, struct farlog_error *error) FARLOG_MUST_CHECK;
 FARLOG_API unsigned farlog_route_members(farlog_route *route, uint32_t leg, struct farlog_writer_member *members, unsigned room);
 
 #ifdef __cplusplus

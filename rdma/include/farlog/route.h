@@ -69,7 +69,7 @@ typedef struct farlog_route farlog_route;
  * until its ring can be opened; optional ones are opened by their threads. Nothing of `config` is kept. Errors, whose text names route and leg:
  * INVALID (what contradicts this page), LEVEL (also a spill of a required leg that gives less than the leg's level), NOT_A_RING (the spill is
  * another leg's), and as farlog_writer_open. Blocks as farlog_writer_open for all required legs, one after the other. */
-FARLOG_API int farlog_route_open(const struct farlog_route_config *config, farlog_route **route, struct farlog_error *error);
+FARLOG_API int farlog_route_open(const struct farlog_route_config *config, farlog_route **route, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* What one leg says of a record. */
 struct farlog_route_result {
@@ -101,7 +101,7 @@ struct farlog_route_position {
  * Of several refusals the first of this order counts: CLOSED, FENCED, TOO_LARGE, INVALID, FULL. "Nowhere" includes the optional legs. One thread
  * at a time; allocates nothing, takes no lock. Blocks until the deadline at most, and where a required leg spills also for the spill's media. */
 FARLOG_API int farlog_route_append(farlog_route *route, const struct farlog_entry *entry, uint32_t criticality, uint64_t deadline_ns,
-	struct farlog_route_position *position);
+	struct farlog_route_position *position) FARLOG_MUST_CHECK;
 
 /* farlog_route_append_batch -- the same for `count` records, in their order. They are written in groups of at most 256; a group is one flush for each leg, and is waited for as a
  * whole, all its required legs together. criticalities: of each record; NULL = 0 of all. deadline_ns: from now, for all of them; 0 = each leg's own, for each group. A record that no
@@ -111,15 +111,15 @@ FARLOG_API int farlog_route_append(farlog_route *route, const struct farlog_entr
  * are those of which a leg may have some; farlog_route_resolve looks at one of them, and says OK at once of one that all its legs have. Any other result: entries[*submitted] was
  * refused and is nowhere, nor is any behind it, and *done is *submitted. positions has room for `count`. done, submitted: never NULL. Threads, blocking: as farlog_route_append. */
 FARLOG_API int farlog_route_append_batch(farlog_route *route, const struct farlog_entry *entries, const uint32_t *criticalities, size_t count, uint64_t deadline_ns,
-	struct farlog_route_position *positions, size_t *done, size_t *submitted);
+	struct farlog_route_position *positions, size_t *done, size_t *submitted) FARLOG_MUST_CHECK;
 
 /* farlog_route_resolve -- after UNKNOWN: look again at the required legs that were not known, as farlog_resolve, and renew *position. OK: all have
  * it now. NOT_FOUND: a leg has it not and never will; others may have it, which legs[i].result says: appended again it is twice there. UNKNOWN:
  * still not known. Blocks until the deadline. */
-FARLOG_API int farlog_route_resolve(farlog_route *route, struct farlog_route_position *position, uint64_t deadline_ns);
+FARLOG_API int farlog_route_resolve(farlog_route *route, struct farlog_route_position *position, uint64_t deadline_ns) FARLOG_MUST_CHECK;
 
 /* farlog_route_catch_up -- wait until the rings of all legs have everything that was offered to them. OK; UNKNOWN: not by the deadline. */
-FARLOG_API int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns);
+FARLOG_API int farlog_route_catch_up(farlog_route *route, uint64_t deadline_ns) FARLOG_MUST_CHECK;
 
 enum farlog_leg_state {
 	FARLOG_LEG_DIRECT = 1,   /* required: records go straight to its ring */
@@ -151,7 +151,7 @@ struct farlog_leg_stats {
 };
 
 /* farlog_route_stats -- of leg `leg`; INVALID: there is none. From any thread until farlog_route_close. */
-FARLOG_API int farlog_route_stats(const farlog_route *route, uint32_t leg, struct farlog_leg_stats *stats);
+FARLOG_API int farlog_route_stats(const farlog_route *route, uint32_t leg, struct farlog_leg_stats *stats) FARLOG_MUST_CHECK;
 
 /* farlog_route_close -- take no more, give the legs until deadline_ns from now to catch up (0 = 1 s), close them. What is in a spill stays there
  * for the next route that has it; what is in memory of a DROP leg is lost then. OK; UNKNOWN: something was left behind in a spill or lost. Safe on

@@ -22,7 +22,7 @@ struct farlog_route_options {
  * The legs are those of now: a change of the route's rules comes at the next opening. options: NULL = none. Errors, besides those of farlog_route_open: NOT_FOUND (there is no such route,
  * or no agent), INVALID (the URI; this user may not write one of its streams; a leg spills and nothing says where), IO (agent or control plane do not answer). Blocks for the agent 15 s at most,
  * and as farlog_route_open. */
-FARLOG_API int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error);
+FARLOG_API int farlog_route_open_name(const char *uri, const struct farlog_route_options *options, farlog_route **route, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 #ifdef __cplusplus
 }

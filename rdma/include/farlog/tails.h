@@ -27,12 +27,12 @@ typedef struct farlog_tails farlog_tails;
 
 /* farlog_tails_open -- of all rings that this target serves to the tenant of the ring that uri names. grant_token: a drain's or reader's on that ring.
  * Blocks for the network. Errors: INVALID (not a far URI, no such grant), NOT_FOUND, UNSUPPORTED (the ring has no line there), IO. */
-FARLOG_API int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails **tails, struct farlog_error *error);
+FARLOG_API int farlog_tails_open(const char *uri, const uint8_t *grant_token, farlog_tails **tails, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_tails_read -- by one READ: what the page holds, at most `room` rings in no order. A ring that is not among them has to be looked at itself: its line
  * was being stored just then, or it has none. NOT_YET: the same of the whole page, which may have come to a standstill. IO: the connection is broken
  * and comes back by itself. Blocks for the network, allocates nothing. */
-FARLOG_API int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t room, size_t *count);
+FARLOG_API int farlog_tails_read(farlog_tails *tails, struct farlog_tail *rings, size_t room, size_t *count) FARLOG_MUST_CHECK;
 
 /* farlog_tails_reads -- READs that this handle has posted. */
 FARLOG_API uint64_t farlog_tails_reads(const farlog_tails *tails);

@@ -23,8 +23,8 @@ struct farlog_writer_terms {
  * hold for what was appended before: that is waited for as it was. An append under way keeps its policy and its deadline, and one that was given a deadline of its own has that.
  * Several before the next append: the last one counts. Any thread, not while the writer is being closed; blocks for nobody. Durable is nothing of it: the next opening is told by its
  * configuration. OK: it is taken note of. INVALID: level or policy is none. LEVEL: the region, or as many members as are needed, do not give that level now; nothing is changed. */
-FARLOG_API int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_terms *terms, struct farlog_error *error);
-FARLOG_API int farlog_shared_set_terms(farlog_shared *shared, const struct farlog_writer_terms *terms, struct farlog_error *error);
+FARLOG_API int farlog_writer_set_terms(farlog_writer *writer, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
+FARLOG_API int farlog_shared_set_terms(farlog_shared *shared, const struct farlog_writer_terms *terms, struct farlog_error *error) FARLOG_MUST_CHECK;
 
 /* farlog_writer_terms_read -- what it runs with: what was set last, once an append has taken it in. Any thread, not while the writer is being closed; never fails. */
 FARLOG_API void farlog_writer_terms_read(farlog_writer *writer, struct farlog_writer_terms *terms);
