@@ -185,37 +185,52 @@ persist_copy_fn persist_copy(enum farlog_flush_method method)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("clwb"))) static void range_clwb(const char *start, size_t len)
+__attribute__((target("clwb"))) static void range_clwb(const char *line, const char *end)
 {
-	for (size_t off = 0; off < len; off += LINE_LEN)
-		_mm_clwb((void *)(uintptr_t)(start + off));
+	for (; line < end; line += LINE_LEN)
+		_mm_clwb((void *)(uintptr_t)line);
 }
 
-__attribute__((target("clflushopt"))) static void range_clflushopt(const char *start, size_t len)
+__attribute__((target("clflushopt"))) static void range_clflushopt(const char *line, const char *end)
 {
-	for (size_t off = 0; off < len; off += LINE_LEN)
-		_mm_clflushopt((void *)(uintptr_t)(start + off));
+	for (; line < end; line += LINE_LEN)
+		_mm_clflushopt((void *)(uintptr_t)line);
 }
 
-void persist_range(const void *start, size_t len)
+static void write_back(const char *line, const char *end)
 {
 	if (persist_is_supported(FARLOG_FLUSH_CLWB))
-		range_clwb(start, len);
+		range_clwb(line, end);
 	else if (persist_is_supported(FARLOG_FLUSH_CLFLUSHOPT))
-		range_clflushopt(start, len);
+		range_clflushopt(line, end);
 	else
-		for (size_t off = 0; off < len; off += LINE_LEN)
-			_mm_clflush((const char *)start + off); /* every x86-64 has it */
-	persist_fence();
+		for (; line < end; line += LINE_LEN)
+			_mm_clflush(line); /* every x86-64 has it */
 }
 #elif defined(__aarch64__)
-void persist_range(const void *start, size_t len)
+static void write_back(const char *line, const char *end)
 {
-	for (size_t off = 0; off < len; off += LINE_LEN)
-		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"((const char *)start + off) : "memory"); /* dc cvap */
-	persist_fence();
+	for (; line < end; line += LINE_LEN)
+		__asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line) : "memory"); /* dc cvap */
 }
 #endif
+
+#ifdef FARLOG_FAULT
+void (*persist_before_write_back)(const char *line, const char *end);
+#endif
+
+void persist_range(const void *start, size_t len)
+{
+	const char *line = (const char *)start - (uintptr_t)start % LINE_LEN;
+	const char *end = (const char *)start + len;
+
+#ifdef FARLOG_FAULT
+	if (persist_before_write_back != NULL)
+		persist_before_write_back(line, end);
+#endif
+	write_back(line, end);
+	persist_fence();
+}
 
 persist_gather_fn persist_gather(enum farlog_flush_method method)
 {

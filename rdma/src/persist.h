@@ -41,6 +41,10 @@ const char *persist_method_name(enum farlog_flush_method method);
 /* persist_range -- write back whatever lines of a mapped range are in any cache, whoever stored them, and wait. Slow; for recovery. */
 void persist_range(const void *start, size_t len);
 
+#ifdef FARLOG_FAULT
+extern void (*persist_before_write_back)(const char *line, const char *end); /* of a test: the lines that persist_range is going to write back */
+#endif
+
 /* persist_fence -- wait until this core's flushed lines and non-temporal stores are accepted. */
 static inline void persist_fence(void)
 {
