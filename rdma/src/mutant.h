@@ -78,6 +78,8 @@ enum farlog_mutant {
 	MUTANT_LEVEL_UNASKED = 83,      /* terms: a stronger level is said, and the members are not asked for it */
 	MUTANT_LEVEL_OF_BEFORE = 84,    /* terms: and of what was appended before it, too */
 	MUTANT_LEVEL_LOWERED_EARLY = 85, /* terms: a weaker level holds for what was appended before it */
+	MUTANT_FENCE_NOT_FLUSHED = 86,  /* a fence persists what it has stored alone, which nothing but a flush takes */
+	MUTANT_SETTLED_BY_PERSIST = 87, /* a drain persists the head that another one stored, which nothing but a flush takes */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

@@ -52,6 +52,14 @@ int reader_seek(struct farlog_reader *reader, const char *uri, const struct farl
 	return FARLOG_OK;
 }
 
+/* settle_header -- a head that a dead drain stored may still lie in a cache: it is made durable before anything is built on it. */
+static int settle_header(struct region *region)
+{
+	struct region_span header = {0, LAYOUT_DATA_OFF};
+
+	return MUTANT(SETTLED_BY_PERSIST) ? region_persist_wait(region, &header, 1) : region->ops->flush(region, header.off, header.len);
+}
+
 static int open_steps(struct farlog_reader *reader, const char *uri, const struct farlog_reader_config *config,
 	struct farlog_error *error)
 {
@@ -72,9 +80,7 @@ static int open_steps(struct farlog_reader *reader, const char *uri, const struc
 		result = region_claim(reader->region, &claim, error);
 	if (result != FARLOG_OK)
 		return result;
-	/* A head that a dead drain stored may still lie in a cache: make it durable before anything is built on it. */
-	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) &&
-		reader->region->ops->flush(reader->region, 0, LAYOUT_DATA_OFF) != FARLOG_OK)
+	if (config->is_drain && !MUTANT(RECOVERY_NO_FLUSH) && settle_header(reader->region) != FARLOG_OK)
 		return error_set(error, FARLOG_IO, 0, "flush header of ring \"%s\"", uri);
 	if (!head_load(reader->region, &reader->superblock, &head))
 		return error_set(error, FARLOG_CORRUPT, 0, "ring \"%s\": both head slots fail their check", uri);

@@ -2,13 +2,13 @@
  *
  * The product and the crash tests come in by this same seam. Rules of the seam:
  *   write    queues whole lines (64-byte aligned, multiple of 64). Nothing is durable yet.
- *   persist  starts making the given spans durable: every byte written to them before the call. At most one is under
+ *   persist  starts making the given spans durable: every byte written to them, by this handle, before the call. At most one is under
  *            way. When it is complete, tag_done is its tag: at once, or after a poll.
  *   flush    makes whatever is there durable, whoever stored it: what a dead process wrote may lie in a cache and must
  *            not be built upon before this. Blocks; for opening and recovery.
  *   seal     orders this thread's writes before anything another thread does after it has seen them published; only
  *            several threads that write side by side need it, because a flush by one core says nothing about another's.
- *   word     8 aligned bytes, stored whole; durable only by a persist over them. */
+ *   word     8 aligned bytes, stored whole; durable only by a flush over them, for a persist need not take it. */
 #ifndef FARLOG_REGION_H
 #define FARLOG_REGION_H
 

@@ -74,7 +74,7 @@ static void finish(struct fault_memory *memory)
 		memory->call(memory->call_context);
 }
 
-void fault_put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count)
+void fault_put_words(struct fault_memory *memory, uint64_t writer, uint64_t off, const void *src, uint64_t word_count)
 {
 	if (memory->pending_count + word_count > memory->pending_room) {
 		memory->pending_room = (memory->pending_count + word_count) * 2;
@@ -87,12 +87,13 @@ void fault_put_words(struct fault_memory *memory, uint64_t off, const void *src,
 
 		store->word = off / 8 + i;
 		store->order = memory->order++;
+		store->writer = writer;
 		memcpy(&store->value, (const uint8_t *)src + 8 * i, 8);
 		atomic_store_release(&memory->visible[store->word], store->value);
 	}
 }
 
-static void store(struct region *region, uint64_t off, const void *src, uint64_t len)
+static void store(struct region *region, uint64_t off, const void *src, uint64_t len, bool is_word)
 {
 	struct region_fault *fault = fault_of(region);
 	uint64_t word_count = len / 8;
@@ -104,14 +105,14 @@ static void store(struct region *region, uint64_t off, const void *src, uint64_t
 		if (fault->memory->is_remote && off >= LAYOUT_DATA_OFF)
 			fault_queue(fault, fault->off + off, src, 8 * word_count);
 		else
-			fault_put_words(fault->memory, fault->off + off, src, word_count);
+			fault_put_words(fault->memory, is_word ? FAULT_NO_WRITER : fault->number, fault->off + off, src, word_count);
 	}
 	finish(fault->memory);
 }
 
 static void fault_write(struct region *region, uint64_t off, const void *src, size_t len)
 {
-	store(region, off, src, len);
+	store(region, off, src, len, false);
 }
 
 static void fault_gather(struct region *region, uint64_t off, struct gather *gather)
@@ -121,13 +122,13 @@ static void fault_gather(struct region *region, uint64_t off, struct gather *gat
 	if (lines == NULL)
 		abort();
 	gather_copy(lines, gather);
-	store(region, off, lines, gather->len);
+	store(region, off, lines, gather->len, false);
 	free(lines);
 }
 
 static void fault_store_word(struct region *region, uint64_t off, uint64_t value)
 {
-	store(region, off, &value, sizeof(value));
+	store(region, off, &value, sizeof(value), true);
 }
 
 static bool is_covered(const struct region_span *spans, unsigned span_count, uint64_t word)
@@ -138,20 +139,33 @@ static bool is_covered(const struct region_span *spans, unsigned span_count, uin
 	return false;
 }
 
-/* make_durable -- the stores of the spans that came before `order` reach the media; all others stay pending. */
-static void make_durable(struct fault_memory *memory, const struct region_span *spans, unsigned span_count, uint64_t order)
+static bool is_taken(const struct pending_store *store, const struct region_span *spans, unsigned span_count, uint64_t writer, uint64_t order)
 {
-	uint64_t kept = 0;
+	return (writer == FAULT_ANY_WRITER || store->writer == writer) && store->order < order && is_covered(spans, span_count, store->word);
+}
 
-	for (uint64_t i = 0; i < memory->pending_count; i++) {
+/* make_durable -- the writer's stores to the spans that came before `order` reach the media, and with them go those that they have overwritten; all others stay
+ * pending. */
+static void make_durable(struct fault_memory *memory, const struct region_span *spans, unsigned span_count, uint64_t writer, uint64_t order)
+{
+	uint64_t first = memory->pending_count;
+
+	for (uint64_t i = memory->pending_count; i-- > 0;) {
 		struct pending_store *store = &memory->pending[i];
 
-		if (store->order < order && is_covered(spans, span_count, store->word))
+		if (memory->is_stopped[store->word])
+			continue;
+		if (is_taken(store, spans, span_count, writer, order)) {
 			memory->durable[store->word] = store->value;
-		else
-			memory->pending[kept++] = *store;
+			memory->is_stopped[store->word] = 1;
+			continue;
+		}
+		memory->pending[--first] = *store;
 	}
-	memory->pending_count = kept;
+	for (unsigned i = 0; i < span_count; i++)
+		memset(memory->is_stopped + spans[i].off / 8, 0, (spans[i].len + 7) / 8);
+	memory->pending_count -= first;
+	memmove(memory->pending, memory->pending + first, memory->pending_count * sizeof(memory->pending[0]));
 }
 
 static int fault_persist(struct region *region, const struct region_span *spans, unsigned span_count, uint64_t tag)
@@ -172,6 +186,12 @@ static int fault_persist(struct region *region, const struct region_span *spans,
 	return result;
 }
 
+/* persister -- whose stores its persist takes. Across a network the target flushes, whoever stored it. */
+static uint64_t persister(const struct region_fault *fault)
+{
+	return fault->memory->is_remote ? FAULT_ANY_WRITER : fault->number;
+}
+
 /* A flush takes a while: every second poll, by lot, finds it done, unless the memory is made slower. */
 static int fault_poll(struct region *region)
 {
@@ -187,7 +207,7 @@ static int fault_poll(struct region *region)
 				fault_land(fault);
 				fault->order_asked = fault->memory->order;
 			}
-			make_durable(fault->memory, fault->spans, fault->span_count, fault->order_asked);
+			make_durable(fault->memory, fault->spans, fault->span_count, persister(fault), fault->order_asked);
 			atomic_store_relaxed(&region->tag_done, fault->tag_asked);
 		}
 		result = FARLOG_OK;
@@ -204,7 +224,7 @@ static int fault_flush(struct region *region, uint64_t off, uint64_t len)
 
 	pthread_mutex_lock(&fault_mutex);
 	if (!is_gone(fault) && !strike(fault->memory)) {
-		make_durable(fault->memory, &span, 1, UINT64_MAX);
+		make_durable(fault->memory, &span, 1, FAULT_ANY_WRITER, UINT64_MAX);
 		if (fault->memory->is_exposed)
 			memcpy((uint8_t *)fault->memory->durable + span.off, (uint8_t *)fault->memory->visible + span.off, len);
 		result = FARLOG_OK;
@@ -373,6 +393,7 @@ int region_fault_open(const char *text, const struct uri *uri, const struct regi
 		return error_set(error, FARLOG_NOT_FOUND, 0, "region \"%s\": no such adversarial memory", text);
 	}
 	fault->memory = memory;
+	fault->number = ++memory->handle_count;
 	fault->generation = memory->generation;
 	fault->drain_generation = memory->drain_generation;
 	fault->is_drain = ask->role == REGION_ROLE_DRAIN;

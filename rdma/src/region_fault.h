@@ -1,6 +1,6 @@
 /* region_fault.h -- adversarial memory, for the crash tests (built only with FARLOG_FAULT).
  *
- * Every store stays pending until a flush covers it. At a crash an arbitrary subset of the pending 8-byte words is kept
+ * Every store stays pending until a flush covers it, or a persist by the handle that wrote it; a single word until a flush does. At a crash an arbitrary subset of the pending 8-byte words is kept
  * (of several stores to one word, any prefix), all else is forgotten, and every handle that was open is dead. */
 #ifndef FARLOG_REGION_FAULT_H
 #define FARLOG_REGION_FAULT_H

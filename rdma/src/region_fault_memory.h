@@ -10,12 +10,16 @@
 
 #define FAULT_SPAN_COUNT_MAX 2
 #define FAULT_LOCK_COUNT_MAX 32
+#define FAULT_NO_WRITER 0u
+#define FAULT_ANY_WRITER UINT64_MAX
 
-/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. */
+/* A store that no flush has covered yet. `order` counts stores, so that a flush takes only those before it. A persist takes what its own handle wrote, as a fence
+ * of a processor does, and no word that was stored alone: that lies in a cache which nobody wrote back. */
 struct pending_store {
 	uint64_t word;
 	uint64_t value;
 	uint64_t order;
+	uint64_t writer; /* of the handle that persists it; FAULT_NO_WRITER = none, only a flush takes it */
 };
 
 struct region_fault;
@@ -46,6 +50,7 @@ struct fault_memory {
 	uint64_t pending_count;
 	uint64_t pending_room;
 	uint64_t order;
+	uint64_t handle_count;
 	uint64_t generation; /* handles of older ones are dead */
 	uint64_t drain_generation; /* and drains' handles of older ones of this */
 	uint64_t armed;
@@ -67,6 +72,7 @@ struct region_fault {
 	struct region region;
 	struct fault_memory *memory;
 	uint64_t off; /* of what is shown of the memory */
+	uint64_t number; /* from 1: whose stores these are */
 	uint64_t generation;
 	uint64_t drain_generation;
 	bool is_drain;
@@ -81,9 +87,9 @@ extern pthread_mutex_t fault_mutex;
 
 struct fault_memory *fault_find(const char *name);
 
-/* fault_draw -- of the memory's own random numbers. fault_put_words -- stores, visible at once, durable by a flush or by luck. */
+/* fault_draw -- of the memory's own random numbers. fault_put_words -- stores, visible at once, durable by a flush, by `writer`'s persist or by luck. */
 uint64_t fault_draw(struct fault_memory *memory);
-void fault_put_words(struct fault_memory *memory, uint64_t off, const void *src, uint64_t word_count);
+void fault_put_words(struct fault_memory *memory, uint64_t writer, uint64_t off, const void *src, uint64_t word_count);
 
 /* fault_queue -- a write to memory across a network: it lands when its persist is complete. fault_land -- now. fault_leave_behind -- the handle dies: what it
  * sent lands later, or never. fault_haunt -- at every operation: perhaps now. The mutex is held. */

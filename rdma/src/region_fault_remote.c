@@ -28,7 +28,7 @@ static void land_first(struct fault_memory *memory, struct fault_parcel **chain)
 {
 	struct fault_parcel *parcel = *chain;
 
-	fault_put_words(memory, parcel->off, parcel->bytes, parcel->len / 8);
+	fault_put_words(memory, FAULT_NO_WRITER, parcel->off, parcel->bytes, parcel->len / 8); /* a flush by its host takes them */
 	*chain = parcel->next;
 	free(parcel);
 }

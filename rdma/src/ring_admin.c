@@ -8,6 +8,7 @@
 #include "directory.h"
 #include "err.h"
 #include "farlog/takeover.h"
+#include "mutant.h"
 #include "recover.h"
 #include "ring_admin.h"
 #include "superblock.h"
@@ -232,6 +233,7 @@ int farlog_ring_format(const char *text, const struct farlog_ring_config *asked,
 static int raise_fence(struct region *region, const char *uri, uint32_t epoch_min, struct farlog_error *error)
 {
 	struct region_claim claim = {.kind = REGION_CLAIM_BESIDE, .is_fence = true, .uri = uri};
+	struct region_span fence = {LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN};
 	struct superblock superblock;
 	int result = superblock_load(region, uri, &superblock, error);
 
@@ -248,7 +250,8 @@ static int raise_fence(struct region *region, const char *uri, uint32_t epoch_mi
 	if (result != FARLOG_OK || epoch_min <= region_load_word(region, LAYOUT_FENCE_OFF))
 		return result; /* as fenced as that already */
 	region->ops->store_word(region, LAYOUT_FENCE_OFF, epoch_min);
-	if (region->ops->flush(region, LAYOUT_FENCE_OFF, LAYOUT_LINE_LEN) != FARLOG_OK)
+	result = MUTANT(FENCE_NOT_FLUSHED) ? region_persist_wait(region, &fence, 1) : region->ops->flush(region, fence.off, fence.len);
+	if (result != FARLOG_OK)
 		return error_set(error, FARLOG_IO, errno, "persist fence of ring \"%s\"", uri);
 	return FARLOG_OK;
 }

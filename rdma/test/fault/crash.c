@@ -21,7 +21,7 @@
 
 #define CRASHES_DEFAULT 100000u
 #define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 17
+#define MUTANT_COUNT 19
 #define CRASHES_PER_ROUND 40u
 
 static const struct {
@@ -34,6 +34,7 @@ static const struct {
 	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", BOTH}, {MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", BOTH},
 	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", BOTH}, {MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", BOTH},
 	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS}, /* of blocks the header is read, as a whole, before any flush */
+	{MUTANT_FENCE_NOT_FLUSHED, "fence persisted, not flushed", WORDS}, {MUTANT_SETTLED_BY_PERSIST, "another drain's head persisted, not flushed", WORDS},
 	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
 	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
 	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS}, {MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
