@@ -100,8 +100,6 @@ static void finish(struct blocks *blocks)
 		blocks->call(blocks->call_context);
 }
 
-/* ---------------------------------------------------------------- landing */
-
 static bool is_write(const struct flying *flying)
 {
 	return flying->command.verb == BLOCK_WRITE || flying->command.verb == BLOCK_WRITE_DURABLE;
@@ -118,13 +116,20 @@ static void land(struct blocks *blocks, struct flying *flying, unsigned i)
 	if (flying->landed >> i & 1)
 		return;
 	flying->landed |= 1ull << i;
-	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i, flying->command.bytes + (size_t)i * blocks->medium.lba_len);
+	medium_land(&blocks->medium, flying->command.off / blocks->medium.lba_len + i, flying->command.bytes + (size_t)i * blocks->medium.lba_len, flying);
 }
 
 /* is_refused -- does its host have no right to it any more? */
 static bool is_refused(const struct blocks *blocks, const struct flying *flying)
 {
 	return flying->verdict >= 0 && flying->command.verb != BLOCK_READ && !fault_host_may_write(&blocks->hosts, flying->owner->host);
+}
+
+/* retire -- a command has come to its end: a flush takes what it has landed. */
+static void retire(struct blocks *blocks, struct flying *flying)
+{
+	medium_come_back(&blocks->medium, flying);
+	flying->owner = NULL;
 }
 
 /* complete -- a command that was sent comes to its end. */
@@ -136,15 +141,13 @@ static void complete(struct blocks *blocks, struct flying *flying)
 	if (command->verb == BLOCK_READ && flying->landed == 0)
 		memcpy(command->bytes, blocks->medium.visible + command->off, command->len);
 	if (command->verb == BLOCK_FLUSH)
-		medium_settle(&blocks->medium, 0, UINT64_MAX);
+		medium_flush(&blocks->medium);
 	for (unsigned i = 0; is_write(flying) && i < lba_count(blocks, flying); i++)
 		land(blocks, flying, i);
 	if (command->verb == BLOCK_WRITE_DURABLE || (command->verb == BLOCK_WRITE && !blocks->has_cache))
 		medium_settle(&blocks->medium, from, from + lba_count(blocks, flying));
-	flying->owner = NULL;
+	retire(blocks, flying);
 }
-
-/* ---------------------------------------------------------------- the device */
 
 static void fault_put(struct block_device *device, enum block_queue queue, const struct block_command *command)
 {
@@ -204,7 +207,7 @@ static bool take_one(struct blocks *blocks, struct flying *flying, bool is_dead,
 	if (*failure == 0 && flying->is_sent && (flying->verdict > 0 || is_refused(blocks, flying)))
 		*failure = flying->verdict > 0 ? flying->verdict : EBADE;
 	if (*failure != 0) {
-		flying->owner = NULL;
+		retire(blocks, flying);
 		return true;
 	}
 	if (!flying->is_sent)
@@ -227,8 +230,7 @@ static unsigned fault_take(struct block_device *device, enum block_queue queue, 
 {
 	struct block_fault *fault = fault_of(device);
 	struct blocks *blocks = fault->blocks;
-	unsigned first = 0;
-	unsigned count = 0;
+	unsigned first, count = 0;
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault))
@@ -260,7 +262,7 @@ static int fault_zero(struct block_device *device, uint64_t off, uint64_t len)
 
 		for (uint64_t lba = off / blocks->medium.lba_len; lba < (off + len) / blocks->medium.lba_len; lba++)
 			if (!is_cut || medium_draw(&blocks->medium) % 2 == 0)
-				medium_land(&blocks->medium, lba, zeros);
+				medium_land(&blocks->medium, lba, zeros, NULL);
 		if (!is_cut)
 			medium_settle(&blocks->medium, 0, UINT64_MAX);
 		result = is_cut ? FARLOG_IO : FARLOG_OK;
@@ -315,11 +317,12 @@ static void end_preempted(struct blocks *blocks, int host)
 		struct flying *flying = &blocks->flying[i];
 		uint64_t draw = medium_draw(&blocks->medium) % 3;
 
-		if (flying->owner == NULL || flying->owner->host != host || !flying->is_sent || !is_write(flying) || draw == 0)
+		if (flying->owner == NULL || flying->owner->host != host || !flying->is_sent || !is_write(flying))
 			continue;
-		for (unsigned lba = 0; lba < lba_count(blocks, flying); lba++)
+		for (unsigned lba = 0; lba < lba_count(blocks, flying) && draw != 0; lba++)
 			land(blocks, flying, lba);
-		flying->verdict = draw == 1 ? -1 : EBADE;
+		medium_come_back(&blocks->medium, flying); /* at the device it is over, whenever its host is told */
+		flying->verdict = draw == 0 ? flying->verdict : draw == 1 ? -1 : EBADE;
 	}
 }
 
@@ -327,8 +330,7 @@ static int fault_reserve(struct block_device *device, enum reserve_verb verb, ui
 {
 	struct block_fault *fault = fault_of(device);
 	struct blocks *blocks = fault->blocks;
-	int preempted = -1;
-	int result = FARLOG_IO;
+	int preempted = -1, result = FARLOG_IO;
 
 	pthread_mutex_lock(&mutex);
 	if (!is_gone(fault))
@@ -351,7 +353,7 @@ static void end_flying(struct blocks *blocks, const struct block_fault *owner)
 			continue;
 		if (flying->is_sent && is_write(flying) && blocks->failure == 0 && flying->verdict <= 0 && !is_refused(blocks, flying))
 			complete(blocks, flying);
-		flying->owner = NULL;
+		retire(blocks, flying);
 	}
 }
 
@@ -364,7 +366,7 @@ static void fault_close(struct block_device *device)
 	pthread_mutex_lock(&mutex);
 	for (unsigned i = 0; i < FLYING_COUNT_MAX && blocks->is_dead; i++)
 		if (blocks->flying[i].owner == fault)
-			blocks->flying[i].owner = NULL;
+			retire(blocks, &blocks->flying[i]);
 	end_flying(blocks, fault);
 	fault_locks_give(&blocks->locks, fault, REGION_ROLE_READER);
 	pthread_mutex_unlock(&mutex);
@@ -417,8 +419,6 @@ int block_fault_open(const char *text, const struct uri *uri, const struct regio
 	contract.size_bytes = blocks->medium.size_bytes - NVME_EXTRA_LEN;
 	return nvme_make(text, &fault->device, &contract, ask, region, error);
 }
-
-/* ---------------------------------------------------------------- what the tests do to it */
 
 void farlog_block_shape(uint32_t lba_len, int has_cache)
 {

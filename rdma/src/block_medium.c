@@ -3,6 +3,7 @@
 
 #ifdef FARLOG_FAULT
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ uint64_t medium_draw(struct block_medium *medium)
 	return medium->random * 0x2545F4914F6CDD1Dull;
 }
 
-void medium_land(struct block_medium *medium, uint64_t lba, const uint8_t *bytes)
+void medium_land(struct block_medium *medium, uint64_t lba, const uint8_t *bytes, const void *command)
 {
 	struct medium_cached *cached;
 
@@ -45,7 +46,7 @@ void medium_land(struct block_medium *medium, uint64_t lba, const uint8_t *bytes
 			abort();
 	}
 	cached = &medium->cached[medium->cached_count++];
-	*cached = (struct medium_cached){lba, malloc(medium->lba_len)};
+	*cached = (struct medium_cached){lba, malloc(medium->lba_len), command};
 	if (cached->bytes == NULL)
 		abort();
 	memcpy(cached->bytes, bytes, medium->lba_len);
@@ -67,6 +68,35 @@ void medium_settle(struct block_medium *medium, uint64_t from, uint64_t to)
 		free(cached->bytes);
 	}
 	medium->cached_count = kept;
+}
+
+void medium_come_back(struct block_medium *medium, const void *command)
+{
+	for (uint64_t i = 0; i < medium->cached_count; i++)
+		if (medium->cached[i].command == command)
+			medium->cached[i].command = NULL;
+}
+
+void medium_flush(struct block_medium *medium)
+{
+	uint64_t first = medium->cached_count;
+
+	for (uint64_t i = medium->cached_count; i-- > 0;) {
+		struct medium_cached *cached = &medium->cached[i];
+		bool is_over = medium->is_stopped[cached->lba]; /* by one that landed later */
+
+		if (!is_over && cached->command != NULL && medium_draw(medium) % 2 == 0) {
+			medium->cached[--first] = *cached;
+			continue;
+		}
+		if (!is_over)
+			memcpy(medium->durable + cached->lba * medium->lba_len, cached->bytes, medium->lba_len);
+		medium->is_stopped[cached->lba] = 1;
+		free(cached->bytes);
+	}
+	memset(medium->is_stopped, 0, medium->size_bytes / medium->lba_len);
+	medium->cached_count -= first;
+	memmove(medium->cached, medium->cached + first, medium->cached_count * sizeof(medium->cached[0]));
 }
 
 void medium_lose(struct block_medium *medium, uint64_t keep_of_256)
