@@ -80,6 +80,11 @@ enum farlog_mutant {
 	MUTANT_LEVEL_LOWERED_EARLY = 85, /* terms: a weaker level holds for what was appended before it */
 	MUTANT_FENCE_NOT_FLUSHED = 86,  /* a fence persists what it has stored alone, which nothing but a flush takes */
 	MUTANT_SETTLED_BY_PERSIST = 87, /* a drain persists the head that another one stored, which nothing but a flush takes */
+	MUTANT_MSYNC_LAST_PAGE = 88,     /* files: msync of the last page of a range alone */
+	MUTANT_MSYNC_NOT_FIRST_PAGE = 89, /* files: of all but its first */
+	MUTANT_MSYNC_NOT_LAST_PAGE = 90, /* files: of all but its last */
+	MUTANT_MSYNC_NO_HEADER = 91,     /* files: none of the header */
+	MUTANT_MSYNC_ONE_SPAN = 92,      /* files: of a commit that goes over the ring's end, the part before it alone */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

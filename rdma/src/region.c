@@ -9,6 +9,7 @@
 #include "err.h"
 #include "region_far.h"
 #include "region_fault.h"
+#include "region_fault_file.h"
 #include "region_mem.h"
 #include "region_members.h"
 #include "region_nvme.h"
@@ -31,6 +32,8 @@ static int open_by_scheme(const char *text, const struct uri *uri, const struct 
 #ifdef FARLOG_FAULT
 	if (strcmp(uri->scheme, "fault") == 0)
 		return region_fault_open(text, uri, ask, region, error);
+	if (strcmp(uri->scheme, "file-fault") == 0)
+		return region_fault_file_open(text, uri, ask, region, error);
 	if (strcmp(uri->scheme, "block-fault") == 0)
 		return block_fault_open(text, uri, ask, region, error);
 #endif

@@ -18,6 +18,7 @@
 #include "disk_room.h"
 #include "err.h"
 #include "layout.h"
+#include "mutant.h"
 #include "persist.h"
 #include "region_mem_watch.h"
 #include "role_lock.h"
@@ -73,11 +74,25 @@ static void futex_ring(uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+#ifdef FARLOG_FAULT
+int (*region_mem_msync)(void *start, size_t len, int flags) = msync;
+#define msync region_mem_msync
+#endif
+
 static int msync_span(struct region_mem *mem, uint64_t off, uint64_t len)
 {
 	uint64_t start = off & ~(uint64_t)(PAGE_LEN - 1);
+	uint64_t end = off + len;
 
-	return msync(mem->bytes + start, off + len - start, MS_SYNC);
+	if (MUTANT(MSYNC_LAST_PAGE))
+		start = (end - 1) & ~(uint64_t)(PAGE_LEN - 1);
+	if (MUTANT(MSYNC_NOT_FIRST_PAGE) && end - start > PAGE_LEN)
+		start += PAGE_LEN;
+	if (MUTANT(MSYNC_NOT_LAST_PAGE) && end - start > PAGE_LEN)
+		end = (end - 1) & ~(uint64_t)(PAGE_LEN - 1);
+	if (MUTANT(MSYNC_NO_HEADER) && off < LAYOUT_DATA_OFF)
+		return 0;
+	return msync(mem->bytes + start, end - start, MS_SYNC);
 }
 
 static void *msync_loop(void *context)
@@ -90,7 +105,7 @@ static void *msync_loop(void *context)
 		uint64_t asked = atomic_load_acquire(&helper->asked);
 
 		if (asked != helper->done) {
-			for (unsigned i = 0; i < helper->span_count; i++)
+			for (unsigned i = 0; i < helper->span_count && !(i > 0 && MUTANT(MSYNC_ONE_SPAN)); i++)
 				if (msync_span(mem, helper->spans[i].off, helper->spans[i].len) != 0)
 					atomic_store_release(&helper->is_failed, 1);
 			atomic_store_release(&helper->done, asked);
@@ -418,46 +433,55 @@ static int start_helper(const char *text, struct region_mem *mem, struct farlog_
 	return FARLOG_OK;
 }
 
-int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error)
 {
 	struct region_mem *mem = calloc(1, sizeof(*mem));
-	struct farlog_contract *contract;
+	bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
 	int result;
 
-	if (mem == NULL)
+	if (mem == NULL) {
+		close(fd);
 		return error_set(error, FARLOG_NO_MEMORY, 0, "open region \"%s\": out of memory", text);
-	mem->fd = -1;
-	contract = &mem->region.contract;
-	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for MAP_SYNC. */
-	result = region_mem_probe(text, uri, contract, error);
-	if (result == FARLOG_OK)
-		result = open_file(text, uri, ask->access, ask->size_bytes, &mem->fd, error);
-	if (result == FARLOG_OK)
-		result = region_mem_probe(text, uri, contract, error);
-	if (result == FARLOG_OK) {
-		mem->has_name = true;
-		mem->has_name = !is_unlinked(mem);
-		result = map_region(text, mem, ask->access, error);
 	}
+	mem->fd = fd;
+	mem->region.contract = *contract;
+	mem->has_name = name != NULL;
+	mem->has_name = mem->has_name && !is_unlinked(mem);
+	mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
+	mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
+	mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
+	mem->region.is_seal_durable = !is_msync;
+	result = map_region(text, mem, ask->access, error);
 	if (result == FARLOG_OK && mem->has_name && ask->role == REGION_ROLE_WRITER && ask->access != REGION_READ)
-		name_watch_prepare(&mem->watch, mem->fd, uri->path);
-	if (result == FARLOG_OK) {
-		bool is_msync = contract->flush_method == FARLOG_FLUSH_MSYNC;
-
-		mem->copy = persist_copy((enum farlog_flush_method)contract->flush_method);
-		mem->gather = persist_gather((enum farlog_flush_method)contract->flush_method);
-		if (contract->flush_method == FARLOG_FLUSH_NT_STORE && stream_is_supported())
-			mem->region.streamed = mem->map;
-		mem->region.ops = is_msync ? &msync_ops : contract->is_read_back ? &bar_ops : &mem_ops;
-		mem->region.is_seal_durable = !is_msync;
-		if (is_msync && ask->access != REGION_READ)
-			result = start_helper(text, mem, error);
-	}
+		name_watch_prepare(&mem->watch, mem->fd, name);
+	if (contract->flush_method == FARLOG_FLUSH_NT_STORE && stream_is_supported())
+		mem->region.streamed = mem->map;
+	if (result == FARLOG_OK && is_msync && ask->access != REGION_READ)
+		result = start_helper(text, mem, error);
 	if (result != FARLOG_OK) {
 		mem_close(&mem->region);
 		return result;
 	}
 	*region = &mem->region;
 	return FARLOG_OK;
+}
+
+int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error)
+{
+	struct farlog_contract contract;
+	int fd = -1;
+	/* Once before, so that a refusal makes no file; once after, because only a file that is there can be tried for MAP_SYNC. */
+	int result = region_mem_probe(text, uri, &contract, error);
+
+	if (result == FARLOG_OK)
+		result = open_file(text, uri, ask->access, ask->size_bytes, &fd, error);
+	if (result != FARLOG_OK)
+		return result;
+	result = region_mem_probe(text, uri, &contract, error);
+	if (result == FARLOG_OK)
+		return region_mem_make(text, fd, uri->path, &contract, ask, region, error);
+	close(fd);
+	return result;
 }

@@ -29,6 +29,14 @@ void region_mem_place(const struct region *region, char *path, uint64_t *off);
  * INVALID (a device), or IO with errno. */
 int region_mem_unlink(const struct region *region, const char *path) FARLOG_MUST_CHECK;
 
+/* region_mem_make -- a region of an open file, which is closed with it or here when that fails. name: where it lies, whose loss ends a writer; NULL = not told. */
+int region_mem_make(const char *text, int fd, const char *name, const struct farlog_contract *contract, const struct region_ask *ask, struct region **region,
+	struct farlog_error *error);
+
+#ifdef FARLOG_FAULT
+extern int (*region_mem_msync)(void *start, size_t len, int flags); /* what stands below it in place of the kernel */
+#endif
+
 int region_mem_open(const char *text, const struct uri *uri, const struct region_ask *ask, struct region **region,
 	struct farlog_error *error) FARLOG_MUST_CHECK;
 

@@ -3,8 +3,8 @@
 #
 # Parts: unit conformance crash far cxx examples install clang mutants verbs asan tsan fuzz. Without an argument all of them.
 # quick: the first seven, with a tenth of the runs below; that is what make test takes.
-# How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FAR_CRASHES=n power
-# cuts of a target (400), FAR_MUTANTS=no to leave its mutants out, MEMBER_RUNS=n of a stream with several members (10000),
+# How much: CRASHES=n crashes in the full run (100000), BLOCK_CRASHES=n of a ring on blocks (30000), FILE_CRASHES=n of a
+# ring in a file (20000), FAR_CRASHES=n power cuts of a target (400), FAR_MUTANTS=no to leave its mutants out, MEMBER_RUNS=n of a stream with several members (10000),
 # ROUTE_RUNS=n of a route with spills (400), SPDLOG_KILLS=n (150), FUZZ_SECONDS=n for each fuzzer (10). SEED=n reproduces.
 # VERBS_ADDRESS=address of an RDMA device here, for verbs
 # BUILD=dir where to build (build/rdma-test)   CC=compiler
@@ -113,6 +113,7 @@ part_crash() {
 	release || { fail crash; return; }
 	CRASHES=$crashes run crash "$build/release/test/crash"
 	CRASHES=${BLOCK_CRASHES:-30000} run crash-blocks "$build/release/test/crash" --blocks
+	CRASHES=${FILE_CRASHES:-20000} run crash-files "$build/release/test/crash" --files
 	run takeover "$build/release/test/takeover"
 	RUNS=${MEMBER_RUNS:-10000} run members "$build/release/test/members"
 	RUNS=${ROUTE_RUNS:-400} run routes "$build/release/test/routes"
@@ -122,6 +123,7 @@ part_mutants() {
 	release || { fail mutants; return; }
 	run mutants "$build/release/test/crash" --mutants
 	run mutants-blocks "$build/release/test/crash" --blocks --mutants
+	run mutants-files "$build/release/test/crash" --files --mutants
 	run takeover-mutants "$build/release/test/takeover" --mutants
 	run members-mutants "$build/release/test/members" --mutants
 	run routes-mutants "$build/release/test/routes" --mutants
@@ -143,6 +145,7 @@ part_asan() {
 	FARLOG_TEST_FLUSH=write run asan-conformance "$build/asan/test/conformance" # on blocks by one way: the others differ in what the device does
 	CRASHES=10000 run asan-crash "$build/asan/test/crash"
 	CRASHES=3000 run asan-crash-blocks "$build/asan/test/crash" --blocks
+	CRASHES=2000 run asan-crash-files "$build/asan/test/crash" --files
 	RUNS=500 run asan-members "$build/asan/test/members"
 	RUNS=60 run asan-routes "$build/asan/test/routes"
 }

@@ -5,7 +5,8 @@
  * visible and unflushed, and a power cut may follow), and asks the oracle after every opening. With --mutants the protocol is
  * broken in one way at a time, and each of these faults must be found: otherwise the test proves nothing.
  *
- * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do not.
+ * With --blocks first, the ring lies on adversarial blocks instead, below a real nvme region: whole LBAs survive or do not. With --files first it lies in an adversarial page
+ * cache, below a real mem region of a file: pages that msync was asked for survive, and any of the others.
  *
  * CRASHES=n  how many (default 100000)      SEED=n  reproduces a run      ROUND=n  only this round of it
  * MUTANT=n   break the protocol and report how it was found, as a failure         TRACE=1  prints every step
@@ -21,24 +22,27 @@
 
 #define CRASHES_DEFAULT 100000u
 #define MUTANT_CRASHES_MAX 200000u
-#define MUTANT_COUNT 19
+#define MUTANT_COUNT 24
 #define CRASHES_PER_ROUND 40u
 
 static const struct {
 	int mutant;
 	const char *name;
-	enum { BOTH, WORDS, BLOCKS } where; /* it is a fault */
+	enum { ALL, WORDS, BLOCKS, PAGES } where; /* it is a fault */
 } mutants[MUTANT_COUNT] = {
-	{MUTANT_NO_LSN_CHECK, "no lsn check", BOTH}, {MUTANT_CRC_HEADER_ONLY, "crc over the header only", BOTH},
-	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", BOTH}, {MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", BOTH},
-	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", BOTH}, {MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", BOTH},
-	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", BOTH}, {MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", BOTH},
+	{MUTANT_NO_LSN_CHECK, "no lsn check", ALL}, {MUTANT_CRC_HEADER_ONLY, "crc over the header only", ALL},
+	{MUTANT_FLUSH_LAST_ONLY, "flush of the last record only", ALL}, {MUTANT_CREDIT_BEFORE_HEAD, "credit before head persisted", ALL},
+	{MUTANT_HEAD_BEFORE_STORE, "head before store synced", ALL}, {MUTANT_EPOCH_NOT_PERSISTED, "epoch not persisted before use", ALL},
+	{MUTANT_EPOCH_ORDER_UNCHECKED, "epoch order unchecked", ALL}, {MUTANT_RECOVERY_NO_FLUSH, "recovery without flush", ALL},
 	{MUTANT_HEAD_FLUSHED_EARLY, "head flushed before it was read", WORDS}, /* of blocks the header is read, as a whole, before any flush */
 	{MUTANT_FENCE_NOT_FLUSHED, "fence persisted, not flushed", WORDS}, {MUTANT_SETTLED_BY_PERSIST, "another drain's head persisted, not flushed", WORDS},
 	{MUTANT_ACKED_OUT_OF_ORDER, "acknowledged when one of several commands is back", BLOCKS},
 	{MUTANT_LBA_WRITTEN_AGAIN, "acknowledged LBA written again", BLOCKS}, {MUTANT_NO_FUA, "no FUA on a cache that forgets", BLOCKS},
 	{MUTANT_PACKED_ON, "packed on into an acknowledged LBA", BLOCKS}, {MUTANT_PAD_MISSING, "no PAD behind a commit", BLOCKS},
 	{MUTANT_PAD_SHORT, "a PAD that ends before its LBA", BLOCKS}, {MUTANT_PAD_NOT_SENT, "the LBA of the PAD not sent", BLOCKS},
+	{MUTANT_MSYNC_LAST_PAGE, "msync of the last page alone", PAGES}, {MUTANT_MSYNC_NOT_FIRST_PAGE, "msync of all but the first page", PAGES},
+	{MUTANT_MSYNC_NOT_LAST_PAGE, "msync of all but the last page", PAGES}, {MUTANT_MSYNC_NO_HEADER, "no msync of the header", PAGES},
+	{MUTANT_MSYNC_ONE_SPAN, "msync of one of two spans", PAGES},
 	{MUTANT_AHEAD_OF_DURABLE, "read ahead of what is durable, and not again", BLOCKS},
 };
 
@@ -157,6 +161,11 @@ static int run_crashes(uint64_t seed, uint64_t crash_count, int mutant)
 	return has_failed;
 }
 
+static bool is_fault_here(int where)
+{
+	return where == ALL || where == (memory == &memory_of_words ? WORDS : memory->is_blocks ? BLOCKS : PAGES);
+}
+
 static int run_mutants(uint64_t seed)
 {
 	int caught = 0;
@@ -168,7 +177,7 @@ static int run_mutants(uint64_t seed)
 		uint64_t round;
 		bool is_caught;
 
-		if (mutants[i].where == (memory->is_blocks ? WORDS : BLOCKS))
+		if (!is_fault_here(mutants[i].where))
 			continue;
 		is_caught = play(seed, MUTANT_CRASHES_MAX, mutants[i].mutant, &tally, &round);
 		caught += is_caught;
@@ -190,6 +199,10 @@ int main(int argc, char **argv)
 	clock_start(); /* one sampler for all writers, so that opening one does not wait for its first sample */
 	if (argc > 1 && strcmp(argv[1], "--blocks") == 0) {
 		memory = &memory_of_blocks;
+		argc--;
+		argv++;
+	} else if (argc > 1 && strcmp(argv[1], "--files") == 0) {
+		memory = &memory_of_pages;
 		argc--;
 		argv++;
 	}

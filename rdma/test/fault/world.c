@@ -10,6 +10,8 @@ const struct memory memory_of_words = {"fault:" WORLD_NAME, false, farlog_fault_
 	farlog_fault_drop, farlog_fault_reseed};
 const struct memory memory_of_blocks = {"block-fault:" WORLD_NAME, true, farlog_block_arm, farlog_block_is_dead, farlog_block_call, farlog_block_crash,
 	farlog_block_kill, farlog_block_drop, farlog_block_reseed};
+const struct memory memory_of_pages = {"file-fault:" WORLD_NAME, false, farlog_file_arm, farlog_file_is_dead, farlog_file_call, farlog_file_crash, farlog_file_kill,
+	farlog_file_drop, farlog_file_reseed};
 const struct memory *memory = &memory_of_words;
 
 void trace(const struct world *world, const char *format, ...)

@@ -6,6 +6,7 @@
 #include "mutant.h"
 #include "oracle.h"
 #include "region_fault.h"
+#include "region_fault_file.h"
 #include "writer.h"
 
 #define WORLD_NAME "crash"
@@ -26,6 +27,7 @@ struct memory {
 extern const struct memory *memory;
 extern const struct memory memory_of_words;  /* 8 bytes are stored whole, each for itself */
 extern const struct memory memory_of_blocks; /* an LBA is */
+extern const struct memory memory_of_pages;  /* a page of a file is, or its sectors are */
 
 #define WORLD_BUFFER_LEN (64u << 10)
 
