@@ -20,6 +20,9 @@ import (
 // memoryMin is what the largest of the tests keeps on tmpfs: a ring, and a store that takes all of it.
 const memoryMin = 1 << 30
 
+// programsVariable says where the programs are that a test process of this package's has built, to one that it starts.
+const programsVariable = "FARLOG_TEST_PROGRAMS"
+
 // programs are built once and removed by Main.
 var programs struct {
 	once sync.Once
@@ -40,6 +43,9 @@ func Main(m *testing.M) {
 // Program gives the path of "farlog" or "farlogd", built from this tree.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
+	if dir := os.Getenv(programsVariable); dir != "" {
+		return filepath.Join(dir, name)
+	}
 	programs.once.Do(func() { programs.dir, programs.err = build() })
 	if programs.err != nil {
 		tb.Fatal(programs.err)
@@ -51,6 +57,24 @@ func Program(tb testing.TB, name string) string {
 func TLSDir(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(filepath.Dir(Program(tb, "farlog")), "tls")
+}
+
+// RunApart runs the calling test in a process of its own, where mounts are its own and end with it. True: this is that process.
+func RunApart(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(programsVariable) != "" {
+		return true
+	}
+	dir := filepath.Dir(Program(t, "farlog")) // and the variables that come with it
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-test.short=%t", testing.Short()))
+	cmd.Env = append(os.Environ(), programsVariable+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	output, err := cmd.CombinedOutput()
+	t.Logf("%s", output)
+	if err != nil {
+		t.Errorf("in a process of its own: %v", err)
+	}
+	return false
 }
 
 // Root is the directory of the source tree.
