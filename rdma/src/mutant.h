@@ -85,6 +85,8 @@ enum farlog_mutant {
 	MUTANT_MSYNC_NOT_LAST_PAGE = 90, /* files: of all but its last */
 	MUTANT_MSYNC_NO_HEADER = 91,     /* files: none of the header */
 	MUTANT_MSYNC_ONE_SPAN = 92,      /* files: of a commit that goes over the ring's end, the part before it alone */
+	MUTANT_FENCED_NOT_FLUSHED = 93,  /* a target says where a fenced writer's log ends, and leaves what it stored in caches */
+	MUTANT_FLOOR_NOT_FLUSHED = 94,   /* a target confirms a fence, and leaves the epoch floor in a cache */
 	MUTANT_OPTIONAL_AWAITED = 56,   /* routes: an append waits for an optional leg */
 	MUTANT_SPILL_RUN_APART = 80,    /* routes: of a batch that is late each record says its own place anew */
 	MUTANT_BEAT_UNSAID = 82,        /* routes: a heartbeat takes a seq in a leg's ring, and the spill's head does not say so */

@@ -4,7 +4,8 @@
  *
  * The real client and the real target, over libfabric's tcp provider on the loopback, in one process. The ring lies in a memory that keeps
  * every store pending until the target has flushed it, and that loses any subset of the pending words at a power cut. The writer goes
- * on by itself when the target is back; now and then another one takes its ring over, undrained records and all, and goes on behind them.
+ * on by itself when the target is back; now and then another one takes its ring over, undrained records and all, and goes on behind them. The power is cut as well
+ * between a fence that the target has confirmed and the opening that rests on it: the epoch floor and all that lies below the log's end are still there.
  * Then: every acknowledged record is in the ring or was drained, once, in order and with its own bytes. With --mutants the protocol is broken, one way at a time, and this must be found. */
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 #define TAKEOVER_EVERY 5u  /* turns of the writer */
 #define TRIES_MAX 100u
 #define MUTANT_CRASHES_MAX 4000u
+#define FENCE_ROUNDS 40u
 
 /* What is known of each record, by the number in its payload. */
 static uint8_t is_acknowledged[RECORDS_MAX];
@@ -39,6 +41,7 @@ static struct {
 	bool is_over;
 	unsigned crashes;
 	unsigned crashes_wanted;
+	const char *broken;    /* what a fence had confirmed; NULL = nothing */
 	uint32_t epoch;        /* of the writer that is let in */
 	unsigned takeovers;
 	pthread_mutex_t power; /* held by who cuts it, and by who must not be cut off */
@@ -240,6 +243,22 @@ static void make_room(void)
 		die(found, NULL);
 }
 
+/* cut_behind_fence -- the power, before anybody has opened the epoch that the fence was for. NULL: what was confirmed is there. */
+static const char *cut_behind_fence(uint64_t tail_lsn)
+{
+	struct farlog_grant late = {.role = FARLOG_GRANT_WRITER, .epoch = world.epoch - 1, .token = "fenced token"};
+	struct farlog_ring_status status;
+	struct farlog_error error = {0};
+
+	power_off();
+	power_on();
+	if (farlog_ring_inspect(URI, &status, &error) != FARLOG_OK)
+		die("inspect behind a fence", &error);
+	if (status.appended_lsn < tail_lsn)
+		return violation("lies below the end that a fence had confirmed, and the log ends there", status.lag_records);
+	return farlog_target_grant(world.target, RING, &late, &error) == FARLOG_FENCED ? NULL : "an epoch below a confirmed fence is let in again";
+}
+
 /* open_writer -- the next epoch's, where the last one's is shut out. A power cut in the middle may have used its epoch up: then the one after it.
  * NULL: the ring is refused, as one that has lost bytes. */
 static farlog_writer *open_writer(void)
@@ -247,7 +266,7 @@ static farlog_writer *open_writer(void)
 	struct farlog_error error = {0};
 	farlog_writer *writer = NULL;
 
-	for (unsigned i = 0; i < TRIES_MAX && writer == NULL && error.result != FARLOG_CORRUPT; i++) {
+	for (unsigned i = 0; i < TRIES_MAX && writer == NULL && error.result != FARLOG_CORRUPT && world.broken == NULL; i++) {
 		struct farlog_writer_config config = {.counters_dir = "", .policy = FARLOG_POLICY_REJECT};
 		struct farlog_grant grant;
 		char uri[96];
@@ -256,8 +275,11 @@ static farlog_writer *open_writer(void)
 		pthread_mutex_lock(&world.power);
 		world.epoch++;
 		grant = make_grant();
-		if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK ||
-			farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
+		if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK)
+			die("fence", &error);
+		if (draw(&world.random) % 2 == 0)
+			world.broken = cut_behind_fence(tail_lsn);
+		if (farlog_target_grant(world.target, RING, &grant, &error) != FARLOG_OK)
 			die("take over", &error);
 		snprintf(uri, sizeof(uri), "%s/%s", world.uri, RING);
 		pthread_mutex_unlock(&world.power);
@@ -267,7 +289,7 @@ static farlog_writer *open_writer(void)
 		if (error.result == FARLOG_FULL)
 			make_room();
 	}
-	if (writer == NULL && error.result != FARLOG_CORRUPT)
+	if (writer == NULL && error.result != FARLOG_CORRUPT && world.broken == NULL)
 		die("open writer", &error);
 	return writer;
 }
@@ -282,6 +304,8 @@ static const char *take_over(farlog_writer **writer, uint64_t *number)
 
 	farlog_writer_close(*writer);
 	*writer = next;
+	if (world.broken != NULL)
+		return world.broken;
 	if (next == NULL)
 		return violation("and what is before it: the next writer finds the ring damaged", *number);
 	world.takeovers++;
@@ -311,6 +335,7 @@ static void begin(uint64_t seed, unsigned crashes)
 	memset(is_acknowledged, 0, sizeof(is_acknowledged));
 	memset(seen_lsn, 0, sizeof(seen_lsn));
 	world.is_over = false;
+	world.broken = NULL;
 	world.crashes = world.takeovers = 0;
 	world.epoch = 1; /* nobody's: each writer takes the next */
 	snprintf(world.uri, sizeof(world.uri), "ofi:tcp://127.0.0.1:0");
@@ -337,6 +362,7 @@ static const char *live(uint64_t seed, unsigned crashes, uint64_t *number)
 	writer = open_writer();
 	if (writer == NULL)
 		die("open the first writer: its ring is damaged", NULL);
+	found = world.broken;
 	if (pthread_create(&power, NULL, cut_power, NULL) != 0)
 		die("start thread", NULL);
 	while (found == NULL && *number < RECORDS_MAX && !__atomic_load_n(&world.is_over, __ATOMIC_ACQUIRE))
@@ -370,24 +396,70 @@ static bool play(uint64_t seed, unsigned crashes_wanted, unsigned *crashes, unsi
 	return true;
 }
 
+/* fence_round -- a writer is fenced whose last records were stored and not flushed, and the power is cut before the next one opens. Its stores are a near writer's: those of a far one
+ * lie in the ring in the same way, but when they do is the network's to choose. */
+static const char *fence_round(uint64_t seed)
+{
+	static uint8_t payload[PAYLOAD_MAX];
+	struct farlog_error error = {0};
+	struct farlog_position position;
+	const char *found;
+	farlog_writer *writer;
+	uint64_t tail_lsn;
+
+	begin(seed, 0);
+	if (farlog_writer_open(URI, &(struct farlog_writer_config){.counters_dir = ""}, &writer, &error) != FARLOG_OK)
+		die("open a near writer", &error);
+	for (uint64_t number = 0; number < 20; number++) {
+		struct farlog_entry entry = entry_of(number, payload);
+
+		if (farlog_submit(writer, &entry, &position) != FARLOG_OK)
+			die("submit", NULL);
+	}
+	world.epoch = 3;
+	if (farlog_target_fence(world.target, RING, world.epoch, &tail_lsn, &error) != FARLOG_OK)
+		die("fence", &error);
+	found = tail_lsn < position.end_lsn ? "a fence has not counted what was stored before it" : cut_behind_fence(tail_lsn);
+	power_off();
+	farlog_writer_close(writer);
+	return found;
+}
+
+/* play_fences -- true: all that was confirmed was there. */
+static bool play_fences(uint64_t seed, unsigned rounds)
+{
+	for (unsigned i = 0; i < rounds; i++) {
+		const char *found = fence_round(seed * 0x2545F4914F6CDD1Dull + i);
+
+		if (found == NULL)
+			continue;
+		printf("far-crash: SEED=%lu fence %u: %s\n", seed, i, found);
+		return false;
+	}
+	return true;
+}
+
 static int run_mutants(uint64_t seed)
 {
 	static const struct {
 		const char *name;
 		int mutant;
-	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN},
-		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL}, {"carried and not put in its place", MUTANT_NOT_PUT}};
+		bool is_of_fence;
+	} mutants[] = {{"answered before it was flushed", MUTANT_ANSWERED_EARLY, false}, {"not sent again over the next link", MUTANT_NOT_SENT_AGAIN, false},
+		{"what was fetched first taken for all", MUTANT_PIECE_IS_ALL, false}, {"carried and not put in its place", MUTANT_NOT_PUT, false},
+		{"fence without a flush of the ring", MUTANT_FENCED_NOT_FLUSHED, true},
+		{"fence without a flush of the floor", MUTANT_FLOOR_NOT_FLUSHED, true}};
 	unsigned caught = 0;
 	unsigned count = sizeof(mutants) / sizeof(mutants[0]);
 
 	for (unsigned i = 0; i < count; i++) {
-		unsigned crashes;
+		unsigned crashes = 0;
 		unsigned takeovers;
 		uint64_t records;
 		bool is_caught;
 
 		farlog_fault_set_mutant(mutants[i].mutant);
-		is_caught = !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
+		is_caught = mutants[i].is_of_fence ? !play_fences(seed, FENCE_ROUNDS) : !play(seed, MUTANT_CRASHES_MAX, &crashes, &takeovers, &records);
 		farlog_fault_set_mutant(MUTANT_NONE);
 		printf("far-mutants: %s: %s after %u crashes\n", mutants[i].name, is_caught ? "caught" : "SURVIVED", crashes);
 		caught += is_caught;
@@ -408,7 +480,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && strcmp(argv[1], "--mutants") == 0)
 		return run_mutants(seed);
-	is_well = play(seed, wanted, &crashes, &takeovers, &records);
+	is_well = play(seed, wanted, &crashes, &takeovers, &records) && play_fences(seed, FENCE_ROUNDS);
 	printf("far-crash: SEED=%lu, %u power cuts, %u takeovers, %lu records\n", seed, crashes, takeovers, records);
 	printf("far-crash: %d passed, %d failed\n", is_well, !is_well);
 	return is_well ? 0 : 1;
