@@ -131,7 +131,37 @@ static void resolve__record_dropped_by_recovery_lies_below_a_pad(void **state)
 	farlog_writer_close(writer);
 }
 
+/* A tail below what the durable hint says was acknowledged is refused, whatever lies between them: one alignment is enough. One that is just there is not. */
+static void recover__tail_below_the_durable_hint(void **state)
+{
+	static const uint8_t zeros[CAPACITY] __attribute__((aligned(64)));
+
+	(void)state;
+	for (uint64_t lost = 0; lost < 20; lost++) {
+		struct farlog_position position;
+		struct farlog_error error = {0};
+		struct region *region;
+		farlog_writer *writer;
+
+		unit_fault(SIZE, 1024);
+		writer = unit_open(FAULT_URI);
+		for (unsigned i = 0; i < 20; i++) {
+			assert_int_equal(unit_append(writer, 0, 0, &position), FARLOG_OK);
+			assert_int_equal(position.end_lsn - position.lsn, 64); /* the alignment of this ring */
+		}
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		assert_int_equal(region_open(FAULT_URI, &(struct region_ask){.access = REGION_WRITE}, &region, NULL), FARLOG_OK);
+		region->ops->write(region, LAYOUT_DATA_OFF + position.end_lsn - 64 * lost, zeros, 64 * lost);
+		region->ops->store_word(region, LAYOUT_DURABLE_HINT_OFF, position.end_lsn);
+		region->ops->close(region);
+		assert_int_equal(farlog_writer_open(FAULT_URI, CONFIG(.epoch = 0), &writer, &error), lost == 0 ? FARLOG_OK : FARLOG_CORRUPT);
+		if (lost == 0)
+			assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+	}
+}
+
 static const struct CMUnitTest resolve_tests[] = {
+	cmocka_unit_test(recover__tail_below_the_durable_hint),
 	cmocka_unit_test(resolve__of_the_writers_own_records),
 	cmocka_unit_test(resolve__on_a_reopened_writer),
 	cmocka_unit_test(resolve__record_dropped_by_recovery_lies_below_a_pad),
