@@ -267,7 +267,7 @@ parts=${*:-unit clang conformance crash mutants far verbs asan tsan fuzz cxx exa
 if [ "$parts" = quick ]; then
 	parts="unit conformance crash far cxx examples install"
 	crashes=${CRASHES:-10000}
-	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
+	export BLOCK_CRASHES="${BLOCK_CRASHES:-3000}" FILE_CRASHES="${FILE_CRASHES:-2000}" FAR_CRASHES="${FAR_CRASHES:-40}" FAR_MUTANTS=no
 	export MEMBER_RUNS="${MEMBER_RUNS:-1000}" ROUTE_RUNS="${ROUTE_RUNS:-40}" SPDLOG_KILLS="${SPDLOG_KILLS:-15}"
 fi
 for part in $parts; do
