@@ -32,6 +32,7 @@ import (
 //	state/hosts/<name>                 HostState, as last measured, but for small differences
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
+//	state/seen                         nothing: written where a reader waits for an event
 //	leader/…                           election of the instance that reconciles
 const (
 	keyRoot        = "/farlog/v1/"
@@ -52,6 +53,7 @@ const (
 	keyHosts       = keyRoot + "state/hosts/"
 	keyLiveTargets = keyRoot + "state/live/targets/"
 	keyLiveDrains  = keyRoot + "state/live/drains/"
+	keySeen        = keyRoot + "state/seen"
 	keyLeader      = keyRoot + "leader"
 
 	keyPast = "/farlog/past/epochs/" // beside keyRoot: nobody has to follow it. PastEpochs of a stream, in bytes

@@ -1,0 +1,90 @@
+package control
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	api "github.com/farlog/farlog/pkg/api/v1"
+)
+
+// A watch that resumes far behind gets 1,000 revisions a message, each under a header with etcd's present revision. The
+// view's revision is what guards compare with: it must be that of the view's contents, or they hold on what is old.
+func TestMirror_RevisionIsThatOfItsContents(t *testing.T) {
+	etcd := openEtcd(t, t.TempDir())
+	ctx := t.Context()
+	put := func(key, value string) int64 {
+		t.Helper()
+		done, err := etcd.Client().Put(ctx, key, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.Header.Revision
+	}
+	stream := &api.Stream{Spec: &api.StreamSpec{Name: "desk7/orders", Members: 1}, StreamId: 1}
+	ring := func(target string) string {
+		value, err := encode(&api.RingSpec{Target: target, Stream: stream})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	value, err := encodeStream(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(keyStreams+"desk7/orders", value)
+	put(keyRings+"desk7/orders", ring("A"))
+	m := newMirror(etcd.Client(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	first, err := m.readAll(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.publish(first, nil)
+	for i := range 1500 {
+		put(fmt.Sprintf("%sother%04d", keyEpochs, i), "1")
+	}
+	replaced := put(keyRings+"desk7/orders", ring("B"))
+	behind := 0
+	watch := etcd.Client().Watch(clientv3.WithRequireLeader(ctx), keyRoot, clientv3.WithPrefix(), clientv3.WithRev(first.revision+1))
+	for message := range watch {
+		if err := message.Err(); err != nil {
+			t.Fatal(err)
+		}
+		m.take(&message)
+		now, _ := m.load()
+		if now.rings["desk7/orders"].Target == "B" {
+			break
+		}
+		behind++
+		if now.revision >= replaced {
+			t.Errorf("the view says revision %d and shows the ring of before revision %d", now.revision, replaced)
+		}
+		done, err := etcd.Client().Txn(ctx).If(ringsUnchanged(now, "desk7/orders")...).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Succeeded {
+			t.Errorf("a guard holds on a ring that was replaced at revision %d", replaced)
+		}
+	}
+	if now, _ := m.load(); behind == 0 || now.revision != replaced {
+		t.Errorf("%d messages before the last, revision %d: expected some, and %d", behind, now.revision, replaced)
+	}
+}
+
+// Whoever waits for a revision that changed nothing of ours, as in an etcd that has other users, does not wait for ever.
+func TestMirror_WaitsForARevisionOfOthers(t *testing.T) {
+	etcd := openEtcd(t, t.TempDir())
+	one := startInstance(t, etcd, true)
+	other, err := etcd.Client().Put(one.context(), "/other/program", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.server.mirror.waitRevision(one.context(), other.Header.Revision); err != nil {
+		t.Errorf("wait for revision %d: %v", other.Header.Revision, err)
+	}
+}
