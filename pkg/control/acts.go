@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -272,11 +273,11 @@ func (r *recorder) isFull(ctx context.Context, most int64) bool {
 }
 
 // move takes acts out of etcd into the sink, in the order in which they began, until ctx is done.
-func (r *reconciler) move(ctx context.Context) {
+func (r *reconciler) move(ctx context.Context, guards []clientv3.Cmp) {
 	failure := ""
 	defer r.waiting.Store(0)
 	for ctx.Err() == nil {
-		count, err := r.moveBatch(ctx)
+		count, err := r.moveBatch(ctx, guards)
 		if err == nil && count == 0 {
 			err = r.holdAudit(ctx)
 		}
@@ -312,7 +313,7 @@ func (r *reconciler) holdAudit(ctx context.Context) error {
 	return r.sink(call, nil)
 }
 
-func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
+func (r *reconciler) moveBatch(ctx context.Context, guards []clientv3.Cmp) (count int, err error) {
 	got, err := r.client.Get(ctx, keyActs, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(actsBatch))
 	if err != nil {
 		return 0, err
@@ -329,7 +330,7 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 	for _, kv := range got.Kvs {
 		record, isReady := finished(kv.Value, time.Now())
 		if isReady {
-			records, done = append(records, record...), append(done, clientv3.OpDelete(string(kv.Key)))
+			records, done = append(records, record...), append(done, deleteUnchanged(kv))
 		}
 	}
 	if len(records) == 0 {
@@ -341,8 +342,18 @@ func (r *reconciler) moveBatch(ctx context.Context) (count int, err error) {
 		return 0, err
 	}
 	r.held = time.Now()
-	_, err = r.client.Txn(ctx).Then(done...).Commit()
+	deleted, err := r.client.Txn(ctx).If(guards...).Then(done...).Commit()
+	if err == nil && !deleted.Succeeded {
+		err = fmt.Errorf("take %d acts out of etcd: %w", len(done), errLost)
+	}
 	return len(got.Kvs), err
+}
+
+// deleteUnchanged leaves an act whose outcome has come since it was read: it is recorded once more, with that.
+func deleteUnchanged(kv *mvccpb.KeyValue) clientv3.Op {
+	key := string(kv.Key)
+	isSame := clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)
+	return clientv3.OpTxn([]clientv3.Cmp{isSame}, []clientv3.Op{clientv3.OpDelete(key)}, nil)
 }
 
 // isForRestore tells a control plane without any stream: a backup may be restored into it. Its audit stream, were it begun, would stand in the way of that as soon as a target that has come back

@@ -174,7 +174,7 @@ func TestActs_WithoutOutcome(t *testing.T) {
 	}
 	s := &sink{}
 	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
-	if _, err := leader.moveBatch(t.Context()); err != nil {
+	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.acts) != 1 || s.acts[0].Stream != "old" || s.acts[0].Outcome != outcomeLost {
@@ -236,7 +236,7 @@ func TestActs_WaitForTheFirstStream(t *testing.T) {
 		leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.DiscardHandler), sink: s.take, mirror: one.server.mirror, auditStream: auditName, waiting: new(atomic.Int64)}
 		move := func() int {
 			t.Helper()
-			if _, err := leader.moveBatch(t.Context()); err != nil {
+			if _, err := leader.moveBatch(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 			return s.count()
@@ -272,7 +272,7 @@ func TestActs_OfMembers(t *testing.T) {
 		}
 	}
 	leader := &reconciler{client: etcd.Client(), logger: slog.New(slog.NewTextHandler(io.Discard, nil)), sink: s.take, waiting: new(atomic.Int64)}
-	if _, err := leader.moveBatch(t.Context()); err != nil {
+	if _, err := leader.moveBatch(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []struct{ what, outcome, reason, text string }{

@@ -154,10 +154,7 @@ func (s specStore) deletionWrites(ctx context.Context, v *view, deletion *api.De
 	if err != nil {
 		return nil, nil, err
 	}
-	guards = []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(keyStreams+name), "=", v.streams[name].Revision),
-		unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name), unchangedSince(v, keyRings+name),
-	}
+	guards = append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name))
 	epoch := max(deletion.EpochMin, v.epochs[name])
 	writes = []clientv3.Op{clientv3.OpPut(keyDeletions+name, value), clientv3.OpPut(keyEpochs+name, strconv.FormatUint(uint64(epoch), 10))}
 	for i := range reconcile.MemberCount(v.streams[name]) {

@@ -90,7 +90,19 @@ func (r *reconciler) campaign(ctx context.Context) error {
 	// A leader that was replaced without knowing it can change nothing: every transaction holds only while its
 	// election key is there.
 	guard := clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev())
+	if err := r.waitPredecessor(ctx, election); err != nil {
+		return err
+	}
 	return r.lead(ctx, []clientv3.Cmp{guard})
+}
+
+// waitPredecessor waits until the mirror shows all that leaders before have written: the election key, written once more
+// by the one who holds it, is behind that.
+func (r *reconciler) waitPredecessor(ctx context.Context, election *concurrency.Election) error {
+	if err := election.Proclaim(ctx, r.instance); err != nil {
+		return fmt.Errorf("write the election key: %w", err)
+	}
+	return r.mirror.waitRevision(ctx, election.Header().Revision)
 }
 
 func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
@@ -99,7 +111,7 @@ func (r *reconciler) lead(ctx context.Context, guards []clientv3.Cmp) error {
 	if r.sink != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var moving sync.WaitGroup
-		moving.Go(func() { r.move(ctx) })
+		moving.Go(func() { r.move(ctx, guards) })
 		defer moving.Wait()
 		defer cancel()
 	}
@@ -148,18 +160,17 @@ func (r *reconciler) keepSettled(ctx context.Context, guards []clientv3.Cmp) err
 }
 
 // perform writes one step of a stream's end and waits until the mirror shows it, so that the next plan knows of it.
-func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guards []clientv3.Cmp) (err error) {
+func (r *reconciler) perform(ctx context.Context, planned *view, action reconcile.Action, guards []clientv3.Cmp) (err error) {
 	ctx, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
 	defer func() { endSpan(span, err) }()
-	key, writes, err := r.actionWrites(action)
+	key, writes, err := actionWrites(planned, action)
 	if err != nil {
 		return err
 	}
-	guards = slices.Clone(guards)
+	guards = append(slices.Clone(guards), actionGuards(planned, action)...)
 	var changes map[int]func(*api.Admission) error
 	if action.Retire != "" {
-		now, _ := r.mirror.load()
-		changes = withoutDrains(reconcile.MemberCount(now.streams[action.Retire]))
+		changes = withoutDrains(reconcile.MemberCount(planned.streams[action.Retire]))
 	}
 	for member, change := range changes {
 		unchanged, write, err := specStore{r.client}.admission(ctx, reconcile.MemberKey(streamOf(action), member), change)
@@ -175,7 +186,7 @@ func (r *reconciler) perform(ctx context.Context, action reconcile.Action, guard
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	if !done.Succeeded {
-		return fmt.Errorf("write %s: another instance leads or was first", key)
+		return fmt.Errorf("write %s: %w", key, errLost)
 	}
 	r.logDecision(action)
 	return r.mirror.waitRevision(ctx, done.Header.Revision)
@@ -237,12 +248,11 @@ func streamOf(action reconcile.Action) string {
 	return action.Assign.Stream
 }
 
-func (r *reconciler) actionWrites(action reconcile.Action) (key string, writes []clientv3.Op, err error) {
+func actionWrites(planned *view, action reconcile.Action) (key string, writes []clientv3.Op, err error) {
 	var message proto.Message
 	switch {
 	case action.Retire != "" || action.Forget != "":
-		now, _ := r.mirror.load()
-		return endWrites(now, action)
+		return endWrites(planned, action)
 	case action.Place != nil:
 		key, message = keyRings+reconcile.MemberKey(streamOf(action), int(action.Place.Member)), action.Place
 	case action.Renew != nil:

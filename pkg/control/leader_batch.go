@@ -37,17 +37,17 @@ func (r *reconciler) performAll(ctx context.Context, planned *view, actions []re
 			together = append(together, action)
 		}
 	}
-	err := r.performTogether(ctx, planned, inBatches(together), guards)
+	err := r.performTogether(ctx, planned, inBatches(planned, together), guards)
 	for _, action := range ends {
 		if err != nil {
 			return err
 		}
-		err = r.perform(ctx, action, guards)
+		err = r.perform(ctx, planned, action, guards)
 	}
 	return err
 }
 
-func (r *reconciler) performTogether(ctx context.Context, planned *view, batches [][]reconcile.Action, guards []clientv3.Cmp) error {
+func (r *reconciler) performTogether(ctx context.Context, planned *view, batches []batch, guards []clientv3.Cmp) error {
 	var mutex sync.Mutex
 	var newest int64
 	var failed error
@@ -70,37 +70,43 @@ func (r *reconciler) performTogether(ctx context.Context, planned *view, batches
 	return errors.Join(failed, r.mirror.waitRevision(ctx, newest))
 }
 
+// batch is what is written in one transaction, and what of the view it rests on.
+type batch struct {
+	actions []reconcile.Action
+	guards  []clientv3.Cmp
+}
+
 // inBatches keeps the actions of a stream together, and each batch within what etcd takes.
-func inBatches(actions []reconcile.Action) (batches [][]reconcile.Action) {
-	room := 0
+func inBatches(planned *view, actions []reconcile.Action) (batches []batch) {
+	free := 0
 	for len(actions) > 0 {
-		stream, count, weight := streamOf(actions[0]), 0, 0
+		stream, count, doors := streamOf(actions[0]), 0, 0
 		for count < len(actions) && streamOf(actions[count]) == stream {
-			if weight += 1 + len(admissionsOf(actions[count])); actions[count].Place != nil || actions[count].Renew != nil {
-				weight++ // it has two conditions
-			}
+			doors += len(admissionsOf(actions[count]))
 			count++
 		}
-		if weight > room {
-			batches, room = append(batches, nil), applyBatch
+		guards := groupGuards(planned, actions[:count])
+		weight := max(len(guards), count) + doors
+		if weight > free {
+			batches, free = append(batches, batch{}), applyBatch
 		}
-		last := len(batches) - 1
-		batches[last] = append(batches[last], actions[:count]...)
-		actions, room = actions[count:], room-weight
+		last := &batches[len(batches)-1]
+		last.actions, last.guards = append(last.actions, actions[:count]...), append(last.guards, guards...)
+		actions, free = actions[count:], free-weight
 	}
 	return batches
 }
 
 // performBatch writes some actions in one transaction.
-func (r *reconciler) performBatch(ctx context.Context, planned *view, batch []reconcile.Action, guards []clientv3.Cmp) (revision int64, err error) {
-	for _, action := range batch {
+func (r *reconciler) performBatch(ctx context.Context, planned *view, batch batch, guards []clientv3.Cmp) (revision int64, err error) {
+	for _, action := range batch.actions {
 		_, span := tracer.Start(ctx, "reconcile "+verbOf(action), trace.WithAttributes(attribute.String("farlog.stream", streamOf(action))))
 		defer func() { endSpan(span, err) }()
 	}
-	guards, doors, taken := slices.Clone(guards), doorChanges{}, map[string]bool{}
+	guards, doors, taken := slices.Concat(guards, batch.guards), doorChanges{}, map[string]bool{}
 	var writes []clientv3.Op
-	for _, action := range batch {
-		key, puts, err := r.actionWrites(action)
+	for _, action := range batch.actions {
+		key, puts, err := actionWrites(planned, action)
 		if err != nil {
 			return 0, err
 		}
@@ -108,12 +114,6 @@ func (r *reconciler) performBatch(ctx context.Context, planned *view, batch []re
 			continue // what is written of it now makes it planned again
 		}
 		taken[key] = true
-		switch {
-		case action.Place != nil || action.Renew != nil:
-			guards = append(guards, placeGuards(planned, action)...)
-		case action.Bind != nil: // its member may have been replaced since
-			guards = append(guards, unchangedSince(planned, key))
-		}
 		writes = append(writes, puts...)
 		for member, change := range admissionsOf(action) {
 			doors.add(reconcile.MemberKey(streamOf(action), member), change)
@@ -129,12 +129,12 @@ func (r *reconciler) performBatch(ctx context.Context, planned *view, batch []re
 	}
 	done, err := r.client.Txn(ctx).If(append(guards, unchanged...)...).Then(writes...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("write %d actions: %w", len(batch), err)
+		return 0, fmt.Errorf("write %d actions: %w", len(batch.actions), err)
 	}
 	if !done.Succeeded {
-		return done.Header.Revision, fmt.Errorf("write %d actions: %w", len(batch), errLost)
+		return done.Header.Revision, fmt.Errorf("write %d actions: %w", len(batch.actions), errLost)
 	}
-	for _, action := range batch {
+	for _, action := range batch.actions {
 		r.logDecision(action)
 	}
 	return done.Header.Revision, nil

@@ -75,7 +75,7 @@ func (f *fed) settle() {
 }
 
 func (f *fed) carryOut(action reconcile.Action) {
-	r, now := &reconciler{mirror: f.mirror}, f.view()
+	now := f.view()
 	changes := map[string]proto.Message{}
 	switch {
 	case action.Place != nil:
@@ -87,7 +87,7 @@ func (f *fed) carryOut(action reconcile.Action) {
 	case action.Assign != nil:
 		changes[keyAssignments+streamOf(action)] = action.Assign
 	case isEnd(action):
-		_, writes, err := r.actionWrites(action)
+		_, writes, err := actionWrites(now, action)
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -81,6 +81,7 @@ type Server struct {
 	api.UnimplementedHostServiceServer
 
 	config     Config
+	leads      *clientv3.Client // that the reconciler goes by: Config's
 	mirror     *mirror
 	specs      specStore
 	limiter    *limiter
@@ -116,6 +117,7 @@ func New(config Config) *Server {
 	mirror := newMirror(config.Client, config.Logger)
 	return &Server{
 		config:   config,
+		leads:    config.Client,
 		mirror:   mirror,
 		specs:    specStore{client: config.Client},
 		limiter:  newLimiter(config.CallRate),
@@ -196,7 +198,7 @@ func (s *Server) waitSynced(ctx context.Context) error {
 
 func (s *Server) newReconciler() *reconciler {
 	return &reconciler{
-		client: s.config.Client, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
+		client: s.leads, mirror: s.mirror, logger: s.config.Logger, isSole: s.config.IsSole,
 		instance: instanceName(), isLeading: &s.isLeading, planned: &s.planned, waiting: &s.waiting, sink: s.config.Audit,
 		auditStream: s.config.AuditStream,
 	}

@@ -66,7 +66,11 @@ func startInstanceWith(t *testing.T, etcd *Etcd, config Config) *instance {
 	if config.Lease == 0 {
 		config.Lease = stepTimeout // who has reported once lives on, however slow the machine is
 	}
-	server := New(config)
+	return startServer(t, etcd, New(config))
+}
+
+func startServer(t *testing.T, etcd *Etcd, server *Server) *instance {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -207,7 +207,7 @@ func (v *view) lossText(name string, ring *api.RingSpec) string {
 // setRings changes what rings are wanted, unless the stream was granted or one of its rings changed since the view. A new ring's door has the fence of the former one, and lets no
 // writer in that was granted that.
 func (s specStore) setRings(ctx context.Context, v *view, name string, rings map[int]*api.RingSpec) (revision int64, err error) {
-	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name), unchangedSince(v, keyStreams+name))
+	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyDeletions+name), unchangedSince(v, keyEpochs+name))
 	var writes []clientv3.Op
 	for member, ring := range rings {
 		value, err := encode(ring)
@@ -244,8 +244,9 @@ func uuidOf(ring *api.RingSpec) []byte {
 	return ring.GetRingUuid()
 }
 
-// ringsUnchanged is the condition that the stream's rings are those of the view.
-func ringsUnchanged(v *view, name string) (guards []clientv3.Cmp) {
+// ringsUnchanged is the condition that the stream is that of the view, not another of its name, and that its rings are.
+func ringsUnchanged(v *view, name string) []clientv3.Cmp {
+	guards := []clientv3.Cmp{sameStream(v, name)}
 	for i := range reconcile.MemberCount(v.streams[name]) {
 		guards = append(guards, unchangedSince(v, keyRings+reconcile.MemberKey(name, i)))
 	}

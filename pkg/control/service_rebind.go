@@ -78,7 +78,7 @@ func (v *view) writerOfStore(given *api.Assignment) string {
 // rebind writes an assignment and lets its drain, and no former one, into the rings, unless the stream, its rings or its assignment changed since the view.
 func (s specStore) rebind(ctx context.Context, v *view, bound *api.Assignment) (revision int64, err error) {
 	name := bound.Stream
-	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyAssignments+name), unchangedSince(v, keyStreams+name))
+	guards := append(ringsUnchanged(v, name), unchangedSince(v, keyAssignments+name))
 	value, err := encode(bound)
 	if err != nil {
 		return 0, err
