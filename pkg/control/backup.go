@@ -29,7 +29,10 @@ const (
 )
 
 // restoreOrder is that in which keys are written. Nothing is done for a stream before it is there itself, and then all else must be.
-var restoreOrder = []string{keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments, keyTargets, keyDrains, keyDeletions, keyRoutes, keyPast, keyStreams}
+var restoreOrder = []string{
+	keyStreamID, keyTargetSpecs, keyDrainSpecs, keyTenants, keyEpochs, keyGrants, keyAdmissions, keyRings, keyAssignments,
+	keyTargetRings, keyTargets, keyDrainStreams, keyDrains, keyDeletions, keyRoutes, keyPast, keyStreams,
+}
 
 // Backup implements farlog.v1.ControlService. Who is alive and who leads is not kept: that is found out again.
 func (s *Server) Backup(_ *api.BackupRequest, stream grpc.ServerStreamingServer[api.BackupEntry]) error {

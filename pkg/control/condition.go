@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -48,6 +49,7 @@ func (v *view) status(name string) *api.StreamStatus {
 		return status
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
+	status.Reason = v.withUnstored(status)
 	world, now := v.world(), time.Now()
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
@@ -124,6 +126,23 @@ func conditionOf(status *api.StreamStatus, targetCount int) (api.Condition, stri
 		reason += "; drain: " + text
 	}
 	return condition, reason
+}
+
+// withUnstored adds to the reason whose reports could not be stored: what is shown of these agents is old.
+func (v *view) withUnstored(status *api.StreamStatus) string {
+	texts := []string{}
+	if status.Reason != "" {
+		texts = append(texts, status.Reason)
+	}
+	for _, spec := range status.RingSpecs {
+		if why := v.unstored[keyTargets+spec.Target]; why != "" {
+			texts = append(texts, fmt.Sprintf("the report of target %s could not be stored: %s", spec.Target, why))
+		}
+	}
+	if why := v.unstored[keyDrains+status.Assignment.GetDrain()]; why != "" {
+		texts = append(texts, fmt.Sprintf("the report of drain %s could not be stored: %s", status.Assignment.Drain, why))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func conditionWithoutRing(status *api.StreamStatus, target string) (api.Condition, string) {

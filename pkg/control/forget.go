@@ -23,7 +23,14 @@ func (r *reconciler) forget(ctx context.Context, gone map[string]time.Time, now 
 		if alive != "" {
 			holds = append(holds, clientv3.Compare(clientv3.CreateRevision(alive), "=", 0))
 		}
-		put, err := r.client.Txn(ctx).If(holds...).Then(clientv3.OpDelete(key)).Commit()
+		gone := []clientv3.Op{clientv3.OpDelete(key)}
+		switch prefix, id := cutKey(key); prefix {
+		case keyTargets:
+			gone = append(gone, clientv3.OpDelete(keyTargetRings+id+"/", clientv3.WithPrefix()))
+		case keyDrains:
+			gone = append(gone, clientv3.OpDelete(keyDrainStreams+id+"/", clientv3.WithPrefix()))
+		}
+		put, err := r.client.Txn(ctx).If(holds...).Then(gone...).Commit()
 		if err != nil {
 			return fmt.Errorf("forget %s: %w", key, err)
 		}

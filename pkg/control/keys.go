@@ -27,34 +27,38 @@ import (
 //	spec/epochs/<name>                 last epoch granted
 //	spec/stream_id                     last stream id given
 //	state/grants/<name>                Grant, the last one
-//	state/targets/<id>                 TargetState, as last reported; in bytes
-//	state/drains/<id>                  DrainState, as last reported; in bytes
+//	state/targets/<id>                 TargetState, as last reported, without its rings; in bytes
+//	state/target_rings/<id>/<name>     RingState, as last reported; in bytes
+//	state/drains/<id>                  DrainState, as last reported, without its streams; in bytes
+//	state/drain_streams/<id>/<name>    DrainProgress, as last reported; in bytes
 //	state/hosts/<name>                 HostState, as last measured, but for small differences
 //	state/live/targets/<id>            Agent, under the agent's lease
 //	state/live/drains/<id>             Agent, under the agent's lease
 //	state/seen                         nothing: written where a reader waits for an event
 //	leader/…                           election of the instance that reconciles
 const (
-	keyRoot        = "/farlog/v1/"
-	keyStreams     = keyRoot + "spec/streams/"
-	keyTargetSpecs = keyRoot + "spec/targets/"
-	keyDrainSpecs  = keyRoot + "spec/drains/"
-	keyTenants     = keyRoot + "spec/tenants/"
-	keyRoutes      = keyRoot + "spec/routes/"
-	keyRings       = keyRoot + "spec/rings/"
-	keyAssignments = keyRoot + "spec/assignments/"
-	keyAdmissions  = keyRoot + "spec/admissions/"
-	keyDeletions   = keyRoot + "spec/deletions/"
-	keyEpochs      = keyRoot + "spec/epochs/"
-	keyStreamID    = keyRoot + "spec/stream_id"
-	keyGrants      = keyRoot + "state/grants/"
-	keyTargets     = keyRoot + "state/targets/"
-	keyDrains      = keyRoot + "state/drains/"
-	keyHosts       = keyRoot + "state/hosts/"
-	keyLiveTargets = keyRoot + "state/live/targets/"
-	keyLiveDrains  = keyRoot + "state/live/drains/"
-	keySeen        = keyRoot + "state/seen"
-	keyLeader      = keyRoot + "leader"
+	keyRoot         = "/farlog/v1/"
+	keyStreams      = keyRoot + "spec/streams/"
+	keyTargetSpecs  = keyRoot + "spec/targets/"
+	keyDrainSpecs   = keyRoot + "spec/drains/"
+	keyTenants      = keyRoot + "spec/tenants/"
+	keyRoutes       = keyRoot + "spec/routes/"
+	keyRings        = keyRoot + "spec/rings/"
+	keyAssignments  = keyRoot + "spec/assignments/"
+	keyAdmissions   = keyRoot + "spec/admissions/"
+	keyDeletions    = keyRoot + "spec/deletions/"
+	keyEpochs       = keyRoot + "spec/epochs/"
+	keyStreamID     = keyRoot + "spec/stream_id"
+	keyGrants       = keyRoot + "state/grants/"
+	keyTargets      = keyRoot + "state/targets/"
+	keyDrains       = keyRoot + "state/drains/"
+	keyTargetRings  = keyRoot + "state/target_rings/"
+	keyDrainStreams = keyRoot + "state/drain_streams/"
+	keyHosts        = keyRoot + "state/hosts/"
+	keyLiveTargets  = keyRoot + "state/live/targets/"
+	keyLiveDrains   = keyRoot + "state/live/drains/"
+	keySeen         = keyRoot + "state/seen"
+	keyLeader       = keyRoot + "leader"
 
 	keyPast = "/farlog/past/epochs/" // beside keyRoot: nobody has to follow it. PastEpochs of a stream, in bytes
 )
@@ -95,6 +99,10 @@ func asJSON(key string, value []byte) (string, error) {
 		message = new(api.TargetState)
 	case keyDrains:
 		message = new(api.DrainState)
+	case keyTargetRings:
+		message = new(api.RingState)
+	case keyDrainStreams:
+		message = new(api.DrainProgress)
 	case "":
 		if strings.HasPrefix(key, keyPast) {
 			message = new(api.PastEpochs)

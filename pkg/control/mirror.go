@@ -48,6 +48,11 @@ type view struct {
 	liveTargets    map[string]*api.Agent
 	liveDrains     map[string]*api.Agent
 
+	targetRings  partsOf[*api.RingState]
+	drainStreams partsOf[*api.DrainProgress]
+
+	unstored map[string]string // by an agent's key: why this instance could not store its last report
+
 	ringsAt index            // by target: the keys of the rings that are wanted of it
 	givenTo index            // by drain: the streams that it is given
 	leases  map[string]int64 // by the key of an agent's life: its lease in etcd
@@ -201,6 +206,7 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 		key := string(event.Kv.Key)
 		prefix, name := cutKey(key)
 		reported, ring, drain := next.targets[name], next.rings[name], next.drains[name]
+		seen := next.targetRings.part(name)
 		touched.note(next, prefix, name)
 		if event.Type == clientv3.EventTypeDelete {
 			m.history.touch(next, key, event.Kv.ModRevision)
@@ -214,6 +220,9 @@ func (m *mirror) take(response *clientv3.WatchResponse) {
 		switch {
 		case prefix == keyTargets:
 			touched.noteReport(next, name, reported, next.targets[name])
+		case prefix == keyTargetRings:
+			target, _ := cutPart(name)
+			touched.noteRing(next, target, seen, next.targetRings.part(name))
 		case prefix == keyDrains && !proto.Equal(drain.GetAgent(), next.drains[name].GetAgent()):
 			touched.tellWhereFrom(next, name)
 		case prefix == keyRings && ring != nil && ring.Target != next.rings[name].GetTarget():
@@ -327,7 +336,7 @@ func (v *view) declaredAt(key string, revision int64) {
 }
 
 func newView() *view {
-	v := &view{leases: map[string]int64{}}
+	v := &view{leases: map[string]int64{}, unstored: map[string]string{}}
 	for _, kind := range kinds {
 		kind.begin(v)
 	}
@@ -336,7 +345,7 @@ func newView() *view {
 
 // clone shares every map with the view before until one of its entries changes: most changes are reports, and there may be thousands of streams.
 func (v *view) clone() *view {
-	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, routeRevision: v.routeRevision, owned: map[string]bool{}, leases: v.leases}
+	next := &view{revision: v.revision, fabricRevision: v.fabricRevision, routeRevision: v.routeRevision, owned: map[string]bool{}, leases: v.leases, unstored: v.unstored}
 	for _, kind := range kinds {
 		kind.share(next, v)
 	}
@@ -413,21 +422,23 @@ func messages[M any, P interface {
 }
 
 var kinds = map[string]kind{
-	keyStreams:     messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
-	keyTargetSpecs: messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
-	keyDrainSpecs:  messages(func(v *view) *map[string]*api.DrainSpec { return &v.drainSpecs }),
-	keyTenants:     messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
-	keyRoutes:      messages(func(v *view) *map[string]*api.Route { return &v.routes }),
-	keyRings:       messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
-	keyAssignments: messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
-	keyDeletions:   messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),
-	keyAdmissions:  messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
-	keyGrants:      messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
-	keyTargets:     messages(func(v *view) *map[string]*api.TargetState { return &v.targets }),
-	keyDrains:      messages(func(v *view) *map[string]*api.DrainState { return &v.drains }),
-	keyHosts:       messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
-	keyLiveTargets: messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
-	keyLiveDrains:  messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
+	keyStreams:      messages(func(v *view) *map[string]*api.Stream { return &v.streams }),
+	keyTargetSpecs:  messages(func(v *view) *map[string]*api.TargetSpec { return &v.targetSpecs }),
+	keyDrainSpecs:   messages(func(v *view) *map[string]*api.DrainSpec { return &v.drainSpecs }),
+	keyTenants:      messages(func(v *view) *map[string]*api.TenantSpec { return &v.tenants }),
+	keyRoutes:       messages(func(v *view) *map[string]*api.Route { return &v.routes }),
+	keyRings:        messages(func(v *view) *map[string]*api.RingSpec { return &v.rings }),
+	keyAssignments:  messages(func(v *view) *map[string]*api.Assignment { return &v.assignments }),
+	keyDeletions:    messages(func(v *view) *map[string]*api.Deletion { return &v.deletions }),
+	keyAdmissions:   messages(func(v *view) *map[string]*api.Admission { return &v.admissions }),
+	keyGrants:       messages(func(v *view) *map[string]*api.Grant { return &v.grants }),
+	keyTargets:      headKeys[*api.TargetState, *api.RingState]{&targetKind},
+	keyTargetRings:  partKeys[*api.TargetState, *api.RingState]{&targetKind},
+	keyDrains:       headKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
+	keyDrainStreams: partKeys[*api.DrainState, *api.DrainProgress]{&drainKind},
+	keyHosts:        messages(func(v *view) *map[string]*api.HostState { return &v.hosts }),
+	keyLiveTargets:  messages(func(v *view) *map[string]*api.Agent { return &v.liveTargets }),
+	keyLiveDrains:   messages(func(v *view) *map[string]*api.Agent { return &v.liveDrains }),
 	keyEpochs: entries[uint32]{func(v *view) *map[string]uint32 { return &v.epochs }, func(key string, value []byte) (uint32, error) {
 		epoch, err := strconv.ParseUint(string(value), 10, 32)
 		if err != nil {

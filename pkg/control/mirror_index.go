@@ -174,7 +174,7 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 		t.TouchUnsettled()
 	}
 	for i, ring := range now.GetRings() {
-		if i >= len(before.GetRings()) || !api.IsSameRing(before.Rings[i], ring) {
+		if i >= len(before.GetRings()) || before.Rings[i] != ring && !api.IsSameRing(before.Rings[i], ring) {
 			t.touch(v, ring.Stream)
 			t.agents[keyLiveTargets+target] = true // who may come to it depends on how it is reached
 		}
@@ -182,6 +182,19 @@ func (t *touched) noteReport(v *view, target string, before, now *api.TargetStat
 	for i, ring := range before.GetRings() { // one that was reported may no longer be
 		if i >= len(now.GetRings()) || now.Rings[i].Stream != ring.Stream {
 			t.touch(v, ring.Stream)
+		}
+	}
+}
+
+// noteRing is noteReport for a ring whose state has changed; nil: it is not reported.
+func (t *touched) noteRing(v *view, target string, before, now *api.RingState) {
+	if before != nil && now != nil && api.IsSameRing(before, now) {
+		return
+	}
+	for _, ring := range []*api.RingState{before, now} {
+		if ring != nil {
+			t.touch(v, ring.Stream)
+			t.agents[keyLiveTargets+target] = true // who may come to it depends on how it is reached
 		}
 	}
 }

@@ -203,6 +203,27 @@ func (f *fed) begin() {
 	f.settle()
 }
 
+// report writes a report as an earlier control plane did, or in parts.
+func (f *fed) report(id string) {
+	state := f.drawReport(id)
+	if rapid.Bool().Draw(f.t, "whole") {
+		f.write(map[string]proto.Message{keyTargets + id: state})
+		return
+	}
+	values := map[string]proto.Message{keyTargets + id: targetKind.with(state, nil)}
+	for _, one := range f.view().targetRings.by[id] {
+		values[targetKind.partKey(id, one.name)] = nil
+	}
+	for i, name := range targetKind.inOrder(state) {
+		values[targetKind.partKey(id, name)] = state.Rings[i]
+	}
+	f.write(values)
+	seen := f.view().targets[id]
+	if !proto.Equal(seen, state) {
+		f.t.Fatalf("in parts %v is shown as %v", state, seen)
+	}
+}
+
 func (f *fed) drawHost() string {
 	return rapid.SampledFrom([]string{"alpha", "beta"}).Draw(f.t, "host")
 }
@@ -243,7 +264,7 @@ func (f *fed) drawChange() {
 			f.setEpoch(name, rapid.IntRange(1, 3).Draw(f.t, "epoch"))
 		}
 	default:
-		f.write(map[string]proto.Message{keyTargets + "t" + id: f.drawReport("t" + id)})
+		f.report("t" + id)
 	}
 }
 

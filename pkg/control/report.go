@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
@@ -27,17 +26,36 @@ const (
 	figuresKeptSole = time.Minute
 )
 
+// unstoredKept is how long a report that could not be stored is told of: its agent tries again each second.
+const unstoredKept = 30 * time.Second
+
+// reportBytesMost bounds what of a report is written at once: etcd takes 1.5 MiB a transaction.
+const reportBytesMost = 512 << 10
+
 // reports keeps what agents report.
 type reports struct {
 	client *clientv3.Client
 	mirror *mirror
 	every  time.Duration
 
-	mutex sync.Mutex
-	hosts map[string]*api.HostState // by name: what its agent told this instance last
-	told  map[string]told           // by key: the state that was answered last
-	last  uint64                    // report that was named
-	kept  map[string]time.Time      // by key: when the figures were last written; where they are not what they were then, and else absent
+	mutex    sync.Mutex
+	hosts    map[string]*api.HostState // by name: what its agent told this instance last
+	told     map[string]told           // by key: the state that was answered last
+	last     uint64                    // report that was named
+	kept     map[string]*movedFigures  // by key: of figures that are not in etcd as they are
+	unstored map[string]unstored       // by key: the last report, if it could not be stored
+}
+
+// movedFigures are the parts of a report whose figures have moved since they were written, and since when.
+type movedFigures struct {
+	since time.Time
+	parts map[string]bool
+}
+
+// unstored is why a report could not be stored, and when.
+type unstored struct {
+	reason string
+	at     time.Time
 }
 
 // told is a report and what the mirror showed for it. Whatever has come to stand in its place since, by whomever, is another.
@@ -51,50 +69,87 @@ func newReports(client *clientv3.Client, mirror *mirror, isSole bool) *reports {
 	if isSole {
 		every = figuresKeptSole
 	}
-	return &reports{client: client, mirror: mirror, every: every, kept: map[string]time.Time{}, hosts: map[string]*api.HostState{},
+	return &reports{client: client, mirror: mirror, every: every, kept: map[string]*movedFigures{}, unstored: map[string]unstored{}, hosts: map[string]*api.HostState{},
 		told: map[string]told{}, last: rand.Uint64()}
 }
 
-// keepTarget keeps a state, and gives it a name; 0: something else has taken its place already.
-func (r *reports) keepTarget(ctx context.Context, state *api.TargetState) (uint64, error) {
-	key, isNews, isMoved := keyTargets+state.Agent.Id, true, false
-	r.mirror.show(func(now, next *view) bool {
-		before := now.targets[state.Agent.Id]
-		isNews, isMoved = !api.IsSameTarget(before, state), areTargetFiguresMoved(before, state)
-		if !isNews {
-			next.targets = maps.Clone(now.targets)
-			next.owned[keyTargets] = true
-			next.targets[state.Agent.Id] = state
-		}
-		return !isNews
-	})
-	if err := r.keep(ctx, key, state, isNews, isMoved); err != nil {
-		return 0, err
-	}
+// keepReport stores a report, and gives it a name; 0: something else has taken its place already. Only parts that have
+// changed are written, those of which nothing but figures has when it is their turn. A report is not guarded: the last
+// one is the truth.
+func keepReport[S, P proto.Message](ctx context.Context, r *reports, k *agentKind[S, P], id string, report S) (uint64, error) {
+	key := k.heads + id
+	names := k.inOrder(report)
 	now, _ := r.mirror.load()
-	seen := now.targets[state.Agent.Id]
-	return r.name(key, seen, api.IsSameTarget(seen, state)), nil
+	change := k.compare(now, id, names, report)
+	written := r.turn(key, change.moved)
+	for name := range change.news {
+		written[name] = true
+	}
+	if change.isNews() || len(written) > 0 {
+		writes, err := k.writes(id, names, written, change.gone, report)
+		if err == nil {
+			err = r.write(ctx, writes)
+		}
+		if err != nil {
+			r.noteUnstored(key, err)
+			return 0, err
+		}
+	}
+	r.noteStored(key, written)
+	isSeen := false
+	r.mirror.show(func(now, next *view) bool {
+		if isSeen = k.compare(now, id, names, report).isSame(); isSeen {
+			wholes := maps.Clone(*k.wholes(now))
+			wholes[id] = report
+			*k.wholes(next) = wholes
+		}
+		return isSeen
+	})
+	now, _ = r.mirror.load()
+	return r.name(key, (*k.wholes(now))[id], isSeen), nil
 }
 
-// keepDrain is as keepTarget.
-func (r *reports) keepDrain(ctx context.Context, state *api.DrainState) (uint64, error) {
-	key, isNews, isMoved := keyDrains+state.Agent.Id, true, false
+// noteUnstored remembers that a report could not be stored; noteStored that it could, with what was written of it.
+func (r *reports) noteUnstored(key string, err error) {
+	r.mutex.Lock()
+	r.unstored[key] = unstored{err.Error(), time.Now()}
+	r.mutex.Unlock()
 	r.mirror.show(func(now, next *view) bool {
-		before := now.drains[state.Agent.Id]
-		isNews, isMoved = !api.IsSameDrain(before, state), areDrainFiguresMoved(before, state)
-		if !isNews {
-			next.drains = maps.Clone(now.drains)
-			next.owned[keyDrains] = true
-			next.drains[state.Agent.Id] = state
-		}
-		return !isNews
+		next.unstored = maps.Clone(now.unstored)
+		next.unstored[key] = err.Error()
+		return true
 	})
-	if err := r.keep(ctx, key, state, isNews, isMoved); err != nil {
-		return 0, err
+}
+
+func (r *reports) noteStored(key string, written map[string]bool) {
+	if now, _ := r.mirror.load(); now.unstored[key] != "" {
+		r.mirror.show(func(now, next *view) bool {
+			next.unstored = maps.Clone(now.unstored)
+			delete(next.unstored, key)
+			return true
+		})
 	}
-	now, _ := r.mirror.load()
-	seen := now.drains[state.Agent.Id]
-	return r.name(key, seen, api.IsSameDrain(seen, state)), nil
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.unstored, key)
+	if waiting := r.kept[key]; waiting != nil {
+		maps.DeleteFunc(waiting.parts, func(name string, _ bool) bool { return written[name] })
+		if len(waiting.parts) == 0 {
+			delete(r.kept, key)
+		}
+	}
+}
+
+// listUnstored gives the agents whose last report to this instance could not be stored, by key, and why.
+func (r *reports) listUnstored() map[string]string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	maps.DeleteFunc(r.unstored, func(_ string, one unstored) bool { return time.Since(one.at) > unstoredKept })
+	reasons := map[string]string{}
+	for key, one := range r.unstored {
+		reasons[key] = one.reason
+	}
+	return reasons
 }
 
 // name gives a report a name that no other one has, of this instance or of another; isSeen tells whether what the mirror shows is what was reported.
@@ -117,46 +172,78 @@ func (r *reports) isTold(key string, report uint64, seen proto.Message) bool {
 	return report != 0 && r.told[key] == told{report, seen}
 }
 
-// keep writes a state with news, or with figures whose turn it is. A state is not guarded: the last report is the truth.
-func (r *reports) keep(ctx context.Context, key string, state proto.Message, isNews, isMoved bool) error {
-	if !isNews && !r.isTurn(key, isMoved) {
-		return nil
+// write makes all that is written of a report durable, in as few transactions as etcd takes: a small one is stored as a
+// whole. The last is that of the head.
+func (r *reports) write(ctx context.Context, writes []reportWrite) error {
+	var batches [][]clientv3.Op
+	size := 0
+	for _, write := range writes {
+		last := len(batches) - 1
+		if last < 0 || len(batches[last]) == applyBatch || size+write.size > reportBytesMost {
+			batches, size, last = append(batches, nil), 0, last+1
+		}
+		batches[last], size = append(batches[last], write.op), size+write.size
 	}
-	value, err := encodeBytes(state)
+	last := len(batches) - 1
+	revision, err := r.writeParts(ctx, batches[:last])
 	if err != nil {
-		return withProblems(codes.InvalidArgument, fmt.Sprintf("state of %s: %s", key, err), []*api.Problem{{Field: "state", Rule: "expected texts in UTF-8: " + err.Error()}})
+		return err
 	}
-	put, err := r.client.Put(ctx, key, value)
+	put, err := r.client.Txn(ctx).Then(batches[last]...).Commit()
 	if err != nil {
-		return fmt.Errorf("keep %s: %w", key, err)
+		return fmt.Errorf("store report: %w", err)
 	}
-	r.mutex.Lock()
-	delete(r.kept, key)
-	r.mutex.Unlock()
-	return r.mirror.waitRevision(ctx, put.Header.Revision) // the next report is compared with this one
+	return r.mirror.waitRevision(ctx, max(revision, put.Header.Revision)) // the next report is compared with this one
 }
 
-// isTurn tells whether figures have waited long enough.
-func (r *reports) isTurn(key string, isMoved bool) bool {
+// writeParts writes several transactions at once: one write to the disk is several's.
+func (r *reports) writeParts(ctx context.Context, batches [][]clientv3.Op) (newest int64, err error) {
+	var workers errgroup.Group
+	var mutex sync.Mutex
+	workers.SetLimit(batchesAtOnce)
+	for _, batch := range batches {
+		workers.Go(func() error {
+			put, err := r.client.Txn(ctx).Then(batch...).Commit()
+			if err != nil {
+				return fmt.Errorf("store report: %w", err)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			newest = max(newest, put.Header.Revision)
+			return nil
+		})
+	}
+	err = workers.Wait()
+	return newest, err
+}
+
+// turn takes in which parts have moved, and gives those that have waited long enough to be written.
+func (r *reports) turn(key string, moved map[string]bool) map[string]bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	since, isWaiting := r.kept[key]
-	if !isWaiting && isMoved {
-		r.kept[key] = time.Now()
+	waiting := r.kept[key]
+	if waiting == nil && len(moved) > 0 {
+		waiting = &movedFigures{since: time.Now(), parts: map[string]bool{}}
+		r.kept[key] = waiting
 	}
-	return isWaiting && time.Since(since) >= r.every
+	if waiting == nil {
+		return map[string]bool{}
+	}
+	isTurn := time.Since(waiting.since) >= r.every
+	maps.Copy(waiting.parts, moved)
+	if !isTurn {
+		return map[string]bool{}
+	}
+	return maps.Clone(waiting.parts)
 }
 
-// areTargetFiguresMoved looks at the cursors, which all other figures follow. Times alone are not worth a write.
-func areTargetFiguresMoved(a, b *api.TargetState) bool {
-	return !slices.EqualFunc(a.GetRings(), b.GetRings(), func(a, b *api.RingState) bool {
-		return a.AppendedLsn == b.AppendedLsn && a.DurableLsn == b.DurableLsn && a.HeadLsn == b.HeadLsn && a.HeadSeq == b.HeadSeq && a.CreditLsn == b.CreditLsn &&
-			a.LagBytes == b.LagBytes && a.LagRecords == b.LagRecords
-	})
+// isRingMoved looks at the cursors, which all other figures follow. Times alone are not worth a write.
+func isRingMoved(a, b *api.RingState) bool {
+	return a.AppendedLsn != b.AppendedLsn || a.DurableLsn != b.DurableLsn || a.HeadLsn != b.HeadLsn ||
+		a.HeadSeq != b.HeadSeq || a.CreditLsn != b.CreditLsn || a.LagBytes != b.LagBytes || a.LagRecords != b.LagRecords
 }
 
-func areDrainFiguresMoved(a, b *api.DrainState) bool {
-	return !slices.EqualFunc(a.GetProgress(), b.GetProgress(), func(a, b *api.DrainProgress) bool {
-		return a.StoredLsn == b.StoredLsn && a.HeadLsn == b.HeadLsn && a.Records == b.Records && a.Bytes == b.Bytes && a.Batches == b.Batches && a.Duplicates == b.Duplicates
-	})
+func isProgressMoved(a, b *api.DrainProgress) bool {
+	return a.StoredLsn != b.StoredLsn || a.HeadLsn != b.HeadLsn || a.Records != b.Records || a.Bytes != b.Bytes ||
+		a.Batches != b.Batches || a.Duplicates != b.Duplicates
 }

@@ -290,12 +290,16 @@ type Instance struct {
 	IsLeading, IsEtcdSeen     bool
 	TargetsAlive, DrainsAlive int
 	ActsWaiting               int // for the audit stream, as the leader sees them
+	ReportsUnstored           int // agents whose last report to this instance could not be stored
 }
 
 // Instance tells how this control plane is, for metrics.
 func (s *Server) Instance() Instance {
 	now, _ := s.mirror.load()
-	return Instance{IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains), ActsWaiting: int(s.waiting.Load())}
+	return Instance{
+		IsLeading: s.isLeading.Load(), IsEtcdSeen: s.IsHealthy(), TargetsAlive: len(now.liveTargets), DrainsAlive: len(now.liveDrains),
+		ActsWaiting: int(s.waiting.Load()), ReportsUnstored: len(s.reports.listUnstored()),
+	}
 }
 
 func (s *Server) observeUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

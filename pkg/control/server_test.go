@@ -162,6 +162,7 @@ func (i *instance) acquireOnce(name string) (*api.Grant, error) {
 func (i *instance) reportTarget(id string, rings ...*api.RingState) {
 	i.t.Helper()
 	state := &api.TargetState{Agent: &api.Agent{Id: id, Host: "alpha"}, Rings: rings}
+	targetKind.inOrder(state) // as it is shown
 	report := func() error {
 		_, err := i.target.ReportTarget(i.context(), &api.ReportTargetRequest{State: state})
 		return err

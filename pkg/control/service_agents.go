@@ -22,7 +22,7 @@ const (
 
 // WatchRings implements farlog.v1.TargetService: the rings wanted of one target, again whenever they change.
 func (s *Server) WatchRings(request *api.WatchRingsRequest, stream api.TargetService_WatchRingsServer) error {
-	if err := s.register(stream.Context(), access.RoleTarget, request.Agent); err != nil {
+	if err := s.begin(stream.Context(), access.RoleTarget, request.Agent); err != nil {
 		return err
 	}
 	wanted := func(v *view) *api.WatchRingsResponse { return v.ringsOf(request.Agent.Id) }
@@ -50,7 +50,7 @@ func (v *view) ringSpec(name string) *api.RingSpec {
 
 // WatchAssignments implements farlog.v1.DrainService: the rings given to one drain, again whenever they change.
 func (s *Server) WatchAssignments(request *api.WatchAssignmentsRequest, stream api.DrainService_WatchAssignmentsServer) error {
-	if err := s.register(stream.Context(), access.RoleDrain, request.Agent); err != nil {
+	if err := s.begin(stream.Context(), access.RoleDrain, request.Agent); err != nil {
 		return err
 	}
 	wanted := func(v *view) *api.WatchAssignmentsResponse { return v.assignmentsOf(request.Agent) }
@@ -86,7 +86,10 @@ func (s *Server) ReportTarget(ctx context.Context, request *api.ReportTargetRequ
 	}
 	now, _ := s.mirror.load()
 	now.keepSigns(request.State)
-	report, err := s.reports.keepTarget(ctx, request.State)
+	report, err := keepReport(ctx, s.reports, &targetKind, agent.Id, request.State)
+	if err == nil {
+		err = s.touch(ctx, access.RoleTarget, agent)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,10 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	if err := s.register(ctx, access.RoleDrain, agent); err != nil {
 		return nil, err
 	}
-	report, err := s.reports.keepDrain(ctx, request.State)
+	report, err := keepReport(ctx, s.reports, &drainKind, agent.Id, request.State)
+	if err == nil {
+		err = s.touch(ctx, access.RoleDrain, agent)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +117,22 @@ func (s *Server) ReportDrain(ctx context.Context, request *api.ReportDrainReques
 	return &api.ReportDrainResponse{Interval: durationpb.New(s.config.ReportInterval), FiguresEach: s.figuresEach(now), Report: report}, nil
 }
 
-// unchanged renews the life of an agent, and tells whether the state is known that it says it has.
+// unchanged tells whether the state of an agent is known that it says it has, and renews its life if so.
 func (s *Server) unchanged(ctx context.Context, role access.Role, unchanged *api.Unchanged) (bool, error) {
 	if err := s.register(ctx, role, unchanged.Agent); err != nil {
 		return false, err
 	}
 	now, _ := s.mirror.load()
-	id := unchanged.Agent.Id
+	id, isKnown := unchanged.Agent.Id, false
 	if role == access.RoleTarget {
-		return s.reports.isTold(keyTargets+id, unchanged.Report, now.targets[id]), nil
+		isKnown = s.reports.isTold(keyTargets+id, unchanged.Report, now.targets[id])
+	} else {
+		isKnown = s.reports.isTold(keyDrains+id, unchanged.Report, now.drains[id])
 	}
-	return s.reports.isTold(keyDrains+id, unchanged.Report, now.drains[id]), nil
+	if !isKnown {
+		return false, nil
+	}
+	return true, s.touch(ctx, role, unchanged.Agent)
 }
 
 // figuresEach is with how many reports agents tell figures once: with each, unless there are so many rings that it would be most of what is done here.
@@ -132,7 +143,7 @@ func (s *Server) figuresEach(v *view) uint32 {
 // livePrefix is where the agents of a role live.
 var livePrefix = map[access.Role]string{access.RoleTarget: keyLiveTargets, access.RoleDrain: keyLiveDrains}
 
-// register checks who calls and renews its life.
+// register checks who calls. It renews no life: who cannot store what it reports is not alive with what it said before.
 func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agent) error {
 	if agent.GetId() == "" || strings.Contains(agent.Id, "/") {
 		return invalid("", []*api.Problem{{Field: "agent.id", Value: fmt.Sprintf("%q", agent.GetId()), Rule: "expected a name without a slash"}})
@@ -149,8 +160,18 @@ func (s *Server) register(ctx context.Context, role access.Role, agent *api.Agen
 	if err := checkAddresses("agent "+agent.Id, agent.Addresses); err != nil {
 		return err
 	}
-	if err := speaksFor(ctx, role, agent); err != nil {
+	return speaksFor(ctx, role, agent)
+}
+
+// begin checks who opens a watch, and lets it live for one lease: by then it has reported.
+func (s *Server) begin(ctx context.Context, role access.Role, agent *api.Agent) error {
+	if err := s.register(ctx, role, agent); err != nil {
 		return err
 	}
+	return s.touch(ctx, role, agent)
+}
+
+// touch renews the life of an agent whose report is stored.
+func (s *Server) touch(ctx context.Context, role access.Role, agent *api.Agent) error {
 	return s.liveness.touch(ctx, livePrefix[role]+agent.Id, agent)
 }

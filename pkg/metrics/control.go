@@ -64,6 +64,7 @@ type InstanceSample struct {
 	IsLeading, IsEtcdSeen     bool
 	TargetsAlive, DrainsAlive int
 	ActsWaiting               int // for the audit stream, as the leader sees them
+	ReportsUnstored           int // agents whose last report to this instance could not be stored
 }
 
 var (
@@ -97,12 +98,13 @@ var (
 	controlEtcd    = desc("control", "etcd_seen", "1 while this control plane follows its etcd and is answered by it.")
 	controlAgents  = desc("control", "agents", "Agents that report.", "role")
 	controlActs    = desc("control", "acts_waiting", "Acts that wait for the audit stream to take them, as the control plane that leads sees it, 0 at others; at 10000 no further act is done.")
+	controlReports = desc("control", "reports_unstored", "Agents whose last report to this control plane could not be stored in etcd.")
 )
 
 type instanceCollector struct{ sample func() InstanceSample }
 
 func (c instanceCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents, controlActs} {
+	for _, one := range []*prometheus.Desc{controlLeading, controlEtcd, controlAgents, controlActs, controlReports} {
 		descs <- one
 	}
 }
@@ -114,6 +116,7 @@ func (c instanceCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- gauge(controlAgents, float64(sample.TargetsAlive), "target")
 	metrics <- gauge(controlAgents, float64(sample.DrainsAlive), "drain")
 	metrics <- gauge(controlActs, float64(sample.ActsWaiting))
+	metrics <- gauge(controlReports, float64(sample.ReportsUnstored))
 }
 
 func desc(room, name, help string, labels ...string) *prometheus.Desc {

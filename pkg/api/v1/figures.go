@@ -82,8 +82,10 @@ func isSameDuration(a, b *durationpb.Duration) bool {
 
 // IsSameDrain tells that nothing but figures differs.
 func IsSameDrain(a, b *DrainState) bool {
-	isSame := func(a, b *DrainProgress) bool {
-		return a.Stream == b.Stream && bytes.Equal(a.RingUuid, b.RingUuid) && a.LastError == b.LastError
-	}
-	return a != nil && proto.Equal(a.Agent, b.Agent) && a.StoreDir == b.StoreDir && slices.EqualFunc(a.Progress, b.Progress, isSame)
+	return a != nil && proto.Equal(a.Agent, b.Agent) && a.StoreDir == b.StoreDir && slices.EqualFunc(a.Progress, b.Progress, IsSameProgress)
+}
+
+// IsSameProgress is as IsSameRing.
+func IsSameProgress(a, b *DrainProgress) bool {
+	return a.Stream == b.Stream && bytes.Equal(a.RingUuid, b.RingUuid) && a.LastError == b.LastError
 }
