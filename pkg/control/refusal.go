@@ -28,6 +28,7 @@ const (
 	reasonOneRing        = "ONE_RING"
 	reasonNoRing         = "NO_RING"
 	reasonNoTransport    = "NO_TRANSPORT"
+	reasonNoReach        = "NO_REACH"
 	reasonLaterEpoch     = "LATER_EPOCH"
 	reasonOtherHolder    = "OTHER_HOLDER"
 	reasonStoreLives     = "STORE_NOT_LOST"

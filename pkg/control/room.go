@@ -12,6 +12,7 @@ import (
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/control/check"
+	"github.com/farlog/farlog/pkg/control/reconcile"
 )
 
 // errUsedMeanwhile -- a stream was created since the view in which there was room for this one.
@@ -21,6 +22,10 @@ var errUsedMeanwhile = errors.New("a stream was created meanwhile")
 func (v *view) refuseRoom(spec *api.StreamSpec) (isLimited bool, err error) {
 	if v.streams[spec.Name] != nil {
 		return false, nil
+	}
+	if why := reconcile.WhyUnreached(v.world(), spec); why != "" {
+		return false, unmet(reasonNoReach, "spec.target_host", quoted(spec.TargetHost), "expected a target that writer and drain reach: %s", why).
+			errorf("stream %q: no target can have its ring: %s", spec.Name, why)
 	}
 	rules, isLimited := v.declared().WhyNoRoom([]*api.StreamSpec{spec})
 	if rule := rules[spec.Name]; rule != "" {

@@ -69,11 +69,15 @@ func (t *Target) watchRegions(ctx context.Context) {
 	}
 }
 
-// regionsFor are the regions that give a level, and those of which nobody knows: to make the ring there tells it.
+// regionsFor are the regions that give a level, and those of which nobody knows: to make the ring there tells it. A target
+// that listens makes none in a namespace, which it cannot serve to other hosts.
 func (t *Target) regionsFor(level api.Level) []string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return slices.DeleteFunc(slices.Clone(t.config.Regions), func(uri string) bool {
+		if len(t.doors.listeners) > 0 && strings.HasPrefix(uri, "nvme:") {
+			return true
+		}
 		return slices.ContainsFunc(t.regions, func(region *api.Region) bool { return region.Uri == uri && region.Error == "" && region.Level < level })
 	})
 }

@@ -88,3 +88,15 @@ func TestObserve_LostRingIsMadeAnewWhenToldSo(t *testing.T) {
 		t.Errorf("made a third time: %v", state)
 	}
 }
+
+// A target that listens serves all of its rings to other hosts: it makes none where it could not.
+func TestRegions_ListeningTargetMakesNoRingInANamespace(t *testing.T) {
+	regions := []string{"nvme:/dev/nvme2n1", "mem:/somewhere?size=8388608"}
+	for name, one := range map[string]*Target{"listening": newListening(t, t.TempDir()), "alone": newTarget(t, t.TempDir())} {
+		one.config.Regions = regions
+		got := one.regionsFor(api.Level_LEVEL_VISIBLE)
+		if want := len(regions) - len(one.doors.listeners); len(got) != want || got[len(got)-1] != regions[1] {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -22,6 +22,9 @@ func (f *finder) checkPlaces() {
 		case specs[host].GetIsClosed():
 			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that is not closed to new rings")
 		}
+		if why := reconcile.WhyUnreached(f.world.World, f.fabric.Streams[i]); why != "" {
+			f.fail(fmt.Sprintf("streams[%d].target_host", i), fmt.Sprintf("%q", host), "expected a target that writer and drain reach: %s", why)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 			continue
 		}
 		free, isLimited := room[host]
-		tooFar := whyTooFar(world, spec, name, now)
+		tooFar, unreached := whyTooFar(world, spec, name, now), whyUnreached(world.LiveTargets[name], spec)
 		switch {
 		case world.TargetSpecs[host].GetIsClosed():
 			reason = fmt.Sprintf("target %s on host %s is closed to new rings", name, host)
@@ -45,6 +45,8 @@ func fittingTargets(world World, spec *api.StreamSpec, room map[string]uint64, n
 				100*medium.GetUsedRatio(), world.TargetSpecs[host].WearLimitPercent)
 		case !givesLevel(world.LiveTargets[name], spec.GetLevel()):
 			reason = fmt.Sprintf("target %s on host %s %s: level %s is wanted", name, host, levelText(world.LiveTargets[name]), levelName(spec.GetLevel()))
+		case unreached != "":
+			reason = unreached
 		case isLimited && free < spec.GetRingSizeBytes():
 			reason = fmt.Sprintf("host %s has %d bytes left of its capacity of %d, the ring needs %d", host, free, world.TargetSpecs[host].CapacityBytes, spec.RingSizeBytes)
 		case tooFar != "":
