@@ -15,7 +15,7 @@ import (
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
-// withControl calls the control plane, within timeout, and makes one line of what goes wrong.
+// withControl calls the control plane, again while there is none, within timeout, and makes one line of what goes wrong.
 func withControl(ctx context.Context, env *environment, timeout time.Duration,
 	call func(context.Context, apiv1.ControlServiceClient) error) error {
 	client, err := env.dialControl()
@@ -25,7 +25,7 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = call(ctx, client)
+	_, err = apiv1.Retry(ctx, func() (struct{}, error) { return struct{}{}, call(ctx, client) })
 	if err == nil {
 		return nil
 	}
@@ -34,7 +34,8 @@ func withControl(ctx context.Context, env *environment, timeout time.Duration,
 		return refusal
 	}
 	if failure.Code() == codes.Unavailable && isUnreached(failure.Message()) {
-		return fmt.Errorf("control plane at %s does not answer: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT; --ring URI needs none", env.control)
+		return fmt.Errorf("control plane at %s does not answer within %s: start one (farlogd dev --data-dir DIR), or give --control HOST:PORT; --ring URI needs none",
+			env.control, timeout)
 	}
 	if failure.Code() == codes.Unavailable || failure.Code() == codes.DeadlineExceeded {
 		return fmt.Errorf("control plane at %s did not answer as wanted within %s: %s", env.control, timeout, failure.Message())

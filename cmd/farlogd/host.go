@@ -121,13 +121,15 @@ func findNamespace(name string) (string, error) {
 func (r *hostRole) acquire(ctx context.Context, request hostagent.Request) (hostagent.Grant, error) {
 	holder := &api.Holder{Host: r.settings.hostName, Pid: uint32(request.PID), Name: request.Name, Addresses: identity.Addresses(r.settings.hostAddresses)}
 	if request.IsReader {
-		response, err := r.client.AcquireReader(ctx, &api.AcquireReaderRequest{Stream: request.Stream, Transport: request.Transport, Holder: holder})
+		asked := &api.AcquireReaderRequest{Stream: request.Stream, Transport: request.Transport, Holder: holder}
+		response, err := api.Retry(ctx, func() (*api.AcquireReaderResponse, error) { return r.client.AcquireReader(ctx, asked) })
 		if err != nil {
 			return hostagent.Grant{}, refusalOf(err)
 		}
 		return grantOf(response.Grant)
 	}
-	response, err := r.client.AcquireWriter(ctx, &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder})
+	asked := &api.AcquireWriterRequest{Stream: request.Stream, EpochSeen: request.EpochSeen, Transport: request.Transport, Holder: holder}
+	response, err := api.Retry(ctx, func() (*api.AcquireWriterResponse, error) { return r.client.AcquireWriter(ctx, asked) })
 	if err != nil {
 		return hostagent.Grant{}, refusalOf(err)
 	}
