@@ -41,6 +41,8 @@ type daemon struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 
+	links []*controlLink // of the roles that report to the control plane
+
 	controlAddress  string // where the agents of this process find the control plane
 	metricsAddress  string
 	serveAddress    string           // where replicas read the store; "" = nowhere
@@ -129,6 +131,12 @@ func (d *daemon) serve(ctx context.Context) error {
 			return group.Wait()
 		}
 	}
+	for _, link := range d.links { // a report has a deadline
+		select {
+		case <-link.first:
+		case <-ctx.Done():
+		}
+	}
 	if err := d.announce(); err != nil {
 		return errors.Join(err, errors.New("ready file could not be written"))
 	}
@@ -189,6 +197,13 @@ func (d *daemon) serveMetrics() error {
 	return nil
 }
 
+// newLink is for a role that reports to the control plane.
+func (d *daemon) newLink(role string) *controlLink {
+	link := newControlLink(role)
+	d.links = append(d.links, link)
+	return link
+}
+
 func (d *daemon) healthy() error {
 	var errs []error
 	for _, one := range d.parts {
@@ -200,6 +215,7 @@ func (d *daemon) healthy() error {
 // ready is what a script reads: one JSON object on one line.
 type ready struct {
 	Ready   bool     `json:"ready"`
+	Problem string   `json:"problem,omitempty"` // why it is not
 	PID     int      `json:"pid"`
 	Roles   []string `json:"roles"`
 	Control string   `json:"control,omitempty"`
@@ -219,11 +235,19 @@ func (d *daemon) announce() error {
 		message.Store = s.storeDir
 	}
 	message.Host, message.Serve = d.hostSocket, d.serveAddress
+	says := "ready: " + joinAnd(s.roles)
+	for _, link := range d.links {
+		if err := link.healthy(); err != nil {
+			message.Ready, message.Problem = false, err.Error()
+			says = fmt.Sprintf("started, and not ready: %s (it tries on)", err)
+			break
+		}
+	}
 	line, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.stderr, "farlogd is ready: %s\n", joinAnd(s.roles))
+	fmt.Fprintf(d.stderr, "farlogd is %s\n", says)
 	fmt.Fprintf(d.stderr, "  control  %s\n", d.controlAddress)
 	if s.isInsecure {
 		fmt.Fprintf(d.stderr, "  insecure: no TLS and no identity, every program on this host may do everything\n")

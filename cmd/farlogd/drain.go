@@ -55,6 +55,7 @@ type drainRole struct {
 	sayAgain time.Duration // as drainSayAgain
 
 	isConnected atomic.Bool
+	link        *controlLink
 	mutex       sync.Mutex
 	workers     map[string]*drainWorker    // by ring: stream, uri, uuid and token
 	ending      map[string]<-chan struct{} // closed when the last worker of a stream that was stopped has ended
@@ -88,7 +89,7 @@ func (d *daemon) openDrain(context.Context) error {
 	role := &drainRole{
 		settings: d.settings, agent: agent, client: api.NewDrainServiceClient(conn), store: opened, tails: drain.NewTails(),
 		logger: d.logger.With("role", roleDrain), path: d.dir(assignmentsName), sayAgain: drainSayAgain, workers: make(map[string]*drainWorker),
-		ending: make(map[string]<-chan struct{}),
+		ending: make(map[string]<-chan struct{}), link: d.newLink(roleDrain),
 	}
 	role.metrics = metrics.NewDrain(d.registry, role.samples)
 	role.scrub = &scrub{store: opened, interval: d.settings.verifyInterval, logger: role.logger}
@@ -279,6 +280,7 @@ func (r *drainRole) report(ctx context.Context) {
 		err := reporter.Report(call, r.state())
 		cancel()
 		r.isConnected.Store(err == nil)
+		r.link.note(err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -317,7 +319,7 @@ func (r *drainRole) samples() []metrics.DrainSample {
 }
 
 func (r *drainRole) healthy() error {
-	errs := []error{r.merging.healthy()}
+	errs := []error{r.merging.healthy(), r.link.healthy()}
 	for _, worker := range r.list() {
 		if _, failure := worker.look(); failure != "" {
 			errs = append(errs, fmt.Errorf("drain of stream %s: %s", worker.assignment.Stream, failure))

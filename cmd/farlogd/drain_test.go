@@ -65,9 +65,11 @@ func TestDrain_StoreIsHeldByAnother(t *testing.T) {
 	}
 	var log lockedLog
 	role := &drainRole{
+		link:     newControlLink(roleDrain),
 		settings: &settings{batchBytes: 1 << 20, pollInterval: time.Millisecond}, agent: new(api.Agent), store: open(), tails: drain.NewTails(), sayAgain: time.Millisecond,
 		logger: slog.New(slog.NewTextHandler(&log, nil)), workers: map[string]*drainWorker{}, ending: map[string]<-chan struct{}{},
 	}
+	role.link.note(nil) // it has reported
 	role.metrics = metrics.NewDrain(prometheus.NewRegistry(), role.samples)
 	role.merging = &merging{store: role.store, logger: role.logger}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -78,7 +78,7 @@ func (d *daemon) openHost(context.Context) error {
 	}
 	d.warnOfAddresses()
 	role.client = api.NewControlServiceClient(conn)
-	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger}
+	role.meter = &wayMeter{client: api.NewHostServiceClient(conn), host: d.settings.hostName, logger: role.logger, link: d.newLink(roleHost)}
 	role.recall()
 	role.server, err = hostagent.Listen(hostagent.Config{Socket: d.settings.hostSocket, Rules: rules, Readers: readers, Devices: devices, Acquire: role.acquire, Route: role.route,
 		Questions: hostagent.Questions{Extend: role.extend, Check: role.check, Watch: role.watch}, Logger: role.logger})
@@ -100,7 +100,7 @@ func (d *daemon) openHost(context.Context) error {
 			ready()
 			return role.server.Run(ctx)
 		},
-		healthy: func() error { return nil },
+		healthy: role.meter.link.healthy,
 		close:   func() error { return errors.Join(role.server.Close(), conn.Close()) },
 	})
 	return nil

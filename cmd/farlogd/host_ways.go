@@ -29,7 +29,8 @@ type wayMeter struct {
 	logger      *slog.Logger
 	ways        hostagent.Ways
 	isConnected atomic.Bool // the last report reached the control plane
-	told        string      // the failure that was written down last; of the goroutine that measures
+	link        *controlLink
+	told        string // the failure that was written down last; of the goroutine that measures
 }
 
 // run measures and reports until ctx is done. A door that it hears of for the first time is measured and told at once.
@@ -52,6 +53,7 @@ func (m *wayMeter) report(ctx context.Context) (interval time.Duration, isNew bo
 	defer cancel()
 	response, err := m.client.ReportHost(call, &api.ReportHostRequest{State: m.state()})
 	m.isConnected.Store(err == nil)
+	m.link.note(err)
 	if err != nil {
 		if text := status.Convert(err).Message(); text != m.told && ctx.Err() == nil {
 			m.told = text

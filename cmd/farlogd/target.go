@@ -21,11 +21,12 @@ func (d *daemon) openTarget(context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir := d.dir("rings")
+	dir, link := d.dir("rings"), d.newLink(roleTarget)
 	one, err := target.New(target.Config{
 		Dir: dir, Agent: d.agent(dir), Control: conn, CountersDir: d.settings.countersDir, Logger: d.logger.With("role", roleTarget),
 		Regions: d.settings.targetRegions, Listen: d.settings.targetListen, Advertise: d.settings.targetAdvertise,
 		Attestations: attestationsOf(d.settings.attestations), AttestationFile: d.settings.targetAttestation,
+		OnReport: link.note,
 	})
 	if err != nil {
 		conn.Close()
@@ -42,7 +43,7 @@ func (d *daemon) openTarget(context.Context) error {
 			ready()
 			return one.Run(ctx)
 		},
-		healthy: func() error { return nil }, // a target without a control plane still does its work
+		healthy: link.healthy,
 		close:   conn.Close,
 	})
 	return nil

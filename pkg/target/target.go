@@ -34,7 +34,7 @@ const (
 	looksPerReport = 4
 )
 
-// Config is what a target needs. All fields but CountersDir and Interval are required.
+// Config is what a target needs. All fields but CountersDir, Interval and OnReport are required.
 type Config struct {
 	Dir         string // holds the rings; made when it is missing
 	Agent       *api.Agent
@@ -48,6 +48,8 @@ type Config struct {
 
 	Attestations    []Attestation // of Regions, for those that Listen lets in
 	AttestationFile string        // where they were read, for errors and the log
+
+	OnReport func(error) // hears what came of each report; nil: nobody does. Called by one goroutine
 }
 
 // Target is one target daemon. Run is called once; the other methods may be called from any goroutine.
@@ -250,7 +252,11 @@ func (t *Target) report(ctx context.Context) {
 	for _, ring := range t.Rings() {
 		state.Rings = append(state.Rings, ring.State)
 	}
-	t.isConnected.Store(t.reporter.Report(ctx, state) == nil)
+	err := t.reporter.Report(ctx, state)
+	t.isConnected.Store(err == nil)
+	if t.config.OnReport != nil {
+		t.config.OnReport(err)
+	}
 }
 
 func (t *Target) newReporter() *api.Reporter[*api.TargetState] {
