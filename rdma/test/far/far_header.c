@@ -104,6 +104,12 @@ static void epochs(struct bed *bed)
 	CHECK(propose(made.link, next) == 0 && propose(made.link, next) == 0); /* the second time as if the first answer had been lost */
 	present_superblock(bed, &after);
 	CHECK(after.writer_epoch == 4 && after.generation == present.generation + 1 && strcmp(after.writer_id, "host=hostile") == 0);
+	next = after; /* an epoch is opened once: not again, by a superblock that would follow */
+	next.generation++;
+	snprintf(next.writer_id, sizeof(next.writer_id), "host=second");
+	CHECK(propose(made.link, next) == (uint32_t)-FARLOG_INVALID);
+	present_superblock(bed, &present);
+	CHECK(memcmp(&after, &present, sizeof(after)) == 0);
 	link_free(&made);
 	link_connect(&made, bed->uri, "ring", 'r', REGION_ROLE_READER, 0);
 	CHECK(link_ask(made.link, (struct far_request){.operation = FAR_EPOCH, .tag = 98}) == (uint32_t)-FARLOG_INVALID);
