@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -266,8 +267,11 @@ func (v verifyResult) writeTable(w io.Writer) error {
 			return err
 		}
 		if s.Tail != nil {
-			fmt.Fprintf(w, "%s: behind that, unsynced bytes that are no whole record: segment %s, offset %d: %s\n",
-				s.Stream, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
+			fmt.Fprintf(w, "%s: behind that, %d bytes that are no whole record, or lie behind one that is not: segment %s, offset %d: %s\n",
+				s.Stream, s.Tail.Bytes, s.Tail.Segment, s.Tail.Offset, s.Tail.Reason)
+		}
+		if len(s.MovedTails) > 0 {
+			fmt.Fprintf(w, "%s: kept from crashes before, beside the segments: %s\n", s.Stream, strings.Join(s.MovedTails, ", "))
 		}
 	}
 	for _, one := range v.Compare {

@@ -27,6 +27,7 @@ type Appender struct {
 	synced     state    // after the last Sync
 	hash       hasher
 	rollover   rollover
+	tail       tail // behind the last record that recovery found
 	broken     error
 	isClosed   bool
 }
@@ -87,9 +88,12 @@ func (a *Appender) Append(batch []byte) (stored, duplicates int, err error) {
 	if err != nil {
 		return 0, duplicates, err
 	}
-	if p.isRoll {
+	err = a.moveTail()
+	switch {
+	case err != nil:
+	case p.isRoll:
 		err = a.roll(p.first, len(fresh))
-	} else {
+	default:
 		err = a.renewHeader(p.first)
 	}
 	if err != nil {

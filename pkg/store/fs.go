@@ -68,6 +68,10 @@ func readFile(fsys FS, name string, limit int64) ([]byte, error) {
 // writeFile makes a file durable under a temporary name and renames it; the caller syncs the directory.
 func writeFile(fsys FS, name string, raw []byte, perm fs.FileMode) error {
 	tmp := name + tmpSuffix
+	// What an attempt before left may be read-only.
+	if err := fsys.Remove(tmp); err != nil && !isNotExist(err) {
+		return wrap("remove", tmp, err)
+	}
 	if err := writeSynced(fsys, tmp, raw, perm); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ const (
 	segmentSuffix  = ".seg"
 	indexSuffix    = ".idx"
 	manifestSuffix = ".json"
+	tailSuffix     = ".tail"
 	tmpSuffix      = ".tmp"
 )
 
@@ -78,6 +79,7 @@ type listing struct {
 	manifests map[uint64]bool
 	indexes   map[uint64]bool
 	temporary []string
+	tails     []string
 }
 
 func (d streamDir) list() (listing, error) {
@@ -92,6 +94,10 @@ func (d streamDir) list() (listing, error) {
 			continue
 		}
 		suffix := path.Ext(name)
+		if suffix == tailSuffix {
+			found.tails = append(found.tails, name)
+			continue
+		}
 		number, err := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
 		if err != nil || number == 0 {
 			continue

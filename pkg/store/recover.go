@@ -221,7 +221,12 @@ func (a *Appender) sealLeftOver(f, next found) error {
 	}
 	h := next.header
 	isSame := h.RingUUID == f.header.RingUUID && h.Salt == f.header.Salt
-	if isSame && (h.PrevNextLSN != w.chain.LSN || h.PrevNextSeq != w.chain.Seq || h.PrevEpoch != w.chain.Epoch) {
+	if !isSame {
+		file.Close()
+		return w.damaged(f.name, fmt.Errorf("manifest is missing: %s begins with another ring, before which this segment was sealed",
+			path.Base(next.name)))
+	}
+	if h.PrevNextLSN != w.chain.LSN || h.PrevNextSeq != w.chain.Seq || h.PrevEpoch != w.chain.Epoch {
 		file.Close()
 		return w.damaged(f.name, fmt.Errorf("segment ends (%w), the next one begins after lsn %d", w.stop, h.PrevNextLSN))
 	}
@@ -261,13 +266,18 @@ func (a *Appender) walkForAppend(f found) (File, walked, [sha256.Size]byte, erro
 	return file, w, a.hash.digest(), nil
 }
 
-// resumeActive makes the last segment ready to take the next record: the torn tail is cut, what is kept is made durable.
+// resumeActive makes the last segment ready to take the next record: what is kept is made durable. What lies behind it stays until the
+// next record comes, so that the caller can compare Last with what the ring has released before any byte changes.
 func (a *Appender) resumeActive(f found) error {
 	file, w, _, err := a.walkForAppend(f)
 	if err != nil {
 		return err
 	}
-	if err := a.cutTail(f, file, &w); err != nil {
+	err = a.rewriteUnmarked(file, &w)
+	if err == nil {
+		a.tail, err = findTail(file, f, w.end)
+	}
+	if err != nil {
 		file.Close()
 		return wrap("recover", f.name, err)
 	}
@@ -284,27 +294,6 @@ func (a *Appender) resumeActive(f found) error {
 	a.synced = a.accepted
 	a.hash.keep()
 	return a.writeMark()
-}
-
-// cutTail writes the records since the last mark again, zeroes everything behind them and syncs. They are written again because a
-// process that died after a failed sync leaves them in the page cache as if they were on the disk.
-func (a *Appender) cutTail(f found, file File, w *walked) error {
-	from := max(w.mark.syncedOffset, segmentDataOffset)
-	buf := make([]byte, min(max(w.end-from, 0), scanChunkLen))
-	for off := from; off < w.end; {
-		n, err := file.ReadAt(buf[:min(int64(len(buf)), w.end-off)], off)
-		if n == 0 {
-			return err
-		}
-		if _, err := file.WriteAt(buf[:n], off); err != nil {
-			return err
-		}
-		off += int64(n)
-	}
-	if err := file.Zero(w.end, f.size-w.end); err != nil {
-		return err
-	}
-	return file.Sync()
 }
 
 // changeRing begins a new generation when the stream's ring is another one than that of its last record.
@@ -327,6 +316,9 @@ func (a *Appender) changeRing(begun []found) error {
 			return fmt.Errorf("%w: stream %s: ring %s was left for ring %s in segment %d and cannot come back",
 				ErrInvalid, a.source.StreamName, a.source.RingUUID, of.header.RingUUID, of.number)
 		}
+	}
+	if err := a.moveTail(); err != nil {
+		return err
 	}
 	if err := a.retire(); err != nil {
 		return err
@@ -356,6 +348,9 @@ func (a *Appender) resumeSpare(blank []found) error {
 		a.rollover.nextNumber = 1
 	}
 	if a.rollover.spare != nil && a.rollover.spare.size != a.rollover.segmentBytes {
+		if err := a.moveTail(); err != nil {
+			return err
+		}
 		blank = append([]found{{number: a.rollover.spare.number, name: a.rollover.spare.name}}, blank...)
 		if err := a.rollover.close(); err != nil {
 			return err

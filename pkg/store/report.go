@@ -36,6 +36,7 @@ type StreamReport struct {
 	LastTime       time.Time          `json:"last_time"`
 	Generations    []GenerationReport `json:"generations"`
 	Tail           *Tail              `json:"tail,omitempty"`
+	MovedTails     []string           `json:"moved_tails,omitempty"` // files with the bytes of former tails
 	Failure        *Failure           `json:"failure,omitempty"`
 }
 
@@ -50,12 +51,14 @@ type GenerationReport struct {
 	LastEpoch  uint32 `json:"last_epoch"`
 }
 
-// Tail tells of bytes behind the last record that are no whole record, in the segment that is still written and beyond its last mark: an
-// append under way, or what a crash left. The next appender cuts them.
+// Tail tells of bytes behind the last record, in the segment that is still written and beyond its last mark: an append under way, what a
+// crash left of one, or records behind a damaged one that were synced after the last durable mark. The next appender moves them to a file
+// of their own (format.md section 6).
 type Tail struct {
 	Segment string `json:"segment"`
 	LSN     uint64 `json:"lsn"`
 	Offset  int64  `json:"offset"`
+	Bytes   int64  `json:"bytes"` // to the last one that is not zero
 	Reason  string `json:"reason"`
 }
 

@@ -183,15 +183,16 @@ func (r *rollover) seal(s *retired, previous [sha256.Size]byte) (digest [sha256.
 	return sha256.Sum256(raw), nil
 }
 
-// finishSealed cuts a sealed segment to its used bytes and makes it read-only.
+// finishSealed cuts a sealed segment to its used bytes and makes it read-only: in this order, because a crash that takes the cut and
+// leaves the mode would leave a file that only root can open to cut it.
 func finishSealed(file File, used int64) error {
 	if err := file.Truncate(used); err != nil {
 		return err
 	}
-	if err := file.SetReadOnly(); err != nil {
+	if err := file.Sync(); err != nil {
 		return err
 	}
-	return file.Sync()
+	return file.SetReadOnly()
 }
 
 // roll begins a new segment whose first record is the given one. The one before is synced first and sealed in the background.

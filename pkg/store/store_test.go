@@ -46,8 +46,13 @@ func (f *fixture) options() store.Options {
 
 func (f *fixture) open() {
 	f.t.Helper()
+	f.openWith(f.options())
+}
+
+func (f *fixture) openWith(options store.Options) {
+	f.t.Helper()
 	var err error
-	if f.store, err = store.Open("/store", f.options()); err != nil {
+	if f.store, err = store.Open("/store", options); err != nil {
 		f.t.Fatal(err)
 	}
 	if f.app, err = f.store.OpenStream(f.ring.Source); err != nil {
@@ -321,7 +326,17 @@ func TestRecover_TornTailIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rest := bytes.Trim(data[4096+synced:], "\x00"); len(rest) != 0 {
+	if rest := bytes.Trim(data[4096+synced:], "\x00"); len(rest) == 0 {
+		t.Error("the bytes behind the tail are gone before a record came")
+	}
+	f.ring.Release(f.app.Last().NextLSN)
+	if _, _, err := f.app.Append(f.ring.Records[0].Raw); err != nil {
+		t.Fatal(err)
+	}
+	if data, err = f.fs.Bytes(streamPath + "0000000001.seg"); err != nil {
+		t.Fatal(err)
+	}
+	if rest := bytes.Trim(data[4096+synced+len(f.ring.Records[0].Raw):], "\x00"); len(rest) != 0 {
 		t.Errorf("%d bytes behind the tail are not zero", len(rest))
 	}
 	f.feed()

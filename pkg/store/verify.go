@@ -89,9 +89,8 @@ func VerifySegment(ctx context.Context, fsys FS, name string, progress func(Veri
 		}
 		return v.report, nil
 	}
-	v.noteTail(f)
 	v.report.Segments = 1
-	return v.report, nil
+	return v.report, v.noteTail(f)
 }
 
 // verifier goes along one stream.
@@ -159,6 +158,7 @@ func (v *verifier) survey() (err error) {
 	if v.list, err = v.dir.list(); err != nil {
 		return err
 	}
+	v.report.MovedTails = v.list.tails
 	if err := v.dir.checkNumbers(v.list.segments); err != nil {
 		return err
 	}
@@ -198,7 +198,9 @@ func (v *verifier) segment(i int) error {
 	} else if i < len(v.begun)-2 {
 		return fail(f.name, f.header.FirstLSN, 0, "manifest is missing: expected %s", path.Base(v.dir.file(f.number, manifestSuffix)))
 	} else {
-		v.noteTail(f)
+		if err := v.noteTail(f); err != nil {
+			return err
+		}
 	}
 	v.at = v.lastWalk.chain
 	return nil
@@ -467,9 +469,21 @@ func firstDifference(got, want Manifest) string {
 	return ""
 }
 
-// noteTail tells of a torn end in the segment that is still written.
-func (v *verifier) noteTail(f found) {
-	if w := v.lastWalk; !errors.Is(w.stop, record.ErrNothing) {
-		v.report.Tail = &Tail{Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Reason: w.stop.Error()}
+// noteTail reports bytes behind the last record of the segment that is still written. Where an appender has written a record there
+// meanwhile, they are none.
+func (v *verifier) noteTail(f found) error {
+	w := v.lastWalk
+	file, err := v.dir.fsys.OpenFile(f.name, os.O_RDONLY, 0)
+	if err != nil {
+		return wrap("open", f.name, err)
 	}
+	defer file.Close()
+	last, err := lastNonZero(file, w.end)
+	if err != nil {
+		return wrap("read", f.name, err)
+	}
+	if _, err := newScanner(file, f.header.identity(), w.end).next(); last > w.end && err != nil {
+		v.report.Tail = &Tail{Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end, Reason: w.stop.Error()}
+	}
+	return nil
 }

@@ -278,6 +278,8 @@ func (n *node) change(ch change) {
 	n.changes = append(n.changes, ch)
 }
 
+func isForWriting(flag int) bool { return flag&(os.O_RDWR|os.O_WRONLY) != 0 }
+
 // OpenFile implements store.FS.
 func (c *CrashFS) OpenFile(name string, flag int, perm fs.FileMode) (store.File, error) {
 	c.mu.Lock()
@@ -287,6 +289,8 @@ func (c *CrashFS) OpenFile(name string, flag int, perm fs.FileMode) (store.File,
 	}
 	n, err := c.find(name)
 	switch {
+	case err == nil && !n.isDir && isForWriting(flag) && n.mode&0o200 == 0:
+		return nil, syscall.EACCES // as for every user but root
 	case err == nil && flag&os.O_TRUNC != 0:
 		if err := c.step(); err != nil {
 			return nil, err
@@ -308,7 +312,7 @@ func (c *CrashFS) OpenFile(name string, flag int, perm fs.FileMode) (store.File,
 	if n.isDir {
 		return nil, syscall.EISDIR
 	}
-	return &crashFile{fs: c, node: n, life: c.life, isWritable: flag&(os.O_RDWR|os.O_WRONLY) != 0}, c.outcome()
+	return &crashFile{fs: c, node: n, life: c.life, isWritable: isForWriting(flag)}, c.outcome()
 }
 
 // Mkdir implements store.FS.
