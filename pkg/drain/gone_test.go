@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -119,6 +120,35 @@ func TestRun_StreamIsGoneWhenItIsOpenedAnew(t *testing.T) {
 		t.Errorf("%v, expected ErrStoreBehind", err)
 	}
 	b.expectHead(status.HeadLSN)
+}
+
+// One byte rots of the records whose sync was the last one, and whose mark no power cut has left: the sound ones behind it are in this store alone.
+func TestRun_StoreThatLostWhatWasReleasedKeepsTheRest(t *testing.T) {
+	disk := storetest.NewCrashFS(1)
+	b := newBench(t, store.Options{FS: disk, SegmentBytes: 128 << 10})
+	b.append("one")
+	b.append("two")
+	b.drainOne("three")
+	status, err := farlog.Inspect(b.uri)
+	b.must(err)
+	const name, first = "/store/streams/test%2Forders/0000000001.seg", 4096 + 128 // behind the EPOCH record
+	var behind []byte
+	b.must(disk.Change(name, func(data []byte) []byte {
+		clear(data[512:1056]) // both marks
+		data[first+57] ^= 1
+		behind = bytes.Clone(data[first:])
+		return data
+	}))
+	b.append("four")
+	for range 2 {
+		if err := Run(t.Context(), b.config()); !errors.Is(err, ErrStoreBehind) {
+			t.Fatalf("%v, expected ErrStoreBehind", err)
+		}
+		b.expectHead(status.HeadLSN)
+		if data, err := disk.Bytes(name); err != nil || !bytes.Equal(data[first:], behind) {
+			t.Fatal("the bytes behind the damaged one were changed", err)
+		}
+	}
 }
 
 func (b *bench) must(err error) {

@@ -85,15 +85,16 @@ func (r *Reader) beginAnew() (isAnew bool, err error) {
 	return true, r.open(r.at, segmentDataOffset, true)
 }
 
-// limit keeps a reader of synced records from what lies behind the mark of the segment that is still written. isMoved: look again.
+// limit looks how far the segment that is still written was synced. It keeps a reader of synced records from what lies behind, and every
+// reader from taking synced bytes that are gone for the end of the stream. isMoved: look again.
 func (r *Reader) limit(stop error) (isMoved bool, err error) {
-	if !r.options.SyncedOnly {
-		return false, nil
-	}
 	before := r.scan.end
 	r.scan.end = 0
 	if r.at < len(r.segments)-1 {
-		return true, nil
+		return r.options.SyncedOnly, nil
+	}
+	if stop == nil && !r.options.SyncedOnly {
+		return false, nil
 	}
 	s := r.segments[r.at]
 	front, err := readFront(r.file)
@@ -105,11 +106,17 @@ func (r *Reader) limit(stop error) (isMoved bool, err error) {
 	case front.headerErr != nil:
 		return false, &CorruptError{Path: s.name, Err: front.headerErr}
 	}
-	r.scan.end = max(front.mark.syncedOffset, segmentDataOffset)
-	if stop != nil && r.scan.end > r.scan.off && r.scan.end == before {
-		return false, r.damaged(fmt.Errorf("%w; everything below offset %d was synced", stop, before))
+	synced := max(front.mark.syncedOffset, segmentDataOffset)
+	isShort, isSeen := stop != nil && synced > r.scan.off, synced == before
+	if r.options.SyncedOnly {
+		r.scan.end = synced
+	} else {
+		isSeen, r.seenMark = synced == r.seenMark, synced // it may have come after the bytes were read
 	}
-	return r.scan.end > r.scan.off, nil
+	if isShort && isSeen {
+		return false, r.damaged(fmt.Errorf("%w; everything below offset %d was synced", stop, synced))
+	}
+	return synced > r.scan.off && (isShort || r.options.SyncedOnly), nil
 }
 
 // FS is the file system that the store lies in, for what is derived from it and kept beside it.

@@ -48,6 +48,8 @@ type Reader struct {
 	cutoff cutoff
 	last   recordPlace // the last record given
 	from   filter
+	// seenMark is how far the segment that is still written was synced when it was last read to its end.
+	seenMark int64
 	// isRechecked: the end of this segment was read again after the next one had begun, so it is the end.
 	isRechecked bool
 }
@@ -236,7 +238,7 @@ func (r *Reader) open(i int, offset int64, isStart bool) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	r.at, r.isRechecked = i, false
+	r.at, r.isRechecked, r.seenMark = i, false, 0
 	if i >= len(r.segments) {
 		return nil
 	}
@@ -409,7 +411,8 @@ func (r *Reader) atEnd(stop error) error {
 	}
 	next := r.segments[r.at+1].header
 	isSame := next.Generation == r.segments[r.at].header.Generation
-	if isSame && r.chain.isBegun && (next.PrevEpoch > r.chain.Epoch || next.PrevNextLSN > r.chain.LSN) {
+	// A chain that is not begun has seen no record of this segment: the next one begins behind one all the same.
+	if isSame && (!r.chain.isBegun || next.PrevEpoch > r.chain.Epoch || next.PrevNextLSN > r.chain.LSN) {
 		return r.damaged(fmt.Errorf("segment ends (%w), the next one begins after lsn %d", stop, next.PrevNextLSN))
 	}
 	if !isSame {
