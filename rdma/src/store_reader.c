@@ -342,7 +342,7 @@ static int go_over(struct store_reader *reader, const char *why, bool *is_again,
 
 	if (next->generation != segment->generation)
 		result = check_end(reader, why, is_again, error);
-	else if (reader->chain.is_begun && (next->prev_epoch > reader->chain.cursor.epoch || next->prev_next_lsn > reader->chain.cursor.lsn))
+	else if (!reader->chain.is_begun || next->prev_epoch > reader->chain.cursor.epoch || next->prev_next_lsn > reader->chain.cursor.lsn)
 		result = damaged(reader, why, "the next segment begins behind lsn", next->prev_next_lsn, error);
 	return result != FARLOG_OK || *is_again ? result : open_segment(reader, reader->at + 1, error);
 }
