@@ -22,6 +22,7 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 	"github.com/farlog/farlog/pkg/metrics"
 	"github.com/farlog/farlog/pkg/nvmet"
+	"github.com/farlog/farlog/pkg/replace"
 )
 
 // part is one role, opened and ready to run. run works until ctx is done, calls ready once, and returns an error only when the
@@ -285,19 +286,11 @@ func (d *daemon) metricsURL() string {
 	return "http://" + d.metricsAddress + "/metrics"
 }
 
-// writeWhole lets a reader see the old file or the new one, never a part.
-func writeWhole(path string, content []byte) error { return replaceFile(path, content, 0o644) }
+// writeWhole lets a reader see the old file or the new one, never a part, also behind a power cut.
+func writeWhole(path string, content []byte) error { return replace.File(path, content, 0o644) }
 
 // writeSecret is writeWhole for the daemon's own user alone.
-func writeSecret(path string, content []byte) error { return replaceFile(path, content, 0o600) }
-
-func replaceFile(path string, content []byte, mode os.FileMode) error {
-	part := path + ".part"
-	if err := errors.Join(os.WriteFile(part, content, mode), os.Chmod(part, mode)); err != nil {
-		return err
-	}
-	return os.Rename(part, path)
-}
+func writeSecret(path string, content []byte) error { return replace.File(path, content, 0o600) }
 
 // listen opens a port; the error names the setting.
 func listen(setting, address string) (net.Listener, error) {

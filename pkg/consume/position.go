@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/farlog/farlog/pkg/replace"
 	"github.com/farlog/farlog/pkg/store"
 )
 
@@ -86,24 +87,7 @@ func (p *Position) keep(now saved) error {
 	if err != nil {
 		return fmt.Errorf("encode position: %w", err)
 	}
-	file, err := os.Create(p.name + ".tmp")
-	if err != nil {
-		return fmt.Errorf("position %q: %w", p.name, err)
-	}
-	_, err = file.Write(append(raw, '\n'))
-	if err == nil {
-		err = file.Sync()
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(p.name+".tmp", p.name)
-	}
-	if err == nil {
-		err = store.OS.SyncDir(path.Dir(p.name))
-	}
-	if err != nil {
+	if err := replace.File(p.name, append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("position %q: %w", p.name, err)
 	}
 	p.saved = now

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/farlog/farlog/pkg/replace"
 )
 
 const (
@@ -94,7 +96,7 @@ func InitAuthority(dir, trustDomain string, now time.Time) (*Authority, error) {
 	if err := errors.Join(writeKey(filepath.Join(dir, authorityKey), key), a.writeRevoked(nil, now)); err != nil {
 		return nil, err
 	}
-	return a, replace(filepath.Join(dir, authorityCert), encodePEM(pemCert, raw), 0o644)
+	return a, replace.File(filepath.Join(dir, authorityCert), encodePEM(pemCert, raw), 0o644)
 }
 
 // OpenAuthority reads one that InitAuthority made.
@@ -159,7 +161,7 @@ func (a *Authority) Issue(dir string, order Order, now time.Time) (*x509.Certifi
 		return nil, fmt.Errorf("make directory %q: %w", dir, errors.Unwrap(err))
 	}
 	files := In(dir, order.Kind)
-	if err := errors.Join(a.copyTo(dir), writeKey(files.Key, key), replace(files.Cert, encodePEM(pemCert, raw), 0o644)); err != nil {
+	if err := errors.Join(a.copyTo(dir), writeKey(files.Key, key), replace.File(files.Cert, encodePEM(pemCert, raw), 0o644)); err != nil {
 		return nil, err
 	}
 	return x509.ParseCertificate(raw)
@@ -213,7 +215,7 @@ func (a *Authority) copyTo(dir string) error {
 	if err != nil {
 		return fmt.Errorf("list of revoked certificates: %w", err)
 	}
-	return errors.Join(replace(filepath.Join(dir, authorityCert), encodePEM(pemCert, a.cert.Raw), 0o644), replace(filepath.Join(dir, revokedName), revoked, 0o644))
+	return errors.Join(replace.File(filepath.Join(dir, authorityCert), encodePEM(pemCert, a.cert.Raw), 0o644), replace.File(filepath.Join(dir, revokedName), revoked, 0o644))
 }
 
 // Renew gives every certificate of this authority in a directory a new key and a new time, with what it said before. It returns those that it made.
@@ -276,7 +278,7 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	return replace(path, encodePEM(pemKey, raw), 0o600)
+	return replace.File(path, encodePEM(pemKey, raw), 0o600)
 }
 
 func encodePEM(kind string, raw []byte) []byte {

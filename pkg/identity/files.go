@@ -66,21 +66,3 @@ func checkKeyMode(path string) error {
 	}
 	return nil
 }
-
-// replace lets a reader see the old file or the new one, never a part.
-func replace(path string, content []byte, mode os.FileMode) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
-	if err != nil {
-		return fmt.Errorf("write %q: %w", path, errors.Unwrap(err))
-	}
-	_, err = part.Write(content)
-	err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
-		os.Remove(part.Name())
-		return fmt.Errorf("write %q: %w", path, err)
-	}
-	return nil
-}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/farlog/farlog/pkg/replace"
 )
 
 // Revoke adds certificates to the list. Whoever reads the list shuts them out within seconds.
@@ -70,5 +72,5 @@ func (a *Authority) writeRevoked(entries []x509.RevocationListEntry, now time.Ti
 	if err != nil {
 		return fmt.Errorf("sign list of revoked certificates: %w", err)
 	}
-	return replace(filepath.Join(a.Dir, revokedName), encodePEM(pemRevoked, raw), 0o644)
+	return replace.File(filepath.Join(a.Dir, revokedName), encodePEM(pemRevoked, raw), 0o644)
 }

@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farlog/farlog/pkg/replace"
 )
 
 // Config is all of an NVMe target, as nvmetcli saves it. An attribute that is not named is left as it is.
@@ -261,22 +261,4 @@ func (c *Config) sort() {
 }
 
 // WriteSecret replaces a file as a whole, for its owner alone, and has it on the disk when it returns.
-func WriteSecret(path string, content []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Unwrap(err))
-	}
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(file.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+func WriteSecret(path string, content []byte) error { return replace.File(path, content, 0o600) }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
+	"github.com/farlog/farlog/pkg/replace"
 )
 
 // wantedName is the file with the control plane's last word. A target that is started again without a control plane serves by it: its
@@ -47,12 +48,7 @@ func (t *Target) remember(message *api.WatchRingsResponse) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(t.config.Dir, wantedName)
-	part := path + ".part"
-	if err := errors.Join(os.WriteFile(part, raw, 0o600), os.Chmod(part, 0o600)); err != nil {
-		return err
-	}
-	return os.Rename(part, path)
+	return replace.File(filepath.Join(t.config.Dir, wantedName), raw, 0o600)
 }
 
 // recall gives nothing where there is no file.
