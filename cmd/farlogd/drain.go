@@ -75,6 +75,9 @@ type drainWorker struct {
 }
 
 func (d *daemon) openDrain(context.Context) error {
+	if err := d.lockRole(roleDrain); err != nil {
+		return err
+	}
 	opened, err := store.Open(d.settings.storeDir, store.Options{Create: true, SegmentBytes: int64(d.settings.segmentBytes)})
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)

@@ -101,6 +101,9 @@ func mayReplicate(keeper *identity.Keeper, r *http.Request) error {
 
 // openReplica opens the role of a second site.
 func (d *daemon) openReplica(context.Context) error {
+	if err := d.lockRole(roleReplica); err != nil {
+		return err
+	}
 	source, closeSource, err := d.firstStore(d.settings.replicaFrom)
 	if err != nil {
 		return err
