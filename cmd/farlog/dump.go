@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,9 @@ func newDumpCommand(env *environment) *cobra.Command {
 		Short: "Print the records of a ring image, a segment or a store, one a line",
 		Long: `Prints every record, farlog's own included: lsn, seq, epoch, time, flags, class, key, length and payload. Records that a
 later epoch replaced carry SUPERSEDED. In a ring image the walk begins at the head. It needs no daemon. With --output json
-each line is one JSON object.
+each line is one JSON object, whose payload and key are the bytes of the record: as a string where they are UTF-8, else as
+payload_base64 and key_base64. Only of EPOCH and GAP records the payload is spelled out. As text, bytes that do not print are shown
+by others: SOH as |.
 
 Of a stream with several members ("members:K URI URI ...", of rings or the paths of their images) it prints the log that the next
 opening would choose. It only reads, and fences nobody. Rings on other hosts (ofi:, verbs:) are read by a reader's grant, which the control plane gives for the stream that --stream names.`,
@@ -194,8 +197,18 @@ type dumpLine struct {
 	IsSuperseded bool   `json:"is_superseded,omitempty"`
 	Class        uint16 `json:"class"`
 	Key          string `json:"key,omitempty"`
+	KeyRaw       []byte `json:"key_base64,omitempty"` // instead of key
 	Len          int    `json:"len"`
 	Payload      string `json:"payload,omitempty"`
+	PayloadRaw   []byte `json:"payload_base64,omitempty"` // instead of payload
+}
+
+// exact gives the bytes as a string of JSON where they are UTF-8: nothing but the escapes of JSON stands for them. Others go as base64.
+func exact(raw []byte) (text string, rest []byte) {
+	if utf8.Valid(raw) {
+		return string(raw), nil
+	}
+	return "", raw
 }
 
 func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) error {
@@ -215,6 +228,12 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.payload(rec),
 	}
 	if d.isJSON {
+		if d.options.payload == payloadText {
+			line.Key, line.KeyRaw = exact(rec.Key)
+			if rec.Flags&(record.FlagEpoch|record.FlagGap) == 0 {
+				line.Payload, line.PayloadRaw = exact(rec.Payload)
+			}
+		}
 		encoder := json.NewEncoder(d.out)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(line)
