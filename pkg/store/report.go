@@ -11,7 +11,7 @@ type Report struct {
 	Streams   []StreamReport `json:"streams"`
 }
 
-// OK tells whether nothing is missing, altered or out of order in any stream.
+// OK tells whether nothing is missing, altered or out of order in any stream, up to its end here. Where a stream ends is not proved.
 func (r Report) OK() bool {
 	for _, s := range r.Streams {
 		if s.Failure != nil {
@@ -35,9 +35,12 @@ type StreamReport struct {
 	FirstTime      time.Time          `json:"first_time"`
 	LastTime       time.Time          `json:"last_time"`
 	Generations    []GenerationReport `json:"generations"`
-	Tail           *Tail              `json:"tail,omitempty"`
-	MovedTails     []string           `json:"moved_tails,omitempty"` // files with the bytes of former tails
-	Failure        *Failure           `json:"failure,omitempty"`
+	// IsEndProved is false of every stream: a store whose last segments were removed with their manifests cannot tell. The ring's head, or
+	// what the control plane knows as drained, must not be above the next_lsn of the last generation.
+	IsEndProved bool     `json:"is_end_proved"`
+	Tail        *Tail    `json:"tail,omitempty"`
+	MovedTails  []string `json:"moved_tails,omitempty"` // files with the bytes of former tails
+	Failure     *Failure `json:"failure,omitempty"`
 }
 
 // GenerationReport is the part of a stream that came from one ring. Positions are those of the records that count.
@@ -74,7 +77,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("segment %s, lsn %d, offset %d: %s", f.Segment, f.LSN, f.Offset, f.Reason)
 }
 
-// Statement says in one sentence what was proved of the stream, or where it fails.
+// Statement says what was proved of the stream and what was not, or where it fails.
 func (s StreamReport) Statement() string {
 	switch {
 	case s.Failure != nil:
@@ -92,5 +95,6 @@ func (s StreamReport) Statement() string {
 			before += fmt.Sprintf("; this store begins at lsn %d, seq %d, of ring %s: what lies before that went to another one", g.FirstLSN, g.FirstSeq, g.RingUUID)
 		}
 	}
-	return text + " nothing is missing, altered or out of order" + before
+	return text + " nothing is missing, altered or out of order" + before +
+		fmt.Sprintf("; not proved: that the stream ends at lsn %d. It does if the head of its ring is not above that", s.Generations[len(s.Generations)-1].NextLSN)
 }

@@ -3,7 +3,7 @@
 // sections 5 and 6.
 //
 // An Appender puts the batches of one ring into one stream; a Reader goes along a stream, also while an appender in another
-// process writes it; Verify proves that nothing is missing, altered or out of order, or names the first place where that fails.
+// process writes it; Verify proves that nothing before the end of a stream is missing, altered or out of order, or names the first place where that fails.
 package store
 
 import (
