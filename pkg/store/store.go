@@ -53,7 +53,6 @@ type identityFile struct {
 	Format    string `json:"format"`
 	Version   int    `json:"version"`
 	StoreUUID string `json:"store_uuid"`
-	Created   string `json:"created"`
 	PublicKey string `json:"public_key"`
 }
 
@@ -242,7 +241,7 @@ func (s *Store) createIdentity(public ed25519.PublicKey) error {
 	uuid[6], uuid[8] = uuid[6]&0x0F|0x40, uuid[8]&0x3F|0x80
 	raw, err := json.Marshal(identityFile{
 		Format: identityFormat, Version: identityVersion, StoreUUID: uuid.String(),
-		Created: s.options.Now().UTC().Format(time.RFC3339Nano), PublicKey: hex.EncodeToString(public),
+		PublicKey: hex.EncodeToString(public),
 	})
 	if err != nil {
 		return fmt.Errorf("encode store identity: %w", err)
