@@ -133,8 +133,8 @@ func (f *feed) readAcknowledgements(stdout io.Reader) error {
 			return nil // the writer ended; half a line is no acknowledgement
 		}
 		fields := strings.Fields(line)
-		if len(fields) != 4 {
-			return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn and level", line)
+		if len(fields) != 5 {
+			return fmt.Errorf("acknowledgement %q: expected epoch, seq, lsn, level and #input", line)
 		}
 		epoch, epochErr := strconv.ParseUint(fields[0], 10, 32)
 		lsn, lsnErr := strconv.ParseUint(fields[2], 10, 64)

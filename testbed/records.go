@@ -123,7 +123,7 @@ func (l *ledger) hear(line string) (isDone bool, err error) {
 
 // time takes the microseconds that an append took, and for how many of them a processor stood still, where they were printed.
 func (l *ledger) time(fields []string, at int) error {
-	if at >= len(fields) {
+	if at >= len(fields) || strings.HasPrefix(fields[at], "#") { // the record's number in the input of farlog append
 		return nil
 	}
 	var us [2]time.Duration // took, stood still

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 const (
 	windowMax         = 65536
 	openRetryInterval = 20 * time.Millisecond
+	openFullInterval  = 250 * time.Millisecond // each try of a ring on another host takes a grant, and so an epoch
 
 	acquireTimeoutDefault = 10 * time.Second
 )
@@ -54,10 +56,12 @@ func newAppendCommand(env *environment) *cobra.Command {
 
 Each record is a line, or 4 bytes of little-endian length and as many bytes (--format length-prefixed). With
 --stream the control plane grants the right to write; with --ring no daemon is needed. A record is acknowledged
-when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level.
+when it has reached the level asked for, and --ack text prints one line for it then: epoch, seq, lsn, level, and behind # its
+number in the input, from 1 on. A record that is not appended has a line too, such as: refused FULL #7.
 
 --window N puts up to N records under one flush. A window never waits for input: what is there is committed.
-When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject).
+When the ring is full, append waits for the drain (policy block) or refuses the record (policy reject). The wait has no end but --deadline, which
+ends the command with FULL; what it waits for is said once a second, also while an append brings no acknowledgement.
 
 A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from the file that farlog
 stream grant wrote. A writer that is granted the stream after this one fences it.
@@ -96,7 +100,7 @@ stream (level, policy, deadline) or of the route are taken over between two reco
 	flags.IntVar(&options.window, "window", 1, "records under one flush, at most")
 	flags.StringVar(&options.level, "level", "", "durability `level`: posted, visible or persistent (default: the stream's; of --ring, unless it is farlog://: persistent)")
 	flags.StringVar(&options.policy, "policy", "", "when the ring is full: block or reject (default: the stream's; of --ring: block)")
-	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append (default: the stream's or the region's)")
+	flags.Var((*config.DurationValue)(&options.deadline), "deadline", "longest wait of one append; a ring that is full for so long ends the command with FULL (default: the stream's or the region's for an attempt, and a full ring is waited for as long as it takes)")
 	flags.Var((*config.DurationValue)(&options.heartbeat), "heartbeat", "append a heartbeat when the input has brought nothing for so `long`, so that merges go on past this stream; well below --merge-late of the drain (default: none)")
 	flags.Uint16Var(&options.class, "class", 0, "class of every record")
 	flags.BoolVar(&options.isFIX, "fix", false, "records are FIX messages: class from MsgType, key from ClOrdID (lists: ListID)")
@@ -190,6 +194,8 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		window:   options.window,
 		deadline: place.options.Deadline,
 		policy:   place.options.Policy,
+		fullMax:  options.deadline,
+		stall:    newStall(),
 		classify: classifier(options.isFIX, options.class, options.keyField),
 	}
 	// A writer's first act is a new epoch: it is opened for a record that is there and good, not for nothing.
@@ -203,6 +209,7 @@ func runAppend(ctx context.Context, env *environment, options appendOptions) err
 		return asUsage(err)
 	}
 	f.beat = options.heartbeat
+	f.watchWriter(place.uri)
 	talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	stop, err := f.follow(ctx, env, options, place)
 	if err != nil {
@@ -246,6 +253,20 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 	return func() { cancel(); client.Close() }, nil
 }
 
+// watchWriter has the goroutine that watches for stalls see this writer.
+func (f *feed) watchWriter(uri string) {
+	f.watched.Store(f.writer)
+	f.needed = 0
+	if needed, uris := farlog.MemberURIs(uri); len(uris) > 1 {
+		f.needed = needed
+	}
+}
+
+// isOwn tells counters of this writer from those of one on this host that has taken the ring over since.
+func (f *feed) isOwn(counters *farlog.Counters) bool {
+	return counters.Epoch() == uint64(f.writer.Cursors().Epoch) && counters.Pid() == uint64(os.Getpid())
+}
+
 // finishAppend prints what was acknowledged also when the feed failed.
 func finishAppend(f *feed, ringUUID *[16]byte, err error) error {
 	err = errors.Join(err, f.output.flush())
@@ -253,7 +274,10 @@ func finishAppend(f *feed, ringUUID *[16]byte, err error) error {
 	if ringUUID != nil {
 		counters, _ = farlog.ReadCounters("", *ringUUID) // none: the summary goes without latencies
 	}
-	f.talk.summary(&f.count, f.writer.Contract(), counters)
+	if counters != nil && !f.isOwn(counters) {
+		counters = nil
+	}
+	f.talk.summary(&f.count, f.writer.Contract(), counters, f.stall.longest)
 	epoch, closeErr := f.writer.Cursors().Epoch, f.writer.Close()
 	if closeErr == nil && f.tellEnd != nil {
 		f.tellEnd(epoch)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/farlog/farlog/pkg/audit/fix"
@@ -17,6 +18,7 @@ const (
 	fullDeadline    = 100 * time.Millisecond // of one attempt while the ring is full
 	resolveDeadline = time.Second
 	resolveTimeout  = 30 * time.Second
+	fencedResolves  = 2 // of a writer that is fenced: its target says in the first where its log ended, or never
 )
 
 // feed appends what the input gives, in windows of one group commit each.
@@ -28,11 +30,16 @@ type feed struct {
 	talk     *appendTalk
 	window   int
 	deadline time.Duration
+	fullMax  time.Duration // longest wait of one record for space; 0 = for as long as it takes
 	beat     time.Duration // of heartbeats while the input brings nothing; 0 = none
 	policy   farlog.Policy
 	classify func(record []byte) (key []byte, class uint16)
 	changes  *reconfiguration   // of the stream, while the writer runs; nil: not heard of
 	tellEnd  func(epoch uint32) // that the writer has ended by itself; nil: nobody is told
+
+	stall   *stall
+	watched atomic.Pointer[farlog.Writer] // writer, for the goroutine that watches it
+	needed  int                           // members for an acknowledgement; 0: not known
 
 	entries   []farlog.Entry
 	positions []farlog.Position
@@ -48,6 +55,7 @@ type feedCount struct {
 // run ends with the input, with ctx, or with an error that concerns all that would follow.
 func (f *feed) run(ctx context.Context) error {
 	f.positions = make([]farlog.Position, f.window)
+	defer f.stall.watch(ctx, f.talk, f.whyStalled)()
 	for ctx.Err() == nil {
 		if isMore, err := f.fill(ctx); err != nil || !isMore {
 			return err
@@ -135,6 +143,8 @@ func (f *feed) gather() error {
 // commit appends the window and returns when every record of it is acknowledged, or refused by the policy.
 func (f *feed) commit(ctx context.Context) error {
 	entries, deadline := f.entries, f.deadline
+	f.stall.begin()
+	defer f.stall.end()
 	for len(entries) > 0 {
 		positions := f.positions[:len(entries)]
 		done, submitted, err := f.append(entries, positions, deadline)
@@ -151,11 +161,15 @@ func (f *feed) commit(ctx context.Context) error {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
 		case len(entries) == 0: // all of them are in the ring: the next record meets what ends the writer
 		case errors.Is(err, farlog.ErrFull) && f.writer.Policy() == farlog.PolicyReject: // of a farlog:// stream only the writer knows it
-			f.count.refused++
+			if err := f.refuse(); err != nil {
+				return err
+			}
 			entries = entries[1:]
-			f.talk.refused(f.count.refused)
 		case errors.Is(err, farlog.ErrFull):
 			f.count.full++
+			if f.fullMax > 0 && submitted == 0 {
+				return f.noSpace()
+			}
 			deadline = max(f.deadline, fullDeadline)
 			if err := f.waitForSpace(ctx); err != nil {
 				return err
@@ -187,13 +201,32 @@ func (f *feed) waitForSpace(ctx context.Context) error {
 	if err := f.output.flush(); err != nil {
 		return err
 	}
+	f.stall.isFull.Store(true)
 	cursors := f.writer.Cursors()
-	f.talk.full(cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes)
+	f.talk.full(cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes, f.fullMax)
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped while the ring was full: input record %d and later ones were not appended",
-			f.count.acknowledged+f.count.refused+1)
+		return fmt.Errorf("stopped while the ring was full: input record %d and later ones were not appended", f.number())
 	}
 	return nil
+}
+
+// number is that of the first record of the input of which nothing is known yet.
+func (f *feed) number() uint64 { return f.count.acknowledged + f.count.refused + 1 }
+
+// refuse tells the record that finds no room that it is not appended.
+func (f *feed) refuse() error {
+	err := f.output.refuse(f.number(), notAppendedFull)
+	f.count.refused++
+	f.stall.progress()
+	f.talk.refused(f.count.refused)
+	return err
+}
+
+// noSpace ends the feed at a record for which there was no room within the deadline of the command line.
+func (f *feed) noSpace() error {
+	cursors := f.writer.Cursors()
+	return fmt.Errorf("input record %d was not appended: FULL: %d of the ring's %d bytes are undrained, and there was no room within --deadline %s; "+
+		"everything acknowledged stays valid; is its drain running?", f.number(), cursors.AppendedLSN-cursors.HeadLSN, cursors.CapacityBytes, f.fullMax)
 }
 
 // resolve finds out about records whose deadline passed. They are in order, so that the first that cannot be resolved ends it.
@@ -201,18 +234,9 @@ func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) erro
 	f.count.unknown += uint64(len(entries))
 	until := time.Now().Add(resolveTimeout)
 	for i := range entries {
-		position, err := f.writer.Resolve(positions[i].LSN, resolveDeadline)
-		for errors.Is(err, farlog.ErrUnknown) && time.Now().Before(until) {
-			time.Sleep(time.Millisecond)
-			position, err = f.writer.Resolve(positions[i].LSN, resolveDeadline)
-		}
-		if errors.Is(err, farlog.ErrFenced) {
-			return fmt.Errorf("input record %d, lsn %d, may or may not be in the ring: this writer, epoch %d, is fenced; everything acknowledged stays valid",
-				f.count.acknowledged+f.count.refused+1, positions[i].LSN, f.writer.Cursors().Epoch)
-		}
+		position, err := f.resolveOne(positions[i].LSN, until)
 		if err != nil {
-			return fmt.Errorf("input record %d may or may not be in the ring: lsn %d of epoch %d could not be resolved within %s: %w",
-				f.count.acknowledged+f.count.refused+1, positions[i].LSN, positions[i].Epoch, resolveTimeout, err)
+			return f.unresolved(err, positions[i].LSN, uint64(len(entries)-i))
 		}
 		positions[i].Level = position.Level
 		if err := f.acknowledge(entries[i:i+1], positions[i:i+1]); err != nil {
@@ -222,18 +246,58 @@ func (f *feed) resolve(entries []farlog.Entry, positions []farlog.Position) erro
 	return nil
 }
 
+// errUndecided: the writer is fenced, and nobody tells it any more where its log ended.
+var errUndecided = errors.New("undecided")
+
+// resolveOne asks until the outcome is known. A writer that is fenced does not wait for what its target would have said by then.
+func (f *feed) resolveOne(lsn uint64, until time.Time) (farlog.Position, error) {
+	for fenced := 0; ; {
+		position, err := f.writer.Resolve(lsn, resolveDeadline)
+		if !errors.Is(err, farlog.ErrUnknown) || time.Now().After(until) {
+			return position, err
+		}
+		if _, err := f.writer.Poll(); errors.Is(err, farlog.ErrFenced) {
+			fenced++
+		}
+		if fenced >= fencedResolves {
+			return position, errUndecided
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// unresolved says what is known of the record at this lsn, and of as many as count from it on.
+func (f *feed) unresolved(err error, lsn, count uint64) error {
+	epoch, which := f.writer.Cursors().Epoch, fmt.Sprintf("input record %d, lsn %d,", f.number(), lsn)
+	if count > 1 {
+		which = fmt.Sprintf("input records %d to %d, from lsn %d on,", f.number(), f.number()+count-1, lsn)
+	}
+	switch {
+	case errors.Is(err, farlog.ErrFenced):
+		return fmt.Errorf("%s did not reach the log and never will: this writer, epoch %d, is fenced; everything acknowledged stays valid", which, epoch)
+	case errors.Is(err, errUndecided):
+		return fmt.Errorf("%s may or may not be in the log: this writer, epoch %d, is fenced, and its target does not say any more where its log ended; "+
+			"everything acknowledged stays valid", which, epoch)
+	case errors.Is(err, farlog.ErrUnknown):
+		return fmt.Errorf("%s may or may not be in the log: the outcome in epoch %d was not known within %s: %w", which, epoch, resolveTimeout, err)
+	}
+	return fmt.Errorf("%s resolve in epoch %d: %w", which, epoch, err)
+}
+
 func (f *feed) acknowledge(entries []farlog.Entry, positions []farlog.Position) error {
 	for i := range positions {
 		if f.count.acknowledged == 0 || positions[i].Level < f.count.level {
 			f.count.level = positions[i].Level
 		}
+		number := f.number()
 		f.count.acknowledged++
 		f.count.bytes += uint64(len(entries[i].Data))
-		if err := f.output.add(positions[i]); err != nil {
+		if err := f.output.add(number, positions[i]); err != nil {
 			return err
 		}
 	}
 	if len(positions) > 0 {
+		f.stall.progress()
 		f.talk.progress(&f.count)
 	}
 	return nil
@@ -241,7 +305,7 @@ func (f *feed) acknowledge(entries []farlog.Entry, positions []farlog.Position) 
 
 // explain makes the one line for an error that ends the feed. entries[0] is the record that met it.
 func (f *feed) explain(err error, entries []farlog.Entry, positions []farlog.Position) error {
-	number := f.count.acknowledged + f.count.refused + 1
+	number := f.number()
 	switch {
 	case errors.Is(err, farlog.ErrFenced):
 		own := f.writer.Cursors().Epoch

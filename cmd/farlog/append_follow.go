@@ -103,6 +103,7 @@ func (f *feed) reopen(ctx context.Context, env *environment, options appendOptio
 		return false, asUsage(err)
 	}
 	f.writer, f.deadline, f.policy = writer, place.options.Deadline, place.options.Policy
+	f.watchWriter(place.uri)
 	f.talk.opened(place.uri, f.writer.Contract(), place.options.Level, f.writer.Recovery())
 	return true, nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -87,12 +88,15 @@ func (p *writerPlace) look() error {
 // granted later: a new grant above that is asked for. A grant of a ring on another host is good for one opening; whatever passes there (a
 // target that is just starting, a writer that is just being torn down) is tried again with a new one.
 func openWriter(ctx context.Context, env *environment, options appendOptions, place writerPlace, talk *appendTalk) (*farlog.Writer, writerPlace, error) {
+	full := fullRing{most: options.deadline, talk: talk}
 	for until := time.Now().Add(options.acquireTimeout); ; {
-		writer, err := openWhenThereIsSpace(ctx, place, talk)
+		writer, err := openWhenThereIsSpace(ctx, place, &full)
 		isFar := isOutOfSight(place.uri)
 		isFull := isFar && errors.Is(err, farlog.ErrFull) && place.options.Policy != farlog.PolicyReject
 		if isFull {
-			sayFull(talk)
+			if fullErr := full.wait(ctx, openFullInterval); fullErr != nil {
+				return nil, place, fullErr
+			}
 			until = time.Now().Add(options.acquireTimeout)
 		}
 		isPassing := errors.Is(err, farlog.ErrFenced) || isFull || isFar && isPassing(err)
@@ -111,7 +115,10 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 				return nil, place, inspectErr
 			}
 			options.epochSeen = max(status.WriterEpoch, status.EpochMin)
-		} else if !errors.Is(err, farlog.ErrFenced) {
+		} else if !errors.Is(err, farlog.ErrFenced) && !isFull {
+			if talk.isDue() {
+				talk.printf("stream %s: trying to open it again, at most until %s from now: %s", options.stream, time.Until(until).Round(time.Second), oneLine(err))
+			}
 			pause(ctx, openRetryInterval)
 		}
 		if place, err = locateWriter(ctx, env, options); err == nil {
@@ -131,23 +138,43 @@ func isPassing(err error) bool {
 
 // openWhenThereIsSpace opens the ring. A ring that is full to the last line cannot take the record of a new epoch until the drain
 // makes room; that is waited for, unless the policy is to reject.
-func openWhenThereIsSpace(ctx context.Context, place writerPlace, talk *appendTalk) (*farlog.Writer, error) {
+func openWhenThereIsSpace(ctx context.Context, place writerPlace, full *fullRing) (*farlog.Writer, error) {
 	for {
 		writer, err := farlog.OpenWriter(place.uri, place.options)
 		if !errors.Is(err, farlog.ErrFull) || place.options.Policy == farlog.PolicyReject || isOutOfSight(place.uri) {
 			return writer, err
 		}
-		sayFull(talk)
-		if !pause(ctx, openRetryInterval) {
+		if err := full.wait(ctx, openRetryInterval); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func sayFull(talk *appendTalk) {
-	if talk.isDue() {
-		talk.printf("ring is full, its new epoch finds no room: waiting for the drain")
+// fullRing is an opening that waits for the drain, at most for as long as --deadline says.
+type fullRing struct {
+	most  time.Duration // 0: as long as it takes
+	since time.Time
+	talk  *appendTalk
+}
+
+// wait is one pause. It fails when the wait is over.
+func (f *fullRing) wait(ctx context.Context, length time.Duration) error {
+	if f.since.IsZero() {
+		f.since = time.Now()
 	}
+	if f.most > 0 && time.Since(f.since) >= f.most {
+		return fmt.Errorf("no record was appended: FULL: the ring has no room for a new epoch, and none came within --deadline %s; is its drain running?", f.most)
+	}
+	if f.talk.isDue() {
+		f.talk.printf("ring is full, its new epoch finds no room: waiting for the drain%s", boundText(f.most))
+	}
+	if f.most > 0 {
+		length = min(length, f.most)
+	}
+	if !pause(ctx, length) {
+		return fmt.Errorf("stopped while the ring was full, before its new epoch: no record was appended: %w", context.Cause(ctx))
+	}
+	return nil
 }
 
 // pause is false when ctx ended it.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apiv1 "github.com/farlog/farlog/pkg/api/v1"
@@ -29,6 +30,7 @@ const (
 type routeFeed struct {
 	feed
 	env           *environment
+	watchedRoute  atomic.Pointer[farlog.Route] // route, for the goroutine that watches it
 	options       appendOptions
 	client        *controlClient // nil: the host agent grants
 	criticalities []uint32
@@ -65,6 +67,7 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 	f.feed = feed{
 		input: newRecordInput(env.stdin, options.format, farRecordLenMax-record.OverheadLen), output: newAcknowledgements(options.ack, env.stdout), talk: newAppendTalk(env.stderr),
 		window: options.window, deadline: options.deadline, classify: classifier(options.isFIX, options.class, options.keyField),
+		fullMax: options.deadline, stall: newStall(),
 	}
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
 		if err == nil {
@@ -89,6 +92,7 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 func (f *routeFeed) begin(ctx context.Context) (err error) {
 	if isAgentURI(f.options.route) {
 		if f.route, err = farlog.OpenRouteName(f.options.route, farlog.RouteOptions{SpillDir: f.options.spillDir, Name: f.options.name}); err == nil {
+			f.watchedRoute.Store(f.route)
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(f.route.Stats())), "leg", "legs"))
 		}
 		return err
@@ -113,6 +117,7 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 			f.route, err = farlog.OpenRoute(f.options.route, legs)
 		}
 		if err == nil {
+			f.watchedRoute.Store(f.route)
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(legs)), "leg", "legs"))
 			f.followLegs(ctx, legs)
 			return nil
@@ -226,6 +231,7 @@ func hasAgent() bool {
 
 // run ends with the input, with ctx, or with an error that concerns all that would follow.
 func (f *routeFeed) run(ctx context.Context) error {
+	defer f.stall.watch(ctx, f.talk, f.whyStalled)()
 	for ctx.Err() == nil {
 		if isMore, err := f.fill(ctx); err != nil || !isMore {
 			return err
@@ -273,6 +279,8 @@ func isSameRules(a, b []*apiv1.RouteRule) bool {
 
 // commit appends the window and returns when each record of it is in all required legs.
 func (f *routeFeed) commit(ctx context.Context) error {
+	f.stall.begin()
+	defer f.stall.end()
 	for entries := f.entries; len(entries) > 0; {
 		positions := f.positions[:len(entries)]
 		done, submitted, err := f.route.AppendBatch(entries, f.criticalities[:len(entries)], f.deadline, positions)
@@ -289,6 +297,9 @@ func (f *routeFeed) commit(ctx context.Context) error {
 		case err == nil, errors.Is(err, farlog.ErrUnknown):
 		case !errors.Is(err, farlog.ErrFull):
 			return fmt.Errorf("input record %d was not appended to route %q: %w: %s", f.number(), f.options.route, err, f.legTexts(positions[submitted]))
+		case f.fullMax > 0 && submitted == 0:
+			return fmt.Errorf("input record %d was not appended to route %q: FULL: there was no room in a required leg within --deadline %s: %s; "+
+				"everything acknowledged stays valid", f.number(), f.options.route, f.fullMax, f.legTexts(positions[0]))
 		default:
 			if err := f.waitForRoom(ctx, positions[submitted]); err != nil {
 				return err
@@ -318,8 +329,9 @@ func (f *routeFeed) resolve(positions []farlog.RoutePosition, before int) error 
 
 func (f *routeFeed) waitForRoom(ctx context.Context, position farlog.RoutePosition) error {
 	f.count.full++
+	f.stall.isFull.Store(true)
 	if f.talk.isDue() {
-		f.talk.printf("a required leg is full: waiting: %s", f.legTexts(position))
+		f.talk.printf("a required leg is full: waiting for its drain%s: %s", boundText(f.fullMax), f.legTexts(position))
 	}
 	if err := f.output.flush(); err != nil {
 		return err
@@ -350,8 +362,12 @@ func (f *routeFeed) legTexts(position farlog.RoutePosition) string {
 func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.RoutePosition) error {
 	for n := range positions {
 		position := &positions[n]
+		number := f.number()
 		if position.Required|position.Optional == 0 {
 			f.unrouted++
+			if err := f.output.refuse(number, notAppendedNoRule); err != nil {
+				return err
+			}
 			continue
 		}
 		if position.Required == 0 {
@@ -370,10 +386,13 @@ func (f *routeFeed) acknowledgeRoute(entries []farlog.Entry, positions []farlog.
 			if position.Required>>i&1 == 0 {
 				continue
 			}
-			if err := f.output.add(position.Legs[i].Position); err != nil {
+			if err := f.output.add(number, position.Legs[i].Position); err != nil {
 				return err
 			}
 		}
+	}
+	if len(positions) > 0 {
+		f.stall.progress()
 	}
 	f.talk.progress(&f.count)
 	f.tellAside(positions)

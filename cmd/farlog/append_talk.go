@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/farlog/farlog/pkg/farlog"
@@ -20,7 +21,13 @@ const (
 	ackBufferLen = 32 << 10
 )
 
-// acknowledgements prints one line for each record that is acknowledged, in order.
+// Why a record is not appended, though later ones are.
+const (
+	notAppendedFull   = "FULL"    // its ring was full (policy reject)
+	notAppendedNoRule = "NO_RULE" // no rule of the route selects it
+)
+
+// acknowledgements prints one line for each record of the input, in order: where it is, or why it was not appended.
 type acknowledgements struct {
 	kind   string
 	writer *bufio.Writer
@@ -31,21 +38,41 @@ func newAcknowledgements(kind string, stdout io.Writer) *acknowledgements {
 	return &acknowledgements{kind: kind, writer: bufio.NewWriterSize(stdout, ackBufferLen)}
 }
 
-func (a *acknowledgements) add(p farlog.Position) error {
+// add acknowledges the record with this number in the input, from 1 on.
+func (a *acknowledgements) add(number uint64, p farlog.Position) error {
 	switch a.kind {
 	case ackNone:
 		return nil
 	case ackJSON:
-		a.line = fmt.Appendf(a.line[:0], `{"epoch":%d,"seq":%d,"lsn":%d,"level":%q,"copies":%d}`, p.Epoch, p.Seq, p.LSN, p.Level, p.Copies)
+		a.line = fmt.Appendf(a.line[:0], `{"epoch":%d,"seq":%d,"lsn":%d,"level":%q,"copies":%d,"input":%d}`,
+			p.Epoch, p.Seq, p.LSN, p.Level, p.Copies, number)
 	default:
 		a.line = strconv.AppendUint(a.line[:0], uint64(p.Epoch), 10)
 		a.line = strconv.AppendUint(append(a.line, ' '), p.Seq, 10)
 		a.line = strconv.AppendUint(append(a.line, ' '), p.LSN, 10)
 		a.line = append(append(a.line, ' '), p.Level.String()...)
+		a.line = strconv.AppendUint(append(a.line, ' ', '#'), number, 10)
 	}
+	return a.write(number)
+}
+
+// refuse says that the record with this number in the input was not appended, and why.
+func (a *acknowledgements) refuse(number uint64, why string) error {
+	switch a.kind {
+	case ackNone:
+		return nil
+	case ackJSON:
+		a.line = fmt.Appendf(a.line[:0], `{"refused":%q,"input":%d}`, why, number)
+	default:
+		a.line = fmt.Appendf(a.line[:0], "refused %s #%d", why, number)
+	}
+	return a.write(number)
+}
+
+func (a *acknowledgements) write(number uint64) error {
 	a.line = append(a.line, '\n')
 	if _, err := a.writer.Write(a.line); err != nil {
-		return fmt.Errorf("write acknowledgement of lsn %d: %w", p.LSN, err)
+		return fmt.Errorf("write what became of input record %d: %w", number, err)
 	}
 	return nil
 }
@@ -63,6 +90,7 @@ type appendTalk struct {
 	isTerminal bool
 	started    time.Time
 	saidAt     time.Time
+	mu         sync.Mutex
 	isLineOpen bool // a progress line that the next text has to end
 }
 
@@ -73,6 +101,8 @@ func newAppendTalk(stderr io.Writer) *appendTalk {
 
 // printf ends a progress line that is open.
 func (t *appendTalk) printf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.isLineOpen {
 		fmt.Fprintln(t.stderr)
 		t.isLineOpen = false
@@ -100,10 +130,18 @@ func (t *appendTalk) opened(uri string, contract farlog.Contract, level farlog.L
 		r.Epoch, r.PrevEpoch, r.HeadLSN, r.TailLSN, r.RecordCount, r.OrphanCount, r.ScannedBytes, r.Duration.Round(time.Microsecond))
 }
 
-func (t *appendTalk) full(usedBytes, capacityBytes uint64) {
+func (t *appendTalk) full(usedBytes, capacityBytes uint64, most time.Duration) {
 	if t.isDue() {
-		t.printf("ring is full (%d of %d bytes undrained): waiting for the drain", usedBytes, capacityBytes)
+		t.printf("ring is full (%d of %d bytes undrained): waiting for the drain%s", usedBytes, capacityBytes, boundText(most))
 	}
+}
+
+// boundText says by what a wait for space is bounded.
+func boundText(most time.Duration) string {
+	if most == 0 {
+		return ", for as long as it takes (--deadline bounds it)"
+	}
+	return fmt.Sprintf(", at most %s (--deadline)", most)
 }
 
 func (t *appendTalk) refused(count uint64) {
@@ -114,6 +152,8 @@ func (t *appendTalk) refused(count uint64) {
 
 func (t *appendTalk) progress(count *feedCount) {
 	if t.isTerminal && t.isDue() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		fmt.Fprintf(t.stderr, "\r%d records acknowledged, %.0f/s ", count.acknowledged, t.rate(count))
 		t.isLineOpen = true
 	}
@@ -123,8 +163,8 @@ func (t *appendTalk) rate(count *feedCount) float64 {
 	return float64(count.acknowledged) / max(time.Since(t.started).Seconds(), 1e-9)
 }
 
-// summary is the last line or two. counters may be nil when the writer exported none.
-func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters) {
+// summary is the last line or two. counters may be nil when the writer exported none; longest is the longest time without an acknowledgement while one was due.
+func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counters *farlog.Counters, longest time.Duration) {
 	level := ""
 	if count.acknowledged > 0 {
 		level = ", level " + count.level.String()
@@ -135,5 +175,8 @@ func (t *appendTalk) summary(count *feedCount, contract farlog.Contract, counter
 	if counters != nil && counters.LatencyCount() > 0 {
 		t.printf("append latency over %d commits: p50 %s p99 %s p99.9 %s max %s", counters.LatencyCount(),
 			counters.Quantile(0.5), counters.Quantile(0.99), counters.Quantile(0.999), counters.Quantile(1))
+	}
+	if longest > 0 && counters == nil || counters != nil && longest > counters.Quantile(1)+stallPause { // what was acknowledged late is in no commit's latency
+		t.printf("longest wait for an acknowledgement: %s", longest.Round(time.Microsecond))
 	}
 }

@@ -72,11 +72,11 @@ func (l *ledger) fault(text string) {
 	l.faults = append(l.faults, text)
 }
 
-// acknowledge notes one line of `farlog append --ack text`: epoch, seq, lsn, level.
+// acknowledge notes one line of `farlog append --ack text`: epoch, seq, lsn, level, number of the record in the input.
 func (l *ledger) acknowledge(line string, hash uint64) {
 	fields := strings.Fields(line)
-	if len(fields) != 4 {
-		l.fault("acknowledgement " + strconv.Quote(line) + ": expected epoch, seq, lsn, level")
+	if len(fields) != 5 {
+		l.fault("acknowledgement " + strconv.Quote(line) + ": expected epoch, seq, lsn, level, #input")
 		return
 	}
 	epoch, epochErr := strconv.ParseUint(fields[0], 10, 32)
