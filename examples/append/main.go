@@ -1,4 +1,4 @@
-// Command append makes a ring, appends one order, says where it is. Usage: append mem:/path/to/ring
+// Command append appends one order and says where it is. Usage: append mem:/path/to/ring, which it makes, or farlog://stream
 package main
 
 import (
@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/farlog/farlog/pkg/farlog"
 )
 
 func main() {
 	uri := os.Args[1]
-	err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 16 << 20, StreamName: "desk7/orders"})
-	if err != nil && !errors.Is(err, farlog.ErrExists) {
-		log.Fatal(err)
+	if strings.HasPrefix(uri, "mem:") { // the ring of a stream is made by its target
+		err := farlog.Format(uri, farlog.FormatOptions{SizeBytes: 16 << 20, StreamName: "desk7/orders"})
+		if err != nil && !errors.Is(err, farlog.ErrExists) {
+			log.Fatal(err)
+		}
 	}
 	writer, err := farlog.OpenWriter(uri, farlog.WriterOptions{})
 	if err != nil {

@@ -1,6 +1,7 @@
-/* 01-append.c -- append one record and learn where it is and how durable. usage: 01-append [uri] */
+/* 01-append.c -- append one record and learn where it is and how durable. usage: 01-append [mem:/path | farlog://stream] */
 #include <farlog/farlog.h>
 #include <stdio.h>
+#include <string.h>
 
 int main(int argc, char **argv)
 {
@@ -10,7 +11,8 @@ int main(int argc, char **argv)
 	struct farlog_position position;
 	struct farlog_error error;
 	farlog_writer *writer;
-	int result = farlog_ring_format(uri, &ring, &error); /* once in a ring's life */
+	bool is_own = strncmp(uri, "mem:", 4) == 0; /* the ring of a stream is made by its target */
+	int result = is_own ? farlog_ring_format(uri, &ring, &error) : FARLOG_OK; /* once in a ring's life */
 
 	if (result != FARLOG_OK && result != FARLOG_EXISTS)
 		return fprintf(stderr, "%s\n", error.text), 1;
