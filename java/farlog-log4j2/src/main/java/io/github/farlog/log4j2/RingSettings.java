@@ -28,7 +28,7 @@ record RingSettings(String uri, Level level, Duration deadline, int epoch, long 
         try {
             return Level.valueOf(text.strip().toUpperCase(Locale.ROOT));
         } catch (final IllegalArgumentException e) {
-            throw new IllegalArgumentException("level=\"" + text + "\": expected posted, visible, persistent, stored or archived", e);
+            throw new IllegalArgumentException("level=\"" + text + "\": expected posted, visible or persistent", e);
         }
     }
 

@@ -108,7 +108,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
     /**
      * Sets what is reached when a logging call returns. Not of a route, whose legs have levels of their own.
      *
-     * @param value posted, visible, persistent (the default), stored, archived; in any case
+     * @param value posted, visible, persistent (the default); in any case
      */
     public void setLevel(final String value) {
         level = value.trim();
@@ -301,7 +301,7 @@ public final class FarlogAppender extends UnsynchronizedAppenderBase<ILoggingEve
         } catch (final NumberFormatException e) {
             throw new IllegalArgumentException("epoch \"" + epochText + "\": expected a number", e);
         } catch (final IllegalArgumentException e) {
-            throw new IllegalArgumentException("level \"" + level + "\": expected posted, visible, persistent, stored or archived", e);
+            throw new IllegalArgumentException("level \"" + level + "\": expected posted, visible or persistent", e);
         }
         final WriterOptions options = WriterOptions.defaults().withLevel(wanted).withName(writerName).withEpoch(epoch)
             .withDeadline(Duration.ofNanos(deadlineNanos));
