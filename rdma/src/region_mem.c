@@ -400,9 +400,12 @@ static int map_region(const char *text, struct region_mem *mem, enum region_acce
 	int flags = MAP_SHARED;
 	uint64_t size = contract->size_bytes;
 
-	if ((size == 0 || size % LAYOUT_BLOCK_LEN != 0) && access != REGION_CREATE)
-		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes, so that no ring is there; to make one%s: "
-			"farlog ring format '%s' --size 64MiB", text, size, LAYOUT_BLOCK_LEN, size == 0 ? "" : ", remove the file, then", text);
+	if (size == 0 && access != REGION_CREATE)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": it is empty, so that no ring is there; to make one: farlog ring format '%s' --size 64MiB",
+			text, text);
+	if (size % LAYOUT_BLOCK_LEN != 0 && access != REGION_CREATE)
+		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": its %lu bytes are not a multiple of %u, so that it is no ring: expected a file that "
+			"farlog ring format made", text, size, LAYOUT_BLOCK_LEN);
 	if (size == 0 || size % LAYOUT_BLOCK_LEN != 0)
 		return error_set(error, FARLOG_INVALID, 0, "region \"%s\": size %lu is not a positive multiple of %u bytes", text,
 			size, LAYOUT_BLOCK_LEN);
