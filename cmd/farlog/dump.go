@@ -186,21 +186,21 @@ func (d *dumper) walk(path, stream string, walk *record.Walker) error {
 
 // dumpLine is one record in JSON.
 type dumpLine struct {
-	Stream       string `json:"stream"`
-	LSN          uint64 `json:"lsn"`
-	Seq          uint64 `json:"seq"`
-	Epoch        uint32 `json:"epoch"`
-	Time         string `json:"time"`
-	TimestampNS  uint64 `json:"ts_ns"`
-	ClockErrNS   uint32 `json:"clock_err_ns"`
-	Flags        string `json:"flags"`
-	IsSuperseded bool   `json:"is_superseded,omitempty"`
-	Class        uint16 `json:"class"`
-	Key          string `json:"key,omitempty"`
-	KeyRaw       []byte `json:"key_base64,omitempty"` // instead of key
-	Len          int    `json:"len"`
-	Payload      string `json:"payload,omitempty"`
-	PayloadRaw   []byte `json:"payload_base64,omitempty"` // instead of payload
+	Stream       string  `json:"stream"`
+	LSN          uint64  `json:"lsn"`
+	Seq          uint64  `json:"seq"`
+	Epoch        uint32  `json:"epoch"`
+	Time         string  `json:"time"`
+	TimestampNS  uint64  `json:"ts_ns"`
+	ClockErrNS   *uint32 `json:"clock_err_ns"` // null: unknown
+	Flags        string  `json:"flags"`
+	IsSuperseded bool    `json:"is_superseded,omitempty"`
+	Class        uint16  `json:"class"`
+	Key          string  `json:"key,omitempty"`
+	KeyRaw       []byte  `json:"key_base64,omitempty"` // instead of key
+	Len          int     `json:"len"`
+	Payload      string  `json:"payload,omitempty"`
+	PayloadRaw   []byte  `json:"payload_base64,omitempty"` // instead of payload
 }
 
 // exact gives the bytes as a string of JSON where they are UTF-8: nothing but the escapes of JSON stands for them. Others go as base64.
@@ -223,9 +223,12 @@ func (d *dumper) print(stream string, rec record.Record, isSuperseded bool) erro
 	}
 	d.count++
 	line := dumpLine{
-		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS, ClockErrNS: rec.ClockErrNS,
+		Stream: stream, LSN: rec.LSN, Seq: rec.Seq, Epoch: rec.Epoch, TimestampNS: rec.TimestampNS,
 		Time: rec.Time().Format("2006-01-02T15:04:05.000000000Z"), Flags: rec.Flags.String(), IsSuperseded: isSuperseded,
 		Class: rec.Class, Key: d.form(rec.Key), Len: len(rec.Payload), Payload: d.payload(rec),
+	}
+	if rec.ClockErrNS != record.ClockErrUnknown {
+		line.ClockErrNS = &rec.ClockErrNS
 	}
 	if d.isJSON {
 		if d.options.payload == payloadText {

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/farlog/farlog/pkg/record"
 )
 
 // loopOn makes a block device over a file, whose page cache is not the file's: what is written to the file afterwards is what another host, or a bare NVMe command, writes to a namespace.
@@ -57,5 +61,22 @@ func TestDump_DeviceThatWasWrittenPastThePageCache(t *testing.T) {
 	}
 	if text, talk, code := runFarlog(t, "dump", device); code != exitOK || text != want {
 		t.Fatalf("exit code %d, stderr %q, %q; want %q", code, talk, text, want)
+	}
+}
+
+// A clock whose error was not known has none in JSON: no number stands for that.
+func TestDump_UnknownClockErrorIsNull(t *testing.T) {
+	var text bytes.Buffer
+	d := &dumper{ctx: t.Context(), out: bufio.NewWriter(&text), isJSON: true, options: dumpOptions{to: 1}}
+	for _, clockErr := range []uint32{250, record.ClockErrUnknown} {
+		if err := d.print("desk7/orders", record.Record{Header: record.Header{ClockErrNS: clockErr}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); !strings.Contains(got, `"clock_err_ns":250,`) || !strings.Contains(got, `"clock_err_ns":null,`) {
+		t.Error(got)
 	}
 }
