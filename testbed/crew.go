@@ -153,7 +153,7 @@ func (c *crew) serve(ctx context.Context, stream, size string) error {
 // startWriter starts a writer of a stream on the trading host. It opens the ring when it has a record.
 func (c *crew) startWriter(stream string, window int) (*vm.Process, error) {
 	p, err := c.bed.start(c.guests["host"], "append", fmt.Sprintf(
-		"exec farlog append %s --stream %s --transport verbs --format length-prefixed --ack text --window %d --acquire-timeout 180s",
+		"exec farlog append %s --stream %s --takeover --transport verbs --format length-prefixed --ack text --window %d --acquire-timeout 180s",
 		c.control, stream, window))
 	if err != nil {
 		return nil, err

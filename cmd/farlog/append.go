@@ -40,6 +40,7 @@ type appendOptions struct {
 	keyField       int
 	isFIX          bool
 	isStandby      bool
+	isTakeover     bool
 	hungAfter      time.Duration // of --standby; 0 = never
 	deadline       time.Duration
 	heartbeat      time.Duration
@@ -64,7 +65,8 @@ When the ring is full, append waits for the drain (policy block) or refuses the 
 ends the command with FULL; what it waits for is said once a second, also while an append brings no acknowledgement.
 
 A ring on another host is reached by verbs: or ofi:, and only with a grant: --stream gets one, --ring takes it from the file that farlog
-stream grant wrote. A writer that is granted the stream after this one fences it.
+stream grant wrote. A stream that a living writer holds is not taken from it, unless --takeover says so: the former writer is fenced then, and ends.
+Without, append waits for its end for --acquire-timeout.
 
 With --standby nothing is asked for until so few of the stream's rings are held by a writer that it can have nothing acknowledged any more: it has ended, or
 was fenced by farlog stream takeover. A writer that merely stands still is not taken over from without that, nor is one whose host is cut off, unless --hung-after
@@ -93,6 +95,7 @@ stream (level, policy, deadline) or of the route are taken over between two reco
 	flags.StringVar(&options.ring, "ring", "", "`URI` of a ring, mem:/path, or with --token-file ofi:tcp://host:port/ring; needs no control plane")
 	flags.StringVar(&options.transport, "transport", "", "`way` to the ring of --stream: mem, verbs or ofi (default: mem on the target's host, else the fastest)")
 	flags.BoolVar(&options.isStandby, "standby", false, "with --stream: wait until its writer has gone, and take over then")
+	flags.BoolVar(&options.isTakeover, "takeover", false, "with --stream: fence a living writer that holds it")
 	flags.Var((*config.DurationValue)(&options.hungAfter), "hung-after", "with --standby: take over as well when the stream has brought neither record nor heartbeat for so `long`; well above the writer's --heartbeat (default: never)")
 	flags.StringVar(&options.tokenFile, "token-file", "", "`file` with the grant of a ring on another host; farlog stream grant writes it")
 	flags.StringVar(&options.format, "format", formatLines, "how records are told apart: lines or length-prefixed")
@@ -146,6 +149,8 @@ func (o *appendOptions) validate() error {
 	switch {
 	case o.isStandby && o.stream == "":
 		return usageErrorf("--standby: expected with --stream: the control plane says who writes")
+	case o.isTakeover && (o.stream == "" || o.isStandby):
+		return usageErrorf("--takeover: expected with --stream, and without --standby, which waits for its writer's end")
 	case o.hungAfter != 0 && !o.isStandby:
 		return usageErrorf("--hung-after: expected with --standby")
 	case o.hungAfter < 0 || o.hungAfter > 0 && o.hungAfter < hungAfterMin:
@@ -175,10 +180,15 @@ func isOneOf(value string, choices []string) bool {
 
 func runAppend(ctx context.Context, env *environment, options appendOptions) error {
 	talk := newAppendTalk(env.stderr)
-	if options.isStandby {
-		if err := standBy(ctx, env, options, talk); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case options.isStandby:
+		err = standBy(ctx, env, options, talk)
+	case options.stream != "" && !options.isTakeover:
+		err = awaitFree(ctx, env, options, talk)
+	}
+	if err != nil {
+		return err
 	}
 	place, err := locateWriter(ctx, env, options)
 	if err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type feed struct {
 	entries   []farlog.Entry
 	positions []farlog.Position
 	count     feedCount
+	lastLSN   uint64 // that was acknowledged
 }
 
 type feedCount struct {
@@ -92,21 +94,34 @@ func (f *feed) fill(ctx context.Context) (bool, error) {
 	return len(f.entries) > 0, nil
 }
 
-// wait waits for input. A heartbeat that finds no room, or whose outcome is not known, is not missed: another one comes.
+// wait waits for input, appends heartbeats meanwhile, and asks whether the writer is fenced. A heartbeat that finds no room, or whose outcome is not known, is not missed: another one
+// comes.
 func (f *feed) wait(ctx context.Context) (bool, error) {
-	for f.beat > 0 && ctx.Err() == nil {
-		until, cancel := context.WithTimeout(ctx, f.beat)
+	for ctx.Err() == nil && (f.beat > 0 || f.writer != nil) {
+		until, cancel := context.WithTimeout(ctx, cmp.Or(f.beat, fencedPause))
 		isMore, err := f.input.wait(until)
 		isDue := !isMore && err == nil && !f.input.isEnded && until.Err() != nil
 		cancel()
 		if !isDue {
 			return isMore, err
 		}
-		if err := f.heartbeat(); err != nil {
+		if f.beat == 0 {
+			if !f.isFenced() {
+				continue
+			}
+		}
+		if err := f.heartbeat(); err != nil { // of a writer that is fenced: who fenced it
 			return false, err
 		}
 	}
 	return f.input.wait(ctx)
+}
+
+// isFenced asks for the last record that was acknowledged: by that the writer of a ring on another host finds out that its connection was ended, and why.
+func (f *feed) isFenced() bool {
+	_, _ = f.writer.Resolve(f.lastLSN, time.Millisecond)
+	_, err := f.writer.Poll()
+	return errors.Is(err, farlog.ErrFenced)
 }
 
 // heartbeat is an error when nothing more will be taken.
@@ -292,6 +307,7 @@ func (f *feed) acknowledge(entries []farlog.Entry, positions []farlog.Position) 
 		number := f.number()
 		f.count.acknowledged++
 		f.count.bytes += uint64(len(entries[i].Data))
+		f.lastLSN = positions[i].LSN
 		if err := f.output.add(number, positions[i]); err != nil {
 			return err
 		}

@@ -99,6 +99,15 @@ func openWriter(ctx context.Context, env *environment, options appendOptions, pl
 			}
 			until = time.Now().Add(options.acquireTimeout)
 		}
+		isTaken := options.isTakeover && errors.Is(err, farlog.ErrHeld)
+		if isTaken {
+			if err := fenceHere(place); err != nil {
+				return nil, place, err
+			}
+			if pause(ctx, openRetryInterval) && time.Now().Before(until) {
+				continue
+			}
+		}
 		isPassing := errors.Is(err, farlog.ErrFenced) || isFull || isFar && isPassing(err)
 		if !isPassing || options.stream == "" || ctx.Err() != nil || time.Now().After(until) {
 			return writer, place, err

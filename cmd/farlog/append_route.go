@@ -69,6 +69,9 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 		window: options.window, deadline: options.deadline, classify: classifier(options.isFIX, options.class, options.keyField),
 		fullMax: options.deadline, stall: newStall(),
 	}
+	if err := f.look(ctx); err != nil {
+		return asUsage(err)
+	}
 	if isMore, err := f.fill(ctx); err != nil || !isMore {
 		if err == nil {
 			f.talk.printf("no record was read: nothing was appended, and the route was not opened")
@@ -86,6 +89,21 @@ func runRouteAppend(ctx context.Context, env *environment, options appendOptions
 	}
 	f.beat = options.heartbeat
 	return f.finish(f.run(ctx))
+}
+
+// look finds out whether there is such a route, before a record is waited for. Of the host agent it is not asked without opening.
+func (f *routeFeed) look(ctx context.Context) error {
+	if isAgentURI(f.options.route) {
+		return nil
+	}
+	err := withControl(ctx, f.env, f.options.acquireTimeout, func(ctx context.Context, client apiv1.ControlServiceClient) error {
+		_, err := client.GetRoute(ctx, &apiv1.GetRouteRequest{Name: f.options.route})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("acquire route %q: %w", f.options.route, err)
+	}
+	return nil
 }
 
 // begin opens the route: by the host agent, or with grants of the control plane, which also tells of changes.

@@ -25,7 +25,7 @@ func TestFar_StoppedWriterAfterSeveralTakeovers(t *testing.T) {
 	old.process.Pause()
 	old.stopped()
 	for range 2 {
-		next := startWriter(t, l, seedOf(t), args...)
+		next := startWriter(t, l, seedOf(t), append(args, "--takeover")...)
 		testenv.Until(t, "the next writer has taken over", func() (bool, error) { return next.acks.Load() > 500, nil })
 		next.finish(t)
 	}

@@ -114,7 +114,7 @@ func TestFar_TakeoverFencesAStoppedWriter(t *testing.T) {
 			testenv.Until(t, "records are acknowledged", func() (bool, error) { return l.count() > 100, nil })
 			old.process.Pause()
 			old.stopped()
-			next := startWriter(t, l, seedOf(t), args...)
+			next := startWriter(t, l, seedOf(t), append(args, "--takeover")...)
 			testenv.Until(t, "the next writer has taken over", func() (bool, error) { return next.acks.Load() > 100, nil })
 			old.process.Signal(syscall.SIGCONT)
 			if err := old.process.Wait(); err == nil || old.process.IsKilled() {
