@@ -37,6 +37,7 @@ type routeFeed struct {
 	positions     []farlog.RoutePosition
 	changes       *followed[apiv1.GetRouteResponse]
 	opened        *apiv1.GetRouteResponse // as the route was opened
+	legs          []farlog.RouteLeg       // as they were opened by grants; none: the host agent grants
 	unrouted      uint64                  // records that no rule selects
 	aside         uint64                  // records that no required leg takes: nobody acknowledges them
 	lost          uint64                  // dropped by a leg when the route was closed
@@ -136,6 +137,7 @@ func (f *routeFeed) open(ctx context.Context, answer *apiv1.AcquireRouteResponse
 		}
 		if err == nil {
 			f.watchedRoute.Store(f.route)
+			f.legs = legs
 			f.talk.printf("route %s: %s", f.options.route, counted(uint64(len(legs)), "leg", "legs"))
 			f.followLegs(ctx, legs)
 			return nil
@@ -445,6 +447,7 @@ func (f *routeFeed) close() {
 		return // by a change of its rules, and not opened again
 	}
 	isBehind := false
+	f.tellEnds()
 	for i, leg := range f.route.Stats() {
 		f.talk.printf("leg %s: %s, offered %d, acknowledged %d, spilled %d, carried %d, dropped %d, told by %d GAP records, which are among the acknowledged", leg.Name, leg.State, leg.Offered, leg.Acked, leg.Spilled, leg.Carried,
 			leg.Dropped, leg.Gaps)
@@ -457,6 +460,21 @@ func (f *routeFeed) close() {
 	if err != nil && isBehind {
 		f.talk.printf("route %s: legs were behind when it was closed: what is in a spill is carried when the route is opened again", f.options.route)
 	}
+}
+
+// tellEnds says of each leg that was opened by a grant that its writer has ended by itself. Legs by farlog:// are the host agent's to tell of.
+func (f *routeFeed) tellEnds() {
+	for _, leg := range f.legs {
+		if leg.Options.Epoch == 0 {
+			continue
+		}
+		options := f.options
+		options.stream = leg.Name
+		if err := tellEnd(context.Background(), f.env, f.client, options, leg.Options.Epoch); err != nil {
+			f.talk.printf("the control plane was not told that the writer of %s has ended: %s", leg.Name, oneLine(err))
+		}
+	}
+	f.legs = nil
 }
 
 // finish tells what was done, also when the feed failed.
