@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
@@ -166,15 +167,15 @@ type statusRow struct {
 	UnconfirmedBytes   uint64 `json:"unconfirmed_bytes,omitempty"` // behind the lag: fewer members have them than are needed, and none is on its way
 	UnconfirmedRecords uint64 `json:"unconfirmed_records,omitempty"`
 
-	AppendCount  uint64  `json:"append_count"`
-	AppendRate   float64 `json:"append_records_per_second"`
-	P50Seconds   float64 `json:"append_p50_seconds"`
-	P99Seconds   float64 `json:"append_p99_seconds"`
-	P999Seconds  float64 `json:"append_p999_seconds"`
-	MaxSeconds   float64 `json:"append_max_seconds"`
-	FullCount    uint64  `json:"full_count"`
-	UnknownCount uint64  `json:"unknown_count"`
-	FencedCount  uint64  `json:"fenced_count"`
+	AppendCount  uint64   `json:"append_count"`
+	AppendRate   float64  `json:"append_records_per_second"`
+	P50Seconds   *float64 `json:"append_p50_seconds"` // null, as the next three: only the writer's host knows, or nothing was appended
+	P99Seconds   *float64 `json:"append_p99_seconds"`
+	P999Seconds  *float64 `json:"append_p999_seconds"`
+	MaxSeconds   *float64 `json:"append_max_seconds"`
+	FullCount    uint64   `json:"full_count"`
+	UnknownCount uint64   `json:"unknown_count"`
+	FencedCount  uint64   `json:"fenced_count"`
 
 	Drain            string `json:"drain"`
 	IsDrainAlive     bool   `json:"drain_alive"`
@@ -218,7 +219,7 @@ func newStatusRow(status *api.StreamStatus) statusRow {
 		row.addRing(ring)
 		row.IsClosed = !ring.IsWriterHeld && status.LastGrant.GetClosed() != nil && status.LastGrant.Epoch == ring.WriterEpoch
 		row.addMembers(status)
-		row.addCounters(ring)
+		row.addCounters(countersOf(status, ring))
 		if !slices.Contains(status.TargetsAlive, ring.Target) {
 			row.TimeToFullSeconds = nil // of before it was gone
 		}
@@ -249,8 +250,17 @@ func (r *statusRow) addRing(ring *api.RingState) {
 	}
 }
 
-func (r *statusRow) addCounters(ring *api.RingState) {
-	counters := ring.Counters
+// countersOf gives those of the stream's writer. They are on its host, which may be that of any member.
+func countersOf(status *api.StreamStatus, leading *api.RingState) *api.WriterCounters {
+	for _, ring := range status.Rings {
+		if ring.WriterEpoch == leading.WriterEpoch && ring.Counters.GetLatencyCount() > 0 {
+			return ring.Counters
+		}
+	}
+	return leading.Counters
+}
+
+func (r *statusRow) addCounters(counters *api.WriterCounters) {
 	if counters == nil {
 		return
 	}
@@ -258,8 +268,11 @@ func (r *statusRow) addCounters(ring *api.RingState) {
 		r.LevelReached = shortName(counters.Level.String())
 	}
 	r.AppendCount, r.AppendRate = counters.LatencyCount, counters.AppendRateRecords
-	r.P50Seconds, r.P99Seconds = counters.LatencyP50.AsDuration().Seconds(), counters.LatencyP99.AsDuration().Seconds()
-	r.P999Seconds, r.MaxSeconds = counters.LatencyP999.AsDuration().Seconds(), counters.LatencyMax.AsDuration().Seconds()
+	if counters.LatencyCount > 0 {
+		seconds := func(d *durationpb.Duration) *float64 { return new(d.AsDuration().Seconds()) }
+		r.P50Seconds, r.P99Seconds = seconds(counters.LatencyP50), seconds(counters.LatencyP99)
+		r.P999Seconds, r.MaxSeconds = seconds(counters.LatencyP999), seconds(counters.LatencyMax)
+	}
 	r.FullCount, r.UnknownCount, r.FencedCount = counters.Full, counters.Unknown, counters.Fenced
 }
 
@@ -307,8 +320,7 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 	line("  ring     %s, %.1f %% full%s", humanBytes(r.CapacityBytes), r.FullRatio*100, r.fillText())
 	line("  lag      %s  %s records  %s", humanBytes(r.LagBytes), humanCount(r.LagRecords), humanSeconds(r.LagSeconds))
 	r.renderUnconfirmed(line)
-	line("  append   p50 %s  p99 %s  p99.9 %s  max %s  of %s, %.0f/s", humanSeconds(r.P50Seconds), humanSeconds(r.P99Seconds),
-		humanSeconds(r.P999Seconds), humanSeconds(r.MaxSeconds), humanCount(r.AppendCount), r.AppendRate)
+	line("  append   %s, %.0f/s", r.latencyText(), r.AppendRate)
 	line("  drain    %s", r.drainText())
 	line("  wear     %s", r.wearText())
 	r.renderMembers(line)
@@ -316,6 +328,18 @@ func (r statusRow) render(screen *bytes.Buffer, isWide bool) {
 		line("  outcomes full %s  unknown %s  fenced %s", humanCount(r.FullCount), humanCount(r.UnknownCount), humanCount(r.FencedCount))
 		line("  target   %s %s  ring %s", r.Target, aliveText(r.IsTargetAlive), dashed(r.URI))
 	}
+}
+
+// latencyText says what appends took, or why that is not known.
+func (r statusRow) latencyText() string {
+	switch {
+	case r.P50Seconds != nil:
+		return fmt.Sprintf("p50 %s  p99 %s  p99.9 %s  max %s  of %s", humanSeconds(*r.P50Seconds), humanSeconds(*r.P99Seconds),
+			humanSeconds(*r.P999Seconds), humanSeconds(*r.MaxSeconds), humanCount(r.AppendCount))
+	case r.Writer == "":
+		return "p50 -  p99 -  p99.9 -  max -"
+	}
+	return "p50 to p99.9 and max are known to the writer and its host alone"
 }
 
 // ageText says how old the picture is: what happened since its target last looked is not in it.

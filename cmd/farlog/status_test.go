@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +99,31 @@ func TestHuman(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// Of a writer on another host only the rate is known: no figure stands in for latencies that nobody has told.
+func TestStatusRow_LatencyIsNotMadeUp(t *testing.T) {
+	status := &api.StreamStatus{
+		Stream:       &api.Stream{Spec: &api.StreamSpec{Name: "a"}},
+		TargetsAlive: []string{"t1", "t2"},
+		Rings: []*api.RingState{
+			{Target: "t1", RingUuid: []byte{1}, WriterId: "host=x", WriterEpoch: 3, IsWriterHeld: true, AppendedLsn: 640, Counters: &api.WriterCounters{AppendRateRecords: 12}},
+			{Target: "t2", RingUuid: []byte{2}, WriterId: "host=x", WriterEpoch: 3, IsWriterHeld: true, AppendedLsn: 512},
+		},
+	}
+	var screen bytes.Buffer
+	row := newStatusRow(status)
+	row.render(&screen, false)
+	if text := screen.String(); !strings.Contains(text, "  append   p50 to p99.9 and max are known to the writer and its host alone, 12/s\n") {
+		t.Error(text)
+	}
+	if raw, err := json.Marshal(row); err != nil || !strings.Contains(string(raw), `"append_p99_seconds":null,`) || !strings.Contains(string(raw), `"append_records_per_second":12,`) {
+		t.Errorf("%s, %v", raw, err)
+	}
+	// The writer is on the host of the member that is behind.
+	status.Rings[1].Counters = &api.WriterCounters{LatencyCount: 7, LatencyP50: durationpb.New(time.Millisecond), AppendRateRecords: 9}
+	if row := newStatusRow(status); row.P50Seconds == nil || *row.P50Seconds != 0.001 || row.AppendCount != 7 || row.AppendRate != 9 {
+		t.Errorf("p50 %v, count %d, rate %v", row.P50Seconds, row.AppendCount, row.AppendRate)
 	}
 }

@@ -26,7 +26,7 @@ var topOrders = map[string]func(a, b statusRow) int{
 	},
 	"rate": func(a, b statusRow) int { return cmp.Compare(b.AppendRate, a.AppendRate) },
 	"full": func(a, b statusRow) int { return cmp.Compare(b.FullRatio, a.FullRatio) },
-	"p99":  func(a, b statusRow) int { return cmp.Compare(b.P99Seconds, a.P99Seconds) },
+	"p99":  func(a, b statusRow) int { return cmp.Compare(orZero(b.P99Seconds), orZero(a.P99Seconds)) },
 	"name": func(statusRow, statusRow) int { return 0 },
 }
 

@@ -30,10 +30,10 @@ var topColumns = []topColumn{
 	{"STREAM", topNameWidth, 0, func(r statusRow) string { return r.Stream }},
 	{"STATE", 11, 1, func(r statusRow) string { return strings.ToUpper(r.State) }},
 	{"REC/S", 7, 4, func(r statusRow) string { return humanRate(r.AppendRate) }},
-	{"P50", 7, 10, func(r statusRow) string { return shortSeconds(r.P50Seconds) }},
-	{"P99", 7, 5, func(r statusRow) string { return shortSeconds(r.P99Seconds) }},
-	{"P99.9", 7, 11, func(r statusRow) string { return shortSeconds(r.P999Seconds) }},
-	{"MAX", 7, 8, func(r statusRow) string { return shortSeconds(r.MaxSeconds) }},
+	{"P50", 7, 10, func(r statusRow) string { return shortSeconds(orZero(r.P50Seconds)) }},
+	{"P99", 7, 5, func(r statusRow) string { return shortSeconds(orZero(r.P99Seconds)) }},
+	{"P99.9", 7, 11, func(r statusRow) string { return shortSeconds(orZero(r.P999Seconds)) }},
+	{"MAX", 7, 8, func(r statusRow) string { return shortSeconds(orZero(r.MaxSeconds)) }},
 	{"LEVEL", 10, 7, func(r statusRow) string { return dashed(r.LevelReached) }},
 	{"LAG", 8, 3, func(r statusRow) string { return strings.ReplaceAll(humanBytes(r.LagBytes), " ", "") }},
 	{"RECORDS", 8, 12, func(r statusRow) string { return humanRate(float64(r.LagRecords)) }},
@@ -59,6 +59,14 @@ func fullIn(r statusRow) string {
 		return "-"
 	}
 	return shortSeconds(*r.TimeToFullSeconds)
+}
+
+// orZero is 0, and so shown as nothing, where no figure is known.
+func orZero(seconds *float64) float64 {
+	if seconds == nil {
+		return 0
+	}
+	return *seconds
 }
 
 func shortSeconds(seconds float64) string {

@@ -50,6 +50,7 @@ func (v *view) status(name string) *api.StreamStatus {
 	}
 	status.Condition, status.Reason = conditionOf(status, len(v.liveTargets))
 	status.Reason = v.withUnstored(status)
+	warnOfLevel(status)
 	world, now := v.world(), time.Now()
 	v.measure(world, status, now)
 	isMovable := func(ring *api.RingSpec) bool { return reconcile.IsMovable(world, ring) }
@@ -174,6 +175,18 @@ func conditionOfRing(status *api.StreamStatus, ring *api.RingState, target strin
 		return api.Condition_CONDITION_WRITER_GONE, "nobody holds the ring for writing"
 	}
 	return api.Condition_CONDITION_OK, ""
+}
+
+// warnOfLevel has a stream that is well otherwise warn of a writer that has lowered the level for itself. That of a writer on another host than its rings is not known.
+func warnOfLevel(status *api.StreamStatus) {
+	wanted := status.Stream.Spec.Level
+	for _, ring := range status.Rings {
+		level := ring.Counters.GetLevel()
+		if status.Condition == api.Condition_CONDITION_OK && ring.IsWriterHeld && level != api.Level_LEVEL_UNSPECIFIED && level < wanted {
+			status.Condition = api.Condition_CONDITION_WARN
+			status.Reason = fmt.Sprintf("its writer acknowledges at level %s, and the stream asks for %s", levelName(level), levelName(wanted))
+		}
+	}
 }
 
 // isClosedBy tells that the ring's last writer has said that it ended by itself: that is no trouble of the stream's.

@@ -116,3 +116,28 @@ func TestConditionOf_WorstFirst(t *testing.T) {
 		})
 	}
 }
+
+// A writer that acknowledges less than its stream asks for is no trouble of a host, and yet not what was asked for: that is not OK.
+func TestWarnOfLevel(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		condition api.Condition
+		level     api.Level
+		isHeld    bool
+		want      api.Condition
+	}{
+		{"as asked for", api.Condition_CONDITION_OK, api.Level_LEVEL_PERSISTENT, true, api.Condition_CONDITION_OK},
+		{"posted", api.Condition_CONDITION_OK, api.Level_LEVEL_POSTED, true, api.Condition_CONDITION_WARN},
+		{"on another host", api.Condition_CONDITION_OK, api.Level_LEVEL_UNSPECIFIED, true, api.Condition_CONDITION_OK},
+		{"has ended", api.Condition_CONDITION_OK, api.Level_LEVEL_POSTED, false, api.Condition_CONDITION_OK},
+		{"worse", api.Condition_CONDITION_MEMBER_GONE, api.Level_LEVEL_POSTED, true, api.Condition_CONDITION_MEMBER_GONE},
+	} {
+		status := &api.StreamStatus{
+			Stream: &api.Stream{Spec: &api.StreamSpec{Level: api.Level_LEVEL_PERSISTENT}}, Condition: c.condition,
+			Rings: []*api.RingState{{IsWriterHeld: c.isHeld, Counters: &api.WriterCounters{Level: c.level}}},
+		}
+		if warnOfLevel(status); status.Condition != c.want || (status.Reason != "") != (status.Condition == api.Condition_CONDITION_WARN) {
+			t.Errorf("%s: %s %q, expected %s", c.name, status.Condition, status.Reason, c.want)
+		}
+	}
+}

@@ -29,6 +29,7 @@ type rates struct {
 	since                     time.Time
 	appendedLSN, headLSN      uint64
 	records                   uint64
+	isCounted                 bool // records are the writer's count, not what lies in the log
 	appended, drained, record float64
 }
 
@@ -60,8 +61,11 @@ func (t *Target) lookAt(stream string, at site, cause error, before []Ring) Ring
 	if left, ok := timeToFull(state, ring.rates); ok {
 		state.TimeToFull = durationpb.New(left)
 	}
-	if ring.Counters != nil {
+	switch {
+	case ring.Counters != nil:
 		state.Counters = countersOf(ring.Counters, ring.rates)
+	case state.IsWriterHeld: // from another host, where its counters are: here only what comes is seen
+		state.Counters = &api.WriterCounters{AppendRateRecords: ring.rates.record, AppendRateBytes: ring.rates.appended}
 	}
 	return ring
 }
@@ -134,9 +138,9 @@ func previous(before []Ring, uri string) rates {
 
 // measure gives the rates since the look before. A look too soon after it keeps its rates and its start.
 func measure(state *api.RingState, counters *farlog.Counters, before rates, now time.Time) rates {
-	next := rates{since: now, appendedLSN: state.AppendedLsn, headLSN: state.HeadLsn}
+	next := rates{since: now, appendedLSN: state.AppendedLsn, headLSN: state.HeadLsn, records: state.HeadSeq + state.LagRecords}
 	if counters != nil {
-		next.records = counters.RecordCount()
+		next.records, next.isCounted = counters.RecordCount(), true
 	}
 	elapsed := now.Sub(before.since)
 	if before.since.IsZero() {
@@ -147,7 +151,9 @@ func measure(state *api.RingState, counters *farlog.Counters, before rates, now 
 	}
 	next.appended = perSecond(before.appendedLSN, next.appendedLSN, elapsed)
 	next.drained = perSecond(before.headLSN, next.headLSN, elapsed)
-	next.record = perSecond(before.records, next.records, elapsed)
+	if next.isCounted == before.isCounted {
+		next.record = perSecond(before.records, next.records, elapsed)
+	}
 	return next
 }
 
