@@ -30,7 +30,8 @@ func newRingCommand(env *environment) *cobra.Command {
 		Args:  groupArgs,
 		RunE:  runGroup,
 	}
-	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env), newRingListCommand(env), newRingRemoveCommand(env))
+	command.AddCommand(newRingFormatCommand(env), newRingShowCommand(env), newRingFenceCommand(env), newRingCutCommand(env))
+	command.AddCommand(newRingListCommand(env), newRingRemoveCommand(env))
 	return command
 }
 

@@ -68,6 +68,17 @@ func Fence(uri string, epochMin uint32) error {
 	})
 }
 
+// Cut accepts that a ring has lost what was acknowledged from lsn on, where its opening was refused with ErrCorrupt:
+// a new epoch begins there, and what lies behind it is dropped. Errors: ErrInvalid (nothing is known to be lost, or
+// the log ends elsewhere), ErrUnsupported (members), and those of OpenWriter.
+//
+// Implements: int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *)
+func Cut(uri string, lsn uint64) error {
+	return coldCall(uri, func(text *C.char, failure *C.struct_farlog_error) C.int {
+		return C.farlog_ring_cut(text, C.uint64_t(lsn), failure)
+	})
+}
+
 // AcceptLoss makes a ring that was put in the place of another one, and never had an epoch, count in its stream's quorums as one that holds nothing: what only
 // the other one had is lost. Durable when it returns. Errors: ErrHeld (a writer has it), ErrNotFound, ErrNotARing, ErrIO.
 //

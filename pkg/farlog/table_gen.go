@@ -152,7 +152,7 @@ func (c *Counters) All() []Counter {
 		{"too_large_count", "counter", "Appends refused because the record was too large.", uint64(c.raw.too_large_count)},
 		{"warn_count", "counter", "Times the ring passed its warning mark.", uint64(c.raw.warn_count)},
 		{"alarm_count", "counter", "Times the ring passed its alarm mark.", uint64(c.raw.alarm_count)},
-		{"orphan_count", "counter", "Unacknowledged records dropped by recovery when this writer opened.", uint64(c.raw.orphan_count)},
+		{"orphan_count", "counter", "Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.", uint64(c.raw.orphan_count)},
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *Counters) WarnCount() uint64 { return uint64(c.raw.warn_count) }
 // AlarmCount: Times the ring passed its alarm mark.
 func (c *Counters) AlarmCount() uint64 { return uint64(c.raw.alarm_count) }
 
-// OrphanCount: Unacknowledged records dropped by recovery when this writer opened.
+// OrphanCount: Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.
 func (c *Counters) OrphanCount() uint64 { return uint64(c.raw.orphan_count) }
 
 // All gives every counter, in the order of the table in farlog.h.

@@ -108,7 +108,7 @@ var writerMetrics = []writerMetric{
 	writerCounter("too_large_total", "Appends refused because the record was too large.", func(w *WriterSample) uint64 { return w.TooLarge }),
 	writerCounter("warnings_total", "Times the ring passed its warning mark.", func(w *WriterSample) uint64 { return w.Warnings }),
 	writerCounter("alarms_total", "Times the ring passed its alarm mark.", func(w *WriterSample) uint64 { return w.Alarms }),
-	writerCounter("orphans_total", "Unacknowledged records dropped when the writer opened.", func(w *WriterSample) uint64 { return w.Orphans }),
+	writerCounter("orphans_total", "Records behind an unreadable one, dropped when the writer opened: whether they were acknowledged is not known.", func(w *WriterSample) uint64 { return w.Orphans }),
 	{desc("writer", "pressure", "0 below the warning mark, 1 from it on, 2 from the alarm mark on.", "stream", "target"),
 		prometheus.GaugeValue, func(w *WriterSample) float64 { return float64(w.Pressure) }},
 }

@@ -32,6 +32,7 @@ static struct {
 	pthread_cond_t stop;   /* on CLOCK_MONOTONIC: a step of UTC must not keep the sampler asleep */
 	struct sampler_run *run;
 	unsigned user_count;
+	struct clock_guest *guests;
 	struct phc_set phcs;
 } sampler = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -164,6 +165,8 @@ static void *sample_loop(void *context)
 		if (pthread_cond_timedwait(&sampler.stop, &sampler.mutex, &until) != ETIMEDOUT)
 			continue;
 		sample(rate_since(run), false);
+		for (struct clock_guest *guest = sampler.guests; guest != NULL && !run->is_stopping; guest = guest->next)
+			guest->turn(guest->context);
 	}
 	pthread_mutex_unlock(&sampler.mutex);
 	return NULL;
@@ -197,6 +200,7 @@ static void begin_child(void)
 	phc_close(&sampler.phcs);
 	sampler.run = NULL;
 	sampler.user_count = 0;
+	sampler.guests = NULL; /* they are the parent's */
 }
 
 static void make_once(void)
@@ -271,4 +275,23 @@ void clock_stop(void)
 		return;
 	pthread_join(run->thread, NULL);
 	free(run);
+}
+
+void clock_attend(struct clock_guest *guest)
+{
+	pthread_mutex_lock(&sampler.mutex);
+	guest->next = sampler.guests;
+	sampler.guests = guest;
+	pthread_mutex_unlock(&sampler.mutex);
+}
+
+void clock_leave(struct clock_guest *guest)
+{
+	pthread_mutex_lock(&sampler.mutex);
+	for (struct clock_guest **at = &sampler.guests; *at != NULL; at = &(*at)->next)
+		if (*at == guest) {
+			*at = guest->next;
+			break;
+		}
+	pthread_mutex_unlock(&sampler.mutex);
 }

@@ -41,6 +41,19 @@ static inline uint64_t clock_ticks(void)
 int clock_start(void) FARLOG_MUST_CHECK;
 void clock_stop(void);
 
+/* Who has something to do at each sample: by the sampler's thread, so that it waits for nothing. The caller of
+ * clock_attend has called clock_start and not yet clock_stop. */
+struct clock_guest {
+	void (*turn)(void *context);
+	void *context;
+	struct clock_guest *next; /* the clock's */
+};
+
+/* clock_attend, clock_leave -- a turn every 100 ms; when clock_leave returns none is under way, and none comes any
+ * more. */
+void clock_attend(struct clock_guest *guest);
+void clock_leave(struct clock_guest *guest);
+
 struct clock_reading {
 	uint64_t utc_ns;
 	uint32_t error_ns; /* bound on |utc_ns - UTC|; UINT32_MAX = unknown */

@@ -66,6 +66,8 @@ enum farlog_mutant {
 	MUTANT_FULL_UNTOLD = 74,        /* members: an opening that finds no room for its epoch leaves too few that know the newest one */
 	MUTANT_BEGINNING_UNSEEN = 75,   /* members: a drain takes nothing for sure that has no record of the newest epoch behind it */
 	MUTANT_ROLES_TAKEN_FIRST = 76,  /* members: a device is taken before its ring is asked for who came after */
+	MUTANT_START_UNSEEN = 90,       /* a tail below the beginning of the newest epoch is taken for the end of the log */
+	MUTANT_LATER_UNSEEN = 91,       /* blocks: and one below a later commit */
 	MUTANT_NO_FLOOR = 48,           /* members: an epoch does not say where its undrained records began */
 	MUTANT_SPILL_UNFLUSHED = 50,    /* routes: a record in a spill is acknowledged before the flush */
 	MUTANT_SPILL_RELEASED_EARLY = 51, /* routes: a spill's head moves before the leg's ring has the record durable */

@@ -128,17 +128,27 @@ uint64_t recover_acknowledged_lsn(const struct region *region, const struct supe
 	return lsn % superblock->align == 0 && lsn - head->head_lsn <= superblock->capacity ? lsn : head->head_lsn;
 }
 
+/* ends_commit -- a PAD up to the end of an LBA, and not of the ring: it is the last of a commit. */
+static bool ends_commit(const struct record_identity *identity, uint64_t lsn, const struct record_found *found)
+{
+	uint64_t end_lsn = lsn + found->extent;
+
+	return (found->flags & RECORD_FLAG_PAD) != 0 && identity->block_len != 0 && end_lsn % identity->block_len == 0 &&
+		end_lsn % identity->capacity != 0;
+}
+
 int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
-	uint64_t *count)
+	struct recover_orphans *orphans)
 {
 	const struct record_cursor *tail = &scan->tail;
 	struct record_identity identity = superblock_identity(superblock);
 	const uint8_t *data = region->base + LAYOUT_DATA_OFF;
 	uint64_t end_lsn = tail->lsn + window;
 	struct record_found found;
+	bool is_behind_commit = false;
 	int result;
 
-	*count = 0;
+	*orphans = (struct recover_orphans){.later_lsn = UINT64_MAX};
 	if (end_lsn > head_lsn + identity.capacity)
 		end_lsn = head_lsn + identity.capacity;
 	result = show(region, identity.capacity, scan, end_lsn);
@@ -157,7 +167,10 @@ int recover_orphans(struct region *region, const struct superblock *superblock, 
 			lsn += identity.align;
 			continue;
 		}
-		*count += !(found.flags & RECORD_FLAG_PAD);
+		orphans->count += !(found.flags & RECORD_FLAG_PAD);
+		if (header.epoch == superblock->writer_epoch && is_behind_commit && lsn < orphans->later_lsn)
+			orphans->later_lsn = lsn;
+		is_behind_commit |= header.epoch == superblock->writer_epoch && ends_commit(&identity, lsn, &found);
 		lsn += found.extent;
 	}
 	return FARLOG_OK;

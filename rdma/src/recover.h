@@ -37,9 +37,18 @@ uint64_t recover_acknowledged_lsn(const struct region *region, const struct supe
  * changes. */
 uint64_t recover_common_lsn(const struct recover_scan *one, const struct recover_scan *other);
 
-/* recover_orphans -- *count valid records of the last epochs beyond the tail within `window` bytes: never acknowledged, because acknowledging
- * goes in order; counted so that they can be reported. OK; of a far region IO. */
+/* What lies beyond the tail. */
+struct recover_orphans {
+	/* valid records of the last epochs. A power cut leaves them behind a hole, and so does damage: were they
+	 * acknowledged? */
+	uint64_t count;
+	/* on blocks: one of a later commit than what is missing at the tail, which was durable before that was sent;
+	 * UINT64_MAX: none was found */
+	uint64_t later_lsn;
+};
+
+/* recover_orphans -- of `window` bytes behind the tail. OK; of a far region IO. */
 int recover_orphans(struct region *region, const struct superblock *superblock, struct recover_scan *scan, uint64_t head_lsn, uint64_t window,
-	uint64_t *count) FARLOG_MUST_CHECK;
+	struct recover_orphans *orphans) FARLOG_MUST_CHECK;
 
 #endif

@@ -81,6 +81,9 @@ struct region_ops {
 	 * or they are seen as they are stored. */
 	void (*look)(struct region *region, bool is_urgent);
 	void (*store_word)(struct region *region, uint64_t off, uint64_t value);
+	/* Of a writer: store both hints, by another thread than its own, and where that waits for nothing durably.
+	 * False: not now, ask again. Never blocks. NULL: the region sees to it itself, or nobody does. */
+	bool (*tell)(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn);
 	/* Have a superblock stored here, durably, by who owns the header: of a far region its target, which looks at it first. NULL: write and persist do.
 	 * OK, IO; FENCED: a later epoch has been granted; INVALID: it is not what may follow the one that is there. Blocks for the network. */
 	int (*propose)(struct region *region, uint64_t off, const void *src, size_t len) FARLOG_MUST_CHECK;

@@ -396,6 +396,25 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	give_link(far);
 }
 
+static bool far_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	struct region_far *far = far_of(region);
+	bool is_up;
+
+	if (!take_link(far))
+		return false;
+	is_up = atomic_load_acquire(&far->state) == FAR_UP;
+	if (is_up) {
+		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_TAIL_HINT_OFF), tail_lsn);
+		atomic_store_release((uint64_t *)(far->link->copy + LAYOUT_DURABLE_HINT_OFF), durable_lsn);
+		if (far->link->ops->write(far->link, LAYOUT_TAIL_HINT_OFF, sizeof(tail_lsn)) != FARLOG_OK ||
+			far->link->ops->write(far->link, LAYOUT_DURABLE_HINT_OFF, sizeof(durable_lsn)) != FARLOG_OK)
+			break_off(far);
+	}
+	give_link(far);
+	return is_up;
+}
+
 /* far_propose -- from a place that a writer has a key to, the target stores it where the writer has none. */
 static int far_propose(struct region *region, uint64_t off, const void *src, size_t len)
 {
@@ -476,7 +495,7 @@ void far_close(struct region *region)
 #define FAR_OPS(wait_op, sleepers_op)                                                                              \
 	{                                                                                                 \
 		.write = far_write, .gather = far_gather, .persist = far_persist, .poll = far_poll, .wait = wait_op, .flush = far_flush,      \
-		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .propose = far_propose, .populate = far_populate, \
+		.seal = far_seal, .read = far_read, .fetch = far_fetch, .store_word = far_store_word, .tell = far_tell, .propose = far_propose, .populate = far_populate, \
 		.forget = far_forget, .lock = far_lock, .unlock = far_unlock, .is_locked = far_is_locked, .cut = far_cut, .sleepers = sleepers_op, .close = far_close                                      \
 	}
 

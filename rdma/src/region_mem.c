@@ -238,6 +238,16 @@ static void mem_store_word(struct region *region, uint64_t off, uint64_t value)
 	atomic_store_release((uint64_t *)(mem_of(region)->bytes + off), value);
 }
 
+/* mem_tell -- of a plain file the page is durable with the next write-back: an msync would take its time. */
+static bool mem_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	mem_store_word(region, LAYOUT_TAIL_HINT_OFF, tail_lsn);
+	mem_store_word(region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+	if (region->is_seal_durable)
+		(void)mem_flush(region, LAYOUT_TAIL_HINT_OFF, 2 * sizeof(uint64_t));
+	return true;
+}
+
 static void mem_populate(struct region *region)
 {
 	struct region_mem *mem = mem_of(region);
@@ -343,7 +353,7 @@ static void mem_close(struct region *region)
 #define MEM_OPS(persist_op, poll_op, wait_op, flush_op)                                               \
 	{                                                                                                 \
 		.write = mem_write, .gather = mem_gather, .persist = persist_op, .poll = poll_op, .wait = wait_op,\
-		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word,                             \
+		.flush = flush_op, .seal = mem_seal, .read = mem_read, .store_word = mem_store_word, .tell = mem_tell,           \
 		.populate = mem_populate, .forget = mem_forget, .narrow = mem_narrow,                         \
 		.lock = mem_lock, .unlock = mem_unlock, .is_locked = mem_is_locked, .close = mem_close                              \
 	}

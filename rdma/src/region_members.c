@@ -62,10 +62,24 @@ static int members_poll(struct region *region)
 	return FARLOG_OK;
 }
 
+/* rest -- the writer stores hints while it appends; here it does not: all that it asked for is on as many as an
+ * acknowledgement needs, and they are told so. */
+static void rest(struct region_members *whole)
+{
+	if (whole->region.contract.level < FARLOG_LEVEL_PERSISTENT || !region_is_done(&whole->region, whole->tag_asked))
+		return;
+	if (members_word(whole, LAYOUT_DURABLE_HINT_OFF) >= whole->asked_lsn)
+		return;
+	if (members_word(whole, LAYOUT_TAIL_HINT_OFF) < whole->asked_lsn)
+		members_set_word(whole, LAYOUT_TAIL_HINT_OFF, whole->asked_lsn);
+	members_set_word(whole, LAYOUT_DURABLE_HINT_OFF, whole->asked_lsn);
+}
+
 void members_tick(struct region_members *whole)
 {
 	if (!take(whole))
 		return;
+	rest(whole);
 	members_turn(whole, true);
 	members_give(whole);
 }

@@ -400,6 +400,27 @@ static void nvme_store_word(struct region *region, uint64_t off, uint64_t value)
 	nvme_give(&nvme->are_calls_busy);
 }
 
+/* nvme_tell -- a command of its own: no commit comes with which the hints could go. */
+static bool nvme_tell(struct region *region, uint64_t tail_lsn, uint64_t durable_lsn)
+{
+	struct region_nvme *nvme = nvme_of(region);
+	bool is_told = false;
+
+	if (nvme->device->is_clockless)
+		return true;
+	if (!nvme_try_take(&nvme->is_busy))
+		return false;
+	collect(nvme);
+	if (!is_under_way(nvme) && !nvme->is_held && !nvme->is_hints_flying && nvme->failure == 0 && !region->is_shut) {
+		atomic_store_release(nvme_word_at(nvme, LAYOUT_TAIL_HINT_OFF), tail_lsn);
+		atomic_store_release(nvme_word_at(nvme, LAYOUT_DURABLE_HINT_OFF), durable_lsn);
+		put_hints(nvme);
+		is_told = nvme->device->ops->send(nvme->device, BLOCK_COMMITS) == FARLOG_OK;
+	}
+	nvme_give(&nvme->is_busy);
+	return is_told;
+}
+
 static int nvme_zero(struct region *region)
 {
 	struct region_nvme *nvme = nvme_of(region);
@@ -532,7 +553,7 @@ void nvme_close(struct region *region)
 
 const struct region_ops nvme_ops = {
 	.write = nvme_write, .gather = nvme_gather, .persist = nvme_persist, .poll = nvme_poll, .wait = nvme_wait, .push = nvme_push, .flush = nvme_flush,
-	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word,
+	.seal = nvme_seal, .read = nvme_read, .fetch = nvme_fetch, .expect = nvme_expect, .look = nvme_look, .store_word = nvme_store_word, .tell = nvme_tell,
 		.zero = nvme_zero,
 	.name_foreign = nvme_name_foreign, .populate = nvme_populate, .forget = nvme_forget, .narrow = nvme_narrow, .fetch_directory = nvme_fetch_directory,
 	.store_directory = nvme_store_directory, .lock = nvme_lock, .unlock = nvme_unlock,

@@ -59,14 +59,44 @@ unsigned writer_spans(const struct farlog_writer *writer, uint64_t from_lsn, uin
 	return 2;
 }
 
+/* is_hint_kept -- only what is left there together with the records may accuse the media at the next opening: a
+ * file that is not synced may keep the one and lose the other, and on tmpfs both go. */
+static bool is_hint_kept(const struct farlog_writer *writer)
+{
+	return writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT || writer->region->contract.kind == FARLOG_REGION_TMPFS;
+}
+
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn)
 {
 	writer->hint_ticks = ticks;
 	writer->region->ops->store_word(writer->region, LAYOUT_TAIL_HINT_OFF, appended_lsn);
-	/* Only what is left there together with the records may accuse the media at the next opening: a file that is not synced may keep the one
-	 * and lose the other, and on tmpfs both go. */
-	if (writer->region->contract.level >= FARLOG_LEVEL_PERSISTENT || writer->region->contract.kind == FARLOG_REGION_TMPFS)
+	if (is_hint_kept(writer))
 		writer->region->ops->store_word(writer->region, LAYOUT_DURABLE_HINT_OFF, durable_lsn);
+}
+
+/* follow_hint -- the writer's own thread stores hints while it appends. When it rests, nobody would say that the
+ * last records were acknowledged; so once neither the durable position nor its hint has moved for a whole turn, this
+ * thread does. */
+static void follow_hint(void *context)
+{
+	struct farlog_writer *writer = context;
+	uint64_t durable_lsn = atomic_load_acquire(&writer->counters->durable_lsn);
+	uint64_t hint_lsn = region_load_word(writer->region, LAYOUT_DURABLE_HINT_OFF);
+	bool is_still = durable_lsn == writer->seen_durable_lsn || hint_lsn == writer->seen_hint_lsn;
+
+	writer->seen_durable_lsn = durable_lsn;
+	writer->seen_hint_lsn = hint_lsn;
+	if (is_still && durable_lsn != writer->told_lsn &&
+		writer->region->ops->tell(writer->region, atomic_load_relaxed(&writer->counters->appended_lsn), durable_lsn))
+		writer->told_lsn = durable_lsn;
+}
+
+void writer_follow_hint(struct farlog_writer *writer)
+{
+	if (writer->region->ops->tell == NULL || !is_hint_kept(writer))
+		return;
+	writer->guest = (struct clock_guest){.turn = follow_hint, .context = writer};
+	clock_attend(&writer->guest);
 }
 
 static int fail(struct farlog_writer *writer)

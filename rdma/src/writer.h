@@ -62,6 +62,10 @@ struct farlog_writer {
 	struct agent_follower *follower; /* asks the host agent; NULL: nobody does */
 	struct superblock superblock;
 	struct farlog_recovery recovery;
+	struct clock_guest guest; /* what follows is its turns' alone */
+	uint64_t seen_durable_lsn;
+	uint64_t seen_hint_lsn;
+	uint64_t told_lsn;
 };
 
 /* The PAD behind the last record of a commit. */
@@ -103,8 +107,13 @@ static inline int writer_stage(struct farlog_writer *writer, const struct farlog
 /* Told by an opening writer what it has found, durable by now: the log ends before ring.next_seq, superblock.writer_epoch was its last epoch, `epoch` is going to
  * be the next. Nothing has been written yet, and nothing is unless the result is OK. */
 struct writer_watch {
+	/* NULL: nobody is told */
 	int (*recovered)(void *context, const struct farlog_writer *writer, struct farlog_error *error);
 	void *context;
+	/* open only a ring that has lost acknowledged bytes, and whose log ends at cut_lsn since: its operator accepts
+	 * that */
+	bool is_cutting;
+	uint64_t cut_lsn;
 };
 
 /* writer_open -- farlog_writer_open. watch: NULL = nobody. */
@@ -177,6 +186,10 @@ void writer_end_commit(struct farlog_writer *writer);
 
 /* writer_hint -- tell readers, now and then, how far the log goes. */
 void writer_hint(struct farlog_writer *writer, uint64_t ticks, uint64_t appended_lsn, uint64_t durable_lsn);
+
+/* writer_follow_hint -- from now on until clock_leave a background thread stores the hints that a resting writer
+ * does not. */
+void writer_follow_hint(struct farlog_writer *writer);
 
 void writer_position(const struct farlog_writer *writer, const struct ring_place *place, uint64_t seq,
 	struct farlog_position *position);

@@ -110,15 +110,64 @@ static void start_ring(struct farlog_writer *writer, const struct farlog_writer_
 	writer_choose_way(writer);
 }
 
+/* is_place -- may the log have ended there? What cannot be says nothing: a far writer has a key to the hint, and
+ * proposes superblocks. */
+static bool is_place(const struct farlog_writer *writer, const struct head_slot *head, uint64_t lsn)
+{
+	return lsn % writer->identity.align == 0 && lsn - head->head_lsn <= writer->identity.capacity;
+}
+
+/* find_loss -- has the log once gone further than it does now, as far as what is on the media can say
+ * (docs/durability.md)? Something behind the tail was acknowledged, or found by a recovery: `why` says it. "" = what
+ * lies behind the tail may never have been acknowledged. */
+static void find_loss(const struct farlog_writer *writer, const struct head_slot *head, uint64_t tail_lsn,
+	const struct recover_orphans *orphans, uint64_t hint_lsn, char *why, size_t room)
+{
+	const struct superblock *superblock = &writer->superblock;
+	uint64_t start_lsn = superblock->epoch_start_lsn;
+	bool is_one = !writer->region->are_members; /* each member is judged for itself */
+	bool was_member = superblock->floor_lsn != 0; /* which is sent several commits at once when it was behind */
+
+	if (tail_lsn < hint_lsn && is_place(writer, head, hint_lsn))
+		snprintf(why, room, "everything below lsn %lu was acknowledged", hint_lsn);
+	else if (is_one && tail_lsn < start_lsn && is_place(writer, head, start_lsn) && !MUTANT(START_UNSEEN))
+		snprintf(why, room, "epoch %u was begun at lsn %lu, behind it", superblock->writer_epoch, start_lsn);
+	else if (is_one && !was_member && orphans->later_lsn != UINT64_MAX && !MUTANT(LATER_UNSEEN))
+		snprintf(why, room, "the record at lsn %lu was written when that was durable", orphans->later_lsn);
+}
+
+/* check_loss -- refuse when acknowledged bytes are gone; and an operator's word that they may be, where they are
+ * not, or at another place. */
+static int check_loss(const struct farlog_writer *writer, const char *uri, uint64_t tail_lsn, const char *why,
+	const struct writer_watch *watch, struct farlog_error *error)
+{
+	bool is_cutting = watch != NULL && watch->is_cutting;
+
+	if (is_cutting && why[0] == '\0')
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\" has lost nothing that is known of: its log ends at lsn %lu; open it as usual", uri, tail_lsn);
+	if (is_cutting && watch->cut_lsn != tail_lsn)
+		return error_set(error, FARLOG_INVALID, 0,
+			"ring \"%s\": asked to accept the loss from lsn %lu on, and the record at lsn %lu is the first that is unreadable",
+			uri, watch->cut_lsn, tail_lsn);
+	if (is_cutting || why[0] == '\0')
+		return FARLOG_OK;
+	return error_set(error, FARLOG_CORRUPT, 0,
+		"ring \"%s\": the record at lsn %lu is unreadable although %s; the media has lost bytes; run" REGION_DUMP
+		"; to go on without what lies from there on: farlog ring cut '%s' --at %lu",
+		uri, tail_lsn, why, REGION_DUMP_OF(writer->region, uri),
+		region_is_elsewhere(writer->region) ? "REGION" : uri, tail_lsn);
+}
+
 /* recover -- find the tail; refuse when acknowledged bytes are gone. */
 static int recover(struct farlog_writer *writer, const char *uri, const struct farlog_writer_config *config,
-	struct farlog_error *error)
+	const struct writer_watch *watch, struct farlog_error *error)
 {
 	uint64_t start_ns = clock_monotonic_ns();
 	uint64_t durable_hint_lsn;
-	bool is_hint_evidence;
-	uint64_t orphan_count;
+	struct recover_orphans orphans;
 	struct recover_scan scan;
+	char why[120] = "";
 	struct head_slot head;
 	int result;
 
@@ -144,16 +193,13 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 			uri, head.last_epoch, writer->superblock.writer_epoch, REGION_DUMP_OF(writer->region, uri));
 	result = recover_scan(writer->region, &writer->superblock, &head, &scan);
 	if (result == FARLOG_OK)
-		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphan_count);
+		result = recover_orphans(writer->region, &writer->superblock, &scan, head.head_lsn, ORPHAN_WINDOW_LEN, &orphans);
 	if (result != FARLOG_OK)
 		return refuse_io(writer, "read undrained records", uri, error);
-	/* What cannot be says nothing: a far writer has a key to this word. */
-	is_hint_evidence = durable_hint_lsn % writer->identity.align == 0 && durable_hint_lsn - head.head_lsn <= writer->identity.capacity;
-	if (is_hint_evidence && scan.tail.lsn < durable_hint_lsn)
-		return error_set(error, FARLOG_CORRUPT, 0,
-			"ring \"%s\": the record at lsn %lu is unreadable although everything below lsn %lu was acknowledged; the media has lost "
-			"bytes; run" REGION_DUMP,
-			uri, scan.tail.lsn, durable_hint_lsn, REGION_DUMP_OF(writer->region, uri));
+	find_loss(writer, &head, scan.tail.lsn, &orphans, durable_hint_lsn, why, sizeof(why));
+	result = check_loss(writer, uri, scan.tail.lsn, why, watch, error);
+	if (result != FARLOG_OK)
+		return result;
 	start_ring(writer, config, &scan, head.head_lsn);
 	result = settle_records(writer, uri, head.head_lsn, error);
 	writer->recovery = (struct farlog_recovery){
@@ -162,7 +208,7 @@ static int recover(struct farlog_writer *writer, const char *uri, const struct f
 		.tail_lsn = scan.tail.lsn,
 		.next_seq = scan.tail.seq,
 		.record_count = scan.record_count,
-		.orphan_count = orphan_count,
+		.orphan_count = orphans.count,
 		.scanned_bytes = scan.tail.lsn - head.head_lsn,
 		.duration_ns = clock_monotonic_ns() - start_ns,
 	};
@@ -372,10 +418,10 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 	if (result == FARLOG_OK)
 		result = take_resources(writer, config, error);
 	if (result == FARLOG_OK)
-		result = recover(writer, uri, config, error);
+		result = recover(writer, uri, config, watch, error);
 	if (result == FARLOG_OK && MUTANT(RECOVERED_FIRST))
 		result = shut_others(writer, uri, config, REGION_CLAIM_ALONE, error);
-	if (result == FARLOG_OK && watch != NULL)
+	if (result == FARLOG_OK && watch != NULL && watch->recovered != NULL)
 		result = watch->recovered(watch->context, writer, error);
 	if (result == FARLOG_OK)
 		result = open_epoch(writer, uri, config, error);
@@ -389,6 +435,7 @@ static int open_steps(struct farlog_writer *writer, const char *uri, const struc
 static void release(struct farlog_writer *writer)
 {
 	agent_unfollow(writer, false);
+	clock_leave(&writer->guest);
 	writer_end_terms(writer);
 	if (writer->has_clock)
 		clock_stop();
@@ -433,6 +480,7 @@ int writer_open_ring(const char *uri, const struct farlog_writer_config *asked, 
 	publish_constants(writer);
 	writer_begin_terms(writer);
 	writer_hint(writer, clock_ticks(), writer->ring.appended_lsn, writer->durable_lsn);
+	writer_follow_hint(writer);
 	*opened = writer;
 	return FARLOG_OK;
 }
@@ -455,6 +503,7 @@ int farlog_writer_close(farlog_writer *writer)
 
 	if (writer == NULL)
 		return FARLOG_OK;
+	clock_leave(&writer->guest); /* the last word is ours */
 	deadline.duration_ns = writer->deadline_ns;
 	result = writer_settle(writer, writer->ring.appended_lsn, &deadline);
 	if (result == FARLOG_OK && writer->region->ops->finish != NULL)

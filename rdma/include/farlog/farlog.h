@@ -290,7 +290,8 @@ struct farlog_recovery {
 	uint64_t tail_lsn;       /* where the new epoch starts */
 	uint64_t next_seq;
 	uint64_t record_count;   /* undrained records found */
-	uint64_t orphan_count;   /* valid, never acknowledged records beyond a torn one, dropped */
+	/* valid records behind an unreadable one, dropped: whether they were acknowledged is not known */
+	uint64_t orphan_count;
 	uint64_t scanned_bytes;
 	uint64_t duration_ns;
 };
@@ -572,7 +573,7 @@ FARLOG_API void farlog_target_close(farlog_target *target);
 	X(too_large_count, "counter", "Appends refused because the record was too large.")                 \
 	X(warn_count, "counter", "Times the ring passed its warning mark.")                                \
 	X(alarm_count, "counter", "Times the ring passed its alarm mark.")                                 \
-	X(orphan_count, "counter", "Unacknowledged records dropped by recovery when this writer opened.")
+	X(orphan_count, "counter", "Records behind an unreadable one, dropped when this writer opened: whether they were acknowledged is not known.")
 
 #define FARLOG_HISTOGRAM_BUCKET_COUNT 1408
 

@@ -66,6 +66,12 @@ FARLOG_API int farlog_member_counters_read(const char *counters_dir, const uint8
  * when it returns. Cold: it reads and writes the ring's header. Of a ring that had an epoch nothing is changed. Errors: HELD (a writer has it), NOT_FOUND, NOT_A_RING, IO. */
 FARLOG_API int farlog_ring_accept_loss(const char *uri, struct farlog_error *error) FARLOG_MUST_CHECK;
 
+/* farlog_ring_cut -- accept that one ring has lost what was acknowledged from lsn on, which is where its opening
+ * was refused as CORRUPT: a new epoch begins there, and what lies behind it is dropped. Until then no writer opens
+ * it. Durable when it returns. Errors: INVALID (it has lost nothing that is known of, or its log ends elsewhere:
+ * nothing was changed), UNSUPPORTED (several members), and those of farlog_writer_open. */
+FARLOG_API int farlog_ring_cut(const char *uri, uint64_t lsn, struct farlog_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,7 +11,7 @@ import java.lang.foreign.MemorySegment;
  * @param tailLsn where the new epoch starts
  * @param nextSeq number of the next record then
  * @param recordCount undrained records found
- * @param orphanCount records beyond a torn one, never acknowledged, dropped
+ * @param orphanCount records behind an unreadable one, dropped: whether they were acknowledged is not known
  * @param scannedBytes looked at
  * @param durationNanos of the recovery
  */

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farlog/farlog/pkg/farlog"
+)
+
+func newRingCutCommand(env *environment) *cobra.Command {
+	var lsn uint64
+	command := &cobra.Command{
+		Use:   "cut URI --at LSN",
+		Short: "Accept that a ring has lost acknowledged records",
+		Long: `Opens a ring that was refused because an acknowledged record in it is unreadable, and begins a new epoch in that
+record's place: it and all that lies behind it is dropped. LSN is the one that the refusal names; at any other, and of a
+ring that is known to have lost nothing, the command changes nothing. Look at the ring first: farlog dump prints what is
+readable.`,
+		Example: `  farlog ring cut mem:/var/lib/farlog/orders.ring --at 73728`,
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("at") {
+				return usageErrorf("ring cut: expected --at LSN, as the refused opening names it")
+			}
+			if err := farlog.Cut(args[0], lsn); err != nil {
+				return asUsage(err)
+			}
+			fmt.Fprintf(env.stdout, "ring %s: cut at lsn %d; what lay from there on is dropped\n", args[0], lsn)
+			return nil
+		},
+	}
+	command.Flags().Uint64Var(&lsn, "at", 0, "`lsn` of the unreadable record")
+	return command
+}
