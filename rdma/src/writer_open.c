@@ -332,6 +332,7 @@ static void keep_room(struct farlog_writer *writer)
 
 	if (writer->region->are_members && !MUTANT(NO_ROOM_FOR_EPOCH))
 		writer->ring.kept_bytes = len < writer->identity.capacity / 4 ? len : writer->identity.capacity / 4;
+	writer->plain_limit_lsn = 0; /* the EPOCH record moved it, before this was kept: the next record does again */
 }
 
 static void publish_constants(struct farlog_writer *writer)

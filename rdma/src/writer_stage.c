@@ -212,9 +212,10 @@ static void move_limit(struct farlog_writer *writer)
 {
 	const struct ring *ring = &writer->ring;
 	uint64_t lap_end_lsn = ring->appended_lsn + (ring->capacity - ring->appended_off);
-	uint64_t warn_lsn = ring->credit_lsn + ring->warn_bytes; /* and there is room below it: warn_bytes are no more than the ring's */
+	uint64_t free_bytes = ring->capacity - ring->kept_bytes;
+	uint64_t limit_lsn = ring->credit_lsn + (ring->warn_bytes < free_bytes ? ring->warn_bytes : free_bytes);
 
-	writer->plain_limit_lsn = warn_lsn < lap_end_lsn ? warn_lsn : lap_end_lsn;
+	writer->plain_limit_lsn = limit_lsn < lap_end_lsn ? limit_lsn : lap_end_lsn;
 }
 
 int writer_stage_generally(struct farlog_writer *writer, const struct farlog_entry *entry, uint64_t flags, uint64_t ticks,

@@ -77,6 +77,33 @@ static int open_writer(farlog_writer **writer)
 	return farlog_writer_open(WHOLE, CONFIG(.policy = FARLOG_POLICY_REJECT, .deadline_ns = 50000000), writer, &error);
 }
 
+/* What is kept for the next writer's epoch is kept from short records, too, however late the writer is to be warned. */
+static void full__keeps_the_room_of_an_epoch(void **state)
+{
+	static const uint32_t percents[] = {70, 99, 100};
+	struct farlog_writer_config config = {.policy = FARLOG_POLICY_REJECT, .counters_dir = "", .deadline_ns = 50000000,
+		.alarm_percent = 100};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct farlog_position position;
+		struct farlog_cursors cursors;
+		farlog_writer *writer;
+
+		begin();
+		config.warn_percent = percents[i];
+		assert_int_equal(farlog_writer_open(WHOLE, &config, &writer, NULL), FARLOG_OK);
+		while (unit_append(writer, 0, 0, &position) == FARLOG_OK)
+			;
+		farlog_writer_cursors(writer, &cursors);
+		assert_true(cursors.capacity_bytes - (cursors.appended_lsn - cursors.head_lsn) >= 2 * EPOCH_LEN);
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		assert_int_equal(open_writer(&writer), FARLOG_OK);
+		assert_int_equal(farlog_writer_close(writer), FARLOG_OK);
+		end();
+	}
+}
+
 /* write_some -- an epoch with so many records. */
 static void write_some(unsigned count)
 {
@@ -317,6 +344,7 @@ static void drain__head_heard_of_late(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(full__keeps_the_room_of_an_epoch),
 	cmocka_unit_test(open__full_of_records),
 	cmocka_unit_test(open__full_of_epochs),
 	cmocka_unit_test(drain__member_read_is_looked_at),
