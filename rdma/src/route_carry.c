@@ -15,6 +15,10 @@
 #define RETRY_LAST_NS 1000000000u
 #define IDLE_NAP_LAST_NS 2000000
 
+#ifdef FARLOG_FAULT
+unsigned route_failing_reads;
+#endif
+
 /* What of a batch has been appended to the leg's ring: the head that may be released once it is durable there. */
 struct load {
 	struct head_slot slot;
@@ -82,13 +86,27 @@ static void pass(const struct route_leg *leg, const struct record_header *header
 	slot->last_epoch = header->epoch;
 }
 
-/* skip -- the first `count` records from the head on are in the leg's ring: let the head pass them. */
+/* read_on -- the next batch of the buffer from the cursor on. OK; NOT_YET: that was all; else it cannot be read,
+ * and what it has is not known. */
+static int read_on(struct route_leg *leg, struct farlog_batch *batch)
+{
+#ifdef FARLOG_FAULT
+	if (route_failing_reads != 0 && --route_failing_reads == 0)
+		return FARLOG_IO;
+#endif
+	return farlog_reader_read(leg->reader, leg->batch, leg->batch_len, batch);
+}
+
+/* skip -- the first `count` records from the head on are in the leg's ring: let the head pass them. What cannot be
+ * read is not passed, and the leg stays away: behind a head that stands before records which are in the leg's ring
+ * these would be appended once more. */
 static int skip(struct route_leg *leg, uint64_t count, struct head_slot *slot)
 {
 	struct farlog_batch batch;
+	int result = FARLOG_OK;
 
 	rewind_reader(leg);
-	while (count > 0 && farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch) == FARLOG_OK) {
+	while (count > 0 && (result = read_on(leg, &batch)) == FARLOG_OK) {
 		struct record_header header;
 		struct farlog_entry entry;
 
@@ -97,24 +115,25 @@ static int skip(struct route_leg *leg, uint64_t count, struct head_slot *slot)
 			pass(leg, &header, slot);
 		}
 	}
-	return FARLOG_OK;
+	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
 }
 
-/* count_carriable -- records in the buffer. */
-static uint64_t count_carriable(struct route_leg *leg)
+/* count_carriable -- records in the buffer. OK, or why it cannot be read. */
+static int count_carriable(struct route_leg *leg, uint64_t *count)
 {
 	struct farlog_batch batch;
-	uint64_t count = 0;
+	int result;
 
+	*count = 0;
 	rewind_reader(leg);
-	while (farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch) == FARLOG_OK) {
+	while ((result = read_on(leg, &batch)) == FARLOG_OK) {
 		struct record_header header;
 		struct farlog_entry entry;
 
 		for (size_t at = 0; next_record(leg, &batch, &at, &header, &entry);)
-			count += is_carried(&header);
+			*count += is_carried(&header);
 	}
-	return count;
+	return result == FARLOG_NOT_YET ? FARLOG_OK : result;
 }
 
 /* count_memory -- of the records from the head on: those that the leg's ring was sent, whatever has become of them, and those that it was not. */
@@ -122,9 +141,10 @@ static void count_memory(struct route_leg *leg, uint64_t *sent, uint64_t *unsent
 {
 	struct farlog_batch batch;
 	uint64_t far_seq = leg->head_far_seq;
+	int result;
 
 	rewind_reader(leg);
-	while (farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch) == FARLOG_OK) {
+	while ((result = read_on(leg, &batch)) == FARLOG_OK) {
 		struct record_header header;
 		struct farlog_entry entry;
 
@@ -137,6 +157,8 @@ static void count_memory(struct route_leg *leg, uint64_t *sent, uint64_t *unsent
 			*unsent += !is_sent;
 		}
 	}
+	if (result != FARLOG_NOT_YET) /* of what cannot be read it is not known whether it was sent */
+		*sent += shared_writer(leg->buffer)->ring.next_seq - leg->reader->cursor.seq;
 }
 
 void route_drop_memory(struct route_leg *leg)
@@ -157,8 +179,12 @@ int route_begin_buffer(struct route_leg *leg)
 {
 	struct head_slot slot = leg->reader->released;
 	const struct record_cursor *end = &leg->reader->cursor;
-	bool is_empty = count_carriable(leg) == 0; /* and the cursor stands behind the record of the buffer's new epoch */
+	uint64_t count;
+	bool is_empty;
 
+	if (count_carriable(leg, &count) != FARLOG_OK)
+		return FARLOG_IO;
+	is_empty = count == 0; /* and the cursor stands behind the record of the buffer's new epoch */
 	slot.head_lsn = end->lsn;
 	slot.head_seq = end->seq;
 	slot.last_epoch = end->epoch;
@@ -176,16 +202,20 @@ static int settle_head(void *context, const struct farlog_writer *far, struct fa
 	struct head_slot slot = leg->reader->released;
 	uint32_t last_epoch = far->superblock.writer_epoch;
 	int32_t landed = (int32_t)((uint32_t)far->ring.next_seq - slot.far_seq);
+	uint64_t doubt_count;
 	int result = FARLOG_OK;
 
 	if (slot.far_epoch != 0 && last_epoch == slot.far_epoch && landed > 0 && !MUTANT(SPILL_SENT_AGAIN))
 		result = skip(leg, (uint64_t)landed, &slot);
-	else if (slot.far_epoch != 0 && last_epoch > slot.far_epoch)
-		atomic_add(&leg->counters.doubt_count, count_carriable(leg));
+	else if (slot.far_epoch != 0 && last_epoch > slot.far_epoch) {
+		result = count_carriable(leg, &doubt_count);
+		atomic_add(&leg->counters.doubt_count, result == FARLOG_OK ? doubt_count : 0);
+	}
 	if (result == FARLOG_OK && !MUTANT(SPILL_HEAD_LATE)) /* the EPOCH record comes first */
 		result = release(leg, &slot, far->epoch, far->ring.next_seq + 1);
 	rewind_reader(leg);
-	return result == FARLOG_OK ? result : error_set(error, FARLOG_IO, 0, "leg \"%s\": its spill's head cannot be stored", leg->name);
+	return result == FARLOG_OK ? result
+		: error_set(error, FARLOG_IO, 0, "leg \"%s\": its spill cannot be read, or its head not be stored", leg->name);
 }
 
 static void set_away(struct route_leg *leg, int result, const char *text)
@@ -429,7 +459,7 @@ bool route_carry(struct route_leg *leg)
 
 	if (!has_turn(leg) || atomic_load_relaxed(&leg->state) == FARLOG_LEG_FENCED || (leg->far == NULL && !open_far(leg)))
 		return false;
-	result = farlog_reader_read(leg->reader, leg->batch, leg->batch_len, &batch);
+	result = read_on(leg, &batch);
 	if (result == FARLOG_OK)
 		return carry_batch(leg, &batch) == FARLOG_OK;
 	if (result == FARLOG_NOT_YET)

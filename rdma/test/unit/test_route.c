@@ -260,6 +260,46 @@ static void route__required_leg_spills_and_comes_back(void **state)
 	assert_numbers(leg.uri, 1, 4);
 }
 
+/* A spill that cannot be read once, at any of the reads of the next route: what the leg's ring has of it is not
+ * appended there again. */
+static void route__spill_that_cannot_be_read_once(void **state)
+{
+	(void)state;
+	for (unsigned failing = 1; failing <= 8; failing++) {
+		struct farlog_route_leg leg = leg_of("far", fault_ring("fault:route-far", 7));
+		struct farlog_route_config config = {.name = "desk7", .legs = &leg, .leg_count = 1};
+		struct farlog_route_position position;
+		farlog_route *route;
+
+		farlog_fault_drop("route-spill");
+		leg.is_required = 1;
+		leg.policy = FARLOG_ROUTE_SPILL;
+		leg.spill_uri = "fault:route-spill";
+		leg.buffer_bytes = SIZE;
+		leg.config.level = FARLOG_LEVEL_PERSISTENT;
+		route = open_legs(&leg, 1, false);
+		assert_int_equal(farlog_route_catch_up(route, SECOND_NS), FARLOG_OK);
+		assert_false(route_carry(&route->legs[0]));
+		assert_int_equal(append(route, 1, 0, 1, &position), FARLOG_OK);
+		farlog_fault_set_slowness("route-far", 256);
+		assert_int_equal(append(route, 1, 0, 2, &position), FARLOG_OK);
+		assert_int_equal(append(route, 1, 0, 3, &position), FARLOG_OK);
+		assert_int_equal(position.legs[0].is_buffered, 1);
+		/* they are in its ring, and not yet durable there */
+		assert_int_equal(farlog_route_catch_up(route, 1000000), FARLOG_UNKNOWN);
+		(void)farlog_route_close(route, 1);
+		farlog_fault_set_slowness("route-far", 128);
+
+		route_failing_reads = failing;
+		if (route_open(&config, false, &route, &(struct farlog_error){0}) != FARLOG_OK)
+			route = open_legs(&leg, 1, false);
+		assert_int_equal(farlog_route_catch_up(route, SECOND_NS), FARLOG_OK);
+		route_failing_reads = 0;
+		assert_int_equal(farlog_route_close(route, 0), FARLOG_OK);
+		assert_numbers(leg.uri, 1, 3);
+	}
+}
+
 /* Its ring is not even there when the route is opened. */
 static void route__required_leg_away_at_opening(void **state)
 {
@@ -514,6 +554,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(route__too_large_for_one_leg),
 	cmocka_unit_test(route__one_required_leg_unknown),
 	cmocka_unit_test(route__required_leg_spills_and_comes_back),
+	cmocka_unit_test(route__spill_that_cannot_be_read_once),
 	cmocka_unit_test(route__required_leg_away_at_opening),
 	cmocka_unit_test(route__spill_is_carried_by_the_next_route),
 	cmocka_unit_test(route__dropped_records_are_a_gap),
