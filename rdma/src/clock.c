@@ -12,6 +12,7 @@
 #include "atomics.h"
 #include "phc.h"
 
+#define PAUSE_SPIN_COUNT 500u
 #define SAMPLE_INTERVAL_NS 100000000
 #define FIRST_INTERVAL_NS 2000000
 #define ERROR_UNKNOWN UINT32_MAX
@@ -60,6 +61,14 @@ uint64_t clock_monotonic_ns(void)
 #endif
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return timespec_ns(&now);
+}
+
+void clock_pause(unsigned spins)
+{
+	if (spins % PAUSE_SPIN_COUNT != 0)
+		cpu_relax();
+	else
+		nanosleep(&(struct timespec){0, 1}, NULL);
 }
 
 /* read_pair -- counter and UTC at one moment: the tightest of a few tries, with half its width as the error. The first is taken

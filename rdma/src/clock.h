@@ -99,6 +99,10 @@ static inline uint64_t clock_ticks_of(uint64_t duration_ns)
 /* clock_monotonic_ns -- for deadlines, off the fast path (vDSO). */
 uint64_t clock_monotonic_ns(void);
 
+/* clock_pause -- the spins-th fruitless look at a lock word that is held for a few dozen instructions. Whoever has it may have
+ * lost its core to us, and at a real-time priority gets it back only when we sleep. */
+void clock_pause(unsigned spins);
+
 /* clock_after_ns -- the monotonic time that is duration_ns from now; UINT64_MAX, never, where the sum does not fit. */
 static inline uint64_t clock_after_ns(uint64_t duration_ns)
 {

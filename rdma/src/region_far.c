@@ -21,6 +21,12 @@ static bool take_link(struct region_far *far)
 	return __atomic_exchange_n(&far->is_busy, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
+static inline void hold_link(struct region_far *far)
+{
+	for (unsigned spins = 1; __builtin_expect(!take_link(far), 0); spins++)
+		clock_pause(spins);
+}
+
 static void give_link(struct region_far *far)
 {
 	atomic_store_release(&far->is_busy, 0);
@@ -90,8 +96,7 @@ static int far_persist(struct region *region, const struct region_span *spans, u
 {
 	struct region_far *far = far_of(region);
 
-	while (!take_link(far))
-		cpu_relax();
+	hold_link(far);
 	/* A cold call gave up on the last one: with a new connection nothing of it is on its way any more. */
 	if (__builtin_expect(far->tag_asked != far->link->done.persist_tag, 0) && far->tag_asked != far->region.tag_lost &&
 		atomic_load_acquire(&far->state) == FAR_UP)
@@ -185,8 +190,7 @@ static int await(struct region_far *far, bool (*is_done)(const struct region_far
 	while (!has_come) {
 		bool is_over;
 
-		while (!take_link(far))
-			cpu_relax();
+		hold_link(far);
 		turn(far);
 		has_come = is_done(far, tag);
 		is_over = atomic_load_acquire(&far->state) != FAR_UP || clock_monotonic_ns() >= until_ns ||
@@ -220,8 +224,7 @@ static int away(const struct region_far *far)
 /* begin -- take the link for a cold call. False: it is not up. */
 static bool begin(struct region_far *far)
 {
-	while (!take_link(far))
-		cpu_relax();
+	hold_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_BACK)
 		resume(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP)
@@ -389,8 +392,7 @@ static void far_store_word(struct region *region, uint64_t off, uint64_t value)
 	struct region_far *far = far_of(region);
 
 	atomic_store_release((uint64_t *)(far->link->copy + off), value);
-	while (!take_link(far))
-		cpu_relax();
+	hold_link(far);
 	if (atomic_load_acquire(&far->state) == FAR_UP && far->link->ops->write(far->link, off, 8) != FARLOG_OK)
 		break_off(far);
 	give_link(far);

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "clock.h"
 #include "farlog/replace.h"
 #include "layout.h"
 #include "member_uri.h"
@@ -150,8 +151,8 @@ static inline void members_set_word(struct region_members *whole, uint64_t off, 
 /* members_take, members_give -- is_busy, for those who need it: nobody holds it longer than for a turn. */
 static inline void members_take(struct region_members *whole)
 {
-	while (__atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) != 0)
-		cpu_relax();
+	for (unsigned spins = 1; __builtin_expect(__atomic_exchange_n(&whole->is_busy, 1, __ATOMIC_ACQUIRE) != 0, 0); spins++)
+		clock_pause(spins);
 }
 
 static inline void members_give(struct region_members *whole)
