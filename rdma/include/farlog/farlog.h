@@ -290,8 +290,7 @@ struct farlog_recovery {
 	uint64_t tail_lsn;       /* where the new epoch starts */
 	uint64_t next_seq;
 	uint64_t record_count;   /* undrained records found */
-	/* valid records behind an unreadable one, dropped: whether they were acknowledged is not known */
-	uint64_t orphan_count;
+	uint64_t orphan_count;   /* valid records behind an unreadable one, dropped: of unknown acknowledgement */
 	uint64_t scanned_bytes;
 	uint64_t duration_ns;
 };
