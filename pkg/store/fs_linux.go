@@ -129,11 +129,20 @@ func (f *osFile) Allocate(size int64) error {
 	if err := unix.Fstatfs(int(f.Fd()), &disk); err == nil && disk.Blocks > 0 && disk.Bfree < uint64(size)/uint64(disk.Bsize) {
 		return unix.ENOSPC
 	}
-	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	err := f.fallocate(0, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return f.Truncate(size)
 	}
 	return err
+}
+
+// fallocate tries again what a signal interrupted: the runtime sends itself some, and nothing restarts this call.
+func (f *osFile) fallocate(mode uint32, off, length int64) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), mode, off, length); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // Zero lets the file system do it where it can (ext4, xfs: at once; tmpfs: by giving the pages back and taking new ones).
@@ -141,13 +150,12 @@ func (f *osFile) Zero(off, length int64) error {
 	if length <= 0 {
 		return nil
 	}
-	fd := int(f.Fd())
-	if err := unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE, off, length); !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := f.fallocate(unix.FALLOC_FL_ZERO_RANGE, off, length); !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
-	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
+	err := f.fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
 	if err == nil {
-		return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, off, length)
+		return f.fallocate(unix.FALLOC_FL_KEEP_SIZE, off, length)
 	}
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
