@@ -482,7 +482,12 @@ func (v *verifier) noteTail(f found) error {
 	if err != nil {
 		return wrap("read", f.name, err)
 	}
-	if _, err := newScanner(file, f.header.identity(), w.end).next(); last > w.end && err != nil {
+	_, err = newScanner(file, f.header.identity(), w.end).next()
+	var failed *readError
+	if errors.As(err, &failed) {
+		return wrap("read", f.name, err)
+	}
+	if last > w.end && err != nil {
 		v.report.Tail = &Tail{Segment: path.Base(f.name), LSN: w.chain.LSN, Offset: w.end, Bytes: last - w.end, Reason: w.stop.Error()}
 	}
 	return nil
