@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"path"
 
 	"github.com/farlog/farlog/pkg/record"
 )
@@ -154,7 +155,7 @@ func (a *Appender) Close() error {
 		err = closeErr
 	}
 	if closeErr := a.lock.Close(); err == nil {
-		err = wrap("unlock", a.dir.path, closeErr)
+		err = wrap("unlock", path.Join(a.dir.path, lockName), closeErr)
 	}
 	return err
 }

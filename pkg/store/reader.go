@@ -180,7 +180,7 @@ func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil
 	}
-	err := r.file.Close()
+	err := wrap("close", r.segments[r.at].name, r.file.Close())
 	r.file = nil
 	return err
 }

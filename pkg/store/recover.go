@@ -33,8 +33,11 @@ func (s *Store) OpenStream(source Source) (*Appender, error) {
 		return nil, wrap("sync", path.Dir(dir.path), err)
 	}
 	lock, err := s.fsys.Lock(path.Join(dir.path, lockName), holderText())
-	if err != nil {
+	if errors.Is(err, ErrLocked) {
 		return nil, wrap("open stream", source.StreamName, err)
+	}
+	if err != nil {
+		return nil, wrap("lock", path.Join(dir.path, lockName), err)
 	}
 	a := &Appender{
 		store: s, dir: dir, source: source, key: key, lock: lock, hash: hasher{isInline: s.options.IsSynchronous},

@@ -159,7 +159,7 @@ func (s *Store) create() error {
 	}
 	lock, err := s.fsys.Lock(path.Join(s.dir, createLockName), holderText())
 	if err != nil {
-		return wrap("make store", s.dir, err)
+		return wrap("make store, lock", path.Join(s.dir, createLockName), err)
 	}
 	defer lock.Close()
 	if err := s.load(); err == nil || !isNotExist(err) {
