@@ -95,7 +95,11 @@ func (d *drainer) tell() {
 
 func (d *drainer) openAppender() error {
 	if len(d.reader.Members()) > 1 {
-		d.source.RingUUID = knownRing(d.config.Store, d.source)
+		known, err := knownRing(d.config.Store, d.source)
+		if err != nil {
+			return err
+		}
+		d.source.RingUUID = known
 	}
 	appender, err := d.config.Store.OpenStream(d.source)
 	if err != nil {
@@ -107,17 +111,20 @@ func (d *drainer) openAppender() error {
 
 // knownRing is the ring by which the store knows a stream with several: the first member's when it was begun. Another ring may have been put in its place since; a stream that is created
 // anew has another salt.
-func knownRing(into *store.Store, source store.Source) [16]byte {
-	reader, err := into.OpenReader(source.StreamName, store.ReaderOptions{})
-	if err != nil {
-		return source.RingUUID // it has nothing of the stream; or what is wrong with it the opening says
+func knownRing(into *store.Store, source store.Source) (known [16]byte, err error) {
+	reader, err := into.OpenReader(source.StreamName, store.ReaderOptions{IsOpenFast: true})
+	if errors.Is(err, store.ErrNotFound) {
+		return source.RingUUID, nil
+	}
+	if err != nil { // whoever took this for nothing would begin another generation
+		return known, fmt.Errorf("ring that the store has of stream %s: %w", source.StreamName, err)
 	}
 	defer reader.Close()
 	generations := reader.Generations()
 	if n := len(generations); n > 0 && generations[n-1].Salt == source.Salt && generations[n-1].StreamID == source.StreamID {
-		return generations[n-1].RingUUID
+		return generations[n-1].RingUUID, nil
 	}
-	return source.RingUUID
+	return source.RingUUID, nil
 }
 
 func (d *drainer) close() error {
