@@ -200,7 +200,7 @@ func (e *environment) agents(ctx context.Context) (*agents, error) {
 		return nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	listed, err := client.ListAgents(ctx, &api.ListAgentsRequest{})
 	if err != nil {

@@ -235,7 +235,7 @@ func (f *feed) follow(ctx context.Context, env *environment, options appendOptio
 	if options.stream == "" {
 		return func() {}, nil
 	}
-	client, err := env.dialControl()
+	client, err := env.dialControlOnce()
 	if err != nil {
 		return nil, err
 	}

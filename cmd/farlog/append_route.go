@@ -116,7 +116,7 @@ func (f *routeFeed) begin(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if f.client, err = f.env.dialControl(); err != nil {
+	if f.client, err = f.env.dialControlOnce(); err != nil {
 		return err
 	}
 	f.changes = followRoute(ctx, f.client, f.options.route)

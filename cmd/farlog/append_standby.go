@@ -28,7 +28,7 @@ const unopenedMax = 10 * time.Second
 // hungAfter, until the stream has brought nothing for so long. A control plane that does not answer is waited for as well.
 func standBy(ctx context.Context, env *environment, options appendOptions, talk *appendTalk) error {
 	stream, hungAfter := options.stream, options.hungAfter
-	client, err := env.dialControl()
+	client, err := env.dialControlOnce()
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func standBy(ctx context.Context, env *environment, options appendOptions, talk 
 	var since time.Time // this is the last grant
 	var silence silence
 	for gone := 0; ; {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
+		call, cancel := context.WithTimeout(ctx, client.timeout)
 		response, err := client.GetStream(call, &api.GetStreamRequest{Name: stream})
 		cancel()
 		if epoch := response.GetStream().GetLastGrant().GetEpoch(); since.IsZero() || epoch != lastEpoch {

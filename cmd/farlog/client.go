@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -20,29 +20,45 @@ import (
 	"github.com/farlog/farlog/pkg/identity"
 )
 
-// callTimeout bounds one question to the control plane.
-const callTimeout = 10 * time.Second
+// callTimeoutDefault bounds one question to the control plane.
+const callTimeoutDefault = 10 * time.Second
 
 // controlClient is a connection to the control plane whose errors are fit to be printed.
 type controlClient struct {
 	api.ControlServiceClient
-	conn    *grpc.ClientConn
+	conn    *patientConn
 	address string
 	choice  identity.Choice
+	timeout time.Duration // of one question
 
 	isInsecure bool
 }
 
-// dialControl makes the connection; nothing is sent before the first call. The caller closes it.
+// dialControl makes the connection; nothing is sent before the first call. A call waits for a control plane until its
+// timeout. The caller closes it.
 func (e *environment) dialControl() (*controlClient, error) {
+	client, err := e.dialControlOnce()
+	if err == nil {
+		client.conn.isPatient = true
+	}
+	return client, err
+}
+
+// dialControlOnce is dialControl for one who asks again by itself, and has something to do meanwhile.
+func (e *environment) dialControlOnce() (*controlClient, error) {
 	conn, err := api.Dial(e.control, e.credentials())
 	if err != nil {
 		return nil, fmt.Errorf("control %q: %w", e.control, err)
 	}
-	return &controlClient{ControlServiceClient: api.NewControlServiceClient(conn), conn: conn, address: e.control, choice: e.choice(), isInsecure: e.isInsecure}, nil
+	client := &controlClient{address: e.control, choice: e.choice(), timeout: e.callTimeout(), isInsecure: e.isInsecure}
+	client.conn = &patientConn{ClientConn: conn, client: client, stderr: e.stderr}
+	client.ControlServiceClient = api.NewControlServiceClient(client.conn)
+	return client, nil
 }
 
 func (c *controlClient) Close() error { return c.conn.Close() }
+
+func (e *environment) callTimeout() time.Duration { return cmp.Or(e.timeout, callTimeoutDefault) }
 
 // holder is who asks for a grant: this program, on this host.
 func (e *environment) holder(name string) *api.Holder {
@@ -60,7 +76,7 @@ func (e *environment) streamStatus(ctx context.Context, stream string) (*api.Str
 		return nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
 	defer cancel()
 	response, err := client.GetStream(ctx, &api.GetStreamRequest{Name: stream})
 	if err != nil {

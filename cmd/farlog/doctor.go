@@ -75,7 +75,7 @@ func (e *environment) examineControl(ctx context.Context) []doctor.Finding {
 		return append(findings, unreachedFinding(err.Error(), findings))
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	answer, err := healthpb.NewHealthClient(client.conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {

@@ -69,7 +69,7 @@ func applyFabric(ctx context.Context, env *environment, how applying) error {
 		return err
 	}
 	defer client.Close()
-	calls, cancel := context.WithTimeout(ctx, callTimeout)
+	calls, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	// First a look: what is wrong is all told before anything is done, and what is shown is what will be done.
 	answer, err := client.ApplyFabric(calls, &api.ApplyFabricRequest{Fabric: file.fabric, IsDryRun: true, IsPrune: how.isPrune})
@@ -274,7 +274,7 @@ func newExportCommand(env *environment) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
 			defer cancel()
 			answer, err := client.GetFabric(ctx, &api.GetFabricRequest{})
 			if err != nil {

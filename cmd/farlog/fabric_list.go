@@ -25,7 +25,7 @@ func (e *environment) everyPage(ctx context.Context, ask func(ctx context.Contex
 	}
 	defer client.Close()
 	page := func(token string) (string, error) {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
+		call, cancel := context.WithTimeout(ctx, client.timeout)
 		defer cancel()
 		next, err := ask(call, api.NewFabricServiceClient(client.conn), token)
 		if err != nil {

@@ -24,7 +24,7 @@ func waitSo(ctx context.Context, env *environment, client *controlClient, fabric
 	end := time.Now().Add(limit)
 	told, count, failed := time.Now(), -1, 0
 	for pause := waitPause; ; pause = min(2*pause, waitPauseMost) {
-		asking, cancel := context.WithTimeout(ctx, callTimeout)
+		asking, cancel := context.WithTimeout(ctx, client.timeout)
 		answer, err := client.ApplyFabric(asking, &api.ApplyFabricRequest{Fabric: fabric, IsDryRun: true})
 		cancel()
 		if failed++; err != nil && (failed >= answerErrorsMax || time.Now().After(end)) {

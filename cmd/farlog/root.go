@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,9 +25,10 @@ type environment struct {
 	stdout io.Writer // data
 	stderr io.Writer // talk
 
-	output    string   // "" = text for people, outputWide = text with more columns, outputJSON
-	control   string   // host:port of the control plane
-	addresses []string // of this host, as they were given
+	output    string        // "" = text for people, outputWide = text with more columns, outputJSON
+	control   string        // host:port of the control plane
+	timeout   time.Duration // of one question to it; 0 = callTimeoutDefault
+	addresses []string      // of this host, as they were given
 
 	isInsecure                                    bool // speak without TLS
 	tlsDir, tlsAuthority, tlsCert, tlsKey, tlsCRL string
@@ -59,6 +61,8 @@ func newRootCommand(env *environment) *cobra.Command {
 	})
 	settings := config.New(root.PersistentFlags())
 	settings.String(&env.control, "control", controlAddressDefault, "control plane `address`, host:port; of several control planes host:port,host:port", config.Addresses)
+	settings.Duration(&env.timeout, "timeout", callTimeoutDefault,
+		"longest wait for an answer of the control plane, which is asked again while there is none", aboveZero)
 	settings.Strings(&env.addresses, "host.addresses", nil, identity.AddressesUsage, identity.CheckAddresses)
 	env.declareSecurity(settings)
 	root.PersistentFlags().StringVarP(&env.output, "output", "o", "", "output `format`: json or wide (default: text)")
@@ -103,6 +107,13 @@ func newRootCommand(env *environment) *cobra.Command {
 		newVerifyCommand(env),
 	)
 	return root
+}
+
+func aboveZero(timeout time.Duration) error {
+	if timeout <= 0 {
+		return fmt.Errorf("%s: expected more than 0", timeout)
+	}
+	return nil
 }
 
 // flagErrorText says what a number may be instead of how its parser failed.

@@ -124,7 +124,7 @@ func createRoute(ctx context.Context, env *environment, spec *api.RouteSpec, isD
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	created, err := client.CreateRoute(ctx, &api.CreateRouteRequest{Spec: spec, IsDryRun: isDryRun})
 	if err != nil {
@@ -173,7 +173,7 @@ func fetchRoutes(ctx context.Context, env *environment, stream string) ([]*api.R
 		return nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	var routes []*api.Route
 	for request := (&api.ListRoutesRequest{Stream: stream}); ; {
@@ -213,7 +213,7 @@ func newRouteShowCommand(env *environment) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
 			defer cancel()
 			answer, err := client.GetRoute(ctx, &api.GetRouteRequest{Name: args[0]})
 			if err != nil {
@@ -269,7 +269,7 @@ func newRouteDeleteCommand(env *environment) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
 			defer cancel()
 			answer, err := client.DeleteRoute(ctx, &api.DeleteRouteRequest{Name: args[0], Revision: revision, IsDryRun: isDryRun})
 			if err != nil {

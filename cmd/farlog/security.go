@@ -70,6 +70,8 @@ func (e *environment) credentials() credentials.TransportCredentials {
 	return identity.NewClientCredentials(e.choice().Finder())
 }
 
+const hungUp = "hung up before it had said who it is"
+
 // refusal says who did not accept whom; nil when that is not what went wrong.
 func (c *controlClient) refusal(answer *status.Status) error {
 	text := answer.Message()
@@ -92,7 +94,7 @@ func (c *controlClient) refusal(answer *status.Status) error {
 	}
 	if _, reason, ok := strings.Cut(text, "authentication handshake failed: "); ok {
 		if reason == "EOF" || strings.HasSuffix(reason, "connection reset by peer") {
-			return fmt.Errorf("control plane %s hung up before it had said who it is: it is stopping, or has too many connections from this address; try again", c.address)
+			return fmt.Errorf("control plane %s %s: it is stopping, or has too many connections from this address; try again", c.address, hungUp)
 		}
 		return errors.New(reason)
 	}

@@ -110,7 +110,7 @@ func createStream(ctx context.Context, env *environment, name string, options cr
 		return err
 	}
 	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	created, err := client.CreateStream(call, &api.CreateStreamRequest{Spec: spec})
 	if err != nil {
@@ -135,7 +135,7 @@ func createStream(ctx context.Context, env *environment, name string, options cr
 // waitRing asks until the ring is there or reports an error. A ring that is merely late is no failure of the creation.
 func waitRing(ctx context.Context, client *controlClient, name string, wait time.Duration) (*api.StreamStatus, error) {
 	for began := time.Now(); ; {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
+		call, cancel := context.WithTimeout(ctx, client.timeout)
 		response, err := client.GetStream(call, &api.GetStreamRequest{Name: name})
 		if err != nil {
 			defer cancel()
@@ -227,7 +227,7 @@ func fetchStreams(ctx context.Context, env *environment) ([]*api.StreamStatus, e
 		return nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	var streams []*api.StreamStatus
 	for request := new(api.ListStreamsRequest); ; {

@@ -50,7 +50,7 @@ func deleteStream(ctx context.Context, env *environment, name string, options de
 		return err
 	}
 	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	response, err := client.DeleteStream(call, &api.DeleteStreamRequest{Name: name, Revision: options.revision, IsDryRun: options.isDryRun, IsRingLost: options.isRingLost})
 	if err != nil {
@@ -87,7 +87,7 @@ func keptText(deletion *api.Deletion) string {
 // waitGone asks until the stream of that id is gone.
 func waitGone(ctx context.Context, client *controlClient, deletion *api.Deletion, wait time.Duration) (bool, error) {
 	for began := time.Now(); ; {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
+		call, cancel := context.WithTimeout(ctx, client.timeout)
 		response, err := client.GetStream(call, &api.GetStreamRequest{Name: deletion.Name})
 		cancel()
 		if status.Code(err) == codes.NotFound || err == nil && response.Stream.Stream.StreamId != deletion.StreamId {

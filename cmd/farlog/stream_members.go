@@ -53,7 +53,7 @@ func replaceMember(ctx context.Context, env *environment, name string, options r
 		return err
 	}
 	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	done, err := client.ReplaceMember(call, &api.ReplaceMemberRequest{Stream: name, Member: options.member, With: options.with, Reason: options.reason, IsDryRun: options.isDryRun})
 	if err != nil {
@@ -109,7 +109,7 @@ func acceptLoss(ctx context.Context, env *environment, name, reason string, isDr
 		return err
 	}
 	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	done, err := client.AcceptLoss(call, &api.AcceptLossRequest{Stream: name, Reason: reason, IsDryRun: isDryRun})
 	if err != nil {

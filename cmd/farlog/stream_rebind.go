@@ -39,7 +39,7 @@ func rebindStream(ctx context.Context, env *environment, request *api.RebindStre
 		return err
 	}
 	defer client.Close()
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, client.timeout)
 	defer cancel()
 	done, err := client.RebindStream(call, request)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	api "github.com/farlog/farlog/pkg/api/v1"
 	"github.com/farlog/farlog/pkg/config"
@@ -46,7 +48,8 @@ func takeOverStream(ctx context.Context, env *environment, name, reason string, 
 	defer cancel()
 	began := time.Now()
 	done, err := client.TakeOverStream(call, &api.TakeOverStreamRequest{Stream: name, Reason: reason})
-	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) {
+	isUnsent := status.Code(err) == codes.Unavailable // at the end of its time: nobody took it
+	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) && !isUnsent {
 		return fmt.Errorf("stream %s: within %s nobody said that enough of its targets have confirmed: its writers may be fenced already; look with farlog status %s, and try again with a longer --timeout", name, timeout, name)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func newTenantListCommand(env *environment) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), client.timeout)
 			defer cancel()
 			answer, err := client.GetFabric(ctx, &api.GetFabricRequest{})
 			if err != nil {

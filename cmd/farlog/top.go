@@ -60,7 +60,11 @@ func newTopCommand(env *environment) *cobra.Command {
 			if topOrders[t.order] == nil {
 				return usageErrorf("--sort %q: expected lag, rate, full, p99 or name", t.order)
 			}
-			client, err := env.dialControl()
+			dial := env.dialControlOnce // it asks again, and what was told before stays
+			if t.isOnce {
+				dial = env.dialControl
+			}
+			client, err := dial()
 			if err != nil {
 				return err
 			}
@@ -156,7 +160,7 @@ func (t *top) live(ctx context.Context, screen *screen) error {
 
 // look asks the control plane. What was told before stays when it does not answer.
 func (t *top) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.client.timeout)
 	defer cancel()
 	var rows []statusRow
 	for request := new(api.ListStreamsRequest); ; {
