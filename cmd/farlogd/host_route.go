@@ -12,7 +12,8 @@ import (
 
 // route asks the control plane for the legs of a route, with those of the routes that it selects.
 func (r *hostRole) route(ctx context.Context, name string) (legs []hostagent.RouteLeg, err error) {
-	response, err := r.client.GetRoute(ctx, &api.GetRouteRequest{Name: name})
+	asked := &api.GetRouteRequest{Name: name}
+	response, err := api.Retry(ctx, func() (*api.GetRouteResponse, error) { return r.client.GetRoute(ctx, asked) })
 	if err != nil {
 		return nil, refusalOf(err)
 	}
